@@ -14,6 +14,7 @@ import (
 
 	"github.com/farol-preservation/farol/bench/rig"
 	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/registry/browse"
 	"github.com/farol-preservation/farol/storage"
 )
 
@@ -68,7 +69,7 @@ func (d *dev) read() {
 func (d *dev) wait(bags int) {
 	d.b.Helper()
 	for deadline := time.Now().Add(10 * time.Minute); ; {
-		items, err := d.registry.WorkItems(context.Background(), registry.ItemFilter{Limit: bags})
+		items, _, err := browse.In(d.registry, registry.Everything()).Items(context.Background(), browse.ItemFilter{}, browse.Page{Limit: bags})
 		if err != nil {
 			d.b.Fatal(err)
 		}

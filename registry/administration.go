@@ -53,14 +53,14 @@ func (r *Registry) Resume(ctx context.Context, stage Stage) ([]StagePause, error
 // Release takes a running item from its worker. It is Pending at once, at the
 // same stage, keeps what the stage has finished, and the attempt does not count.
 func (r *Registry) Release(ctx context.Context, id int64) (WorkItem, error) {
-	return r.oneItem(ctx, "release", `SELECT `+workItemColumns+`
+	return r.oneItem(ctx, "release", `SELECT `+WorkItemColumns+`
 		FROM release(@id) w JOIN institutions i ON i.id = w.institution_id`, pgx.NamedArgs{"id": id})
 }
 
 // SetPriority lets an item go before others or after them: from -100, which goes
 // first, to 100.
 func (r *Registry) SetPriority(ctx context.Context, id int64, priority int) (WorkItem, error) {
-	return r.oneItem(ctx, "set the priority of", `SELECT `+workItemColumns+`
+	return r.oneItem(ctx, "set the priority of", `SELECT `+WorkItemColumns+`
 		FROM set_priority(@id, @priority) w JOIN institutions i ON i.id = w.institution_id`,
 		pgx.NamedArgs{"id": id, "priority": priority})
 }

@@ -21,7 +21,7 @@ func (r *Registry) Export(ctx context.Context, do func(*Export) error) error {
 
 // Object returns the object with an identifier, in whichever state, or ErrNotFound.
 func (e *Export) Object(ctx context.Context, identifier string) (Object, error) {
-	rows, _ := e.tx.Query(ctx, objectSQL, identifier)
+	rows, _ := e.tx.Query(ctx, SelectObject+` WHERE o.identifier = $1`, identifier)
 	o, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[Object])
 	if err != nil {
 		return Object{}, fmt.Errorf("look up object %q: %w", identifier, Refusal(err))
@@ -31,7 +31,7 @@ func (e *Export) Object(ctx context.Context, identifier string) (Object, error) 
 
 // File returns the file with an identifier, in whichever state, or ErrNotFound.
 func (e *Export) File(ctx context.Context, identifier string) (File, error) {
-	rows, _ := e.tx.Query(ctx, fileSQL+` WHERE f.identifier = $1`, identifier)
+	rows, _ := e.tx.Query(ctx, SelectFile+` WHERE f.identifier = $1`, identifier)
 	f, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[File])
 	if err != nil {
 		return File{}, fmt.Errorf("look up file %q: %w", identifier, Refusal(err))
@@ -50,7 +50,7 @@ type LinkedEvent struct {
 // Files streams the files of an object in the order of their identifiers, deleted
 // ones too.
 func (e *Export) Files(ctx context.Context, object Object) iter.Seq2[File, error] {
-	return streamed[File](ctx, e.tx, fileSQL+` WHERE f.intellectual_object_id = $1 ORDER BY f.identifier`, object.ID)
+	return streamed[File](ctx, e.tx, SelectFile+` WHERE f.intellectual_object_id = $1 ORDER BY f.identifier`, object.ID)
 }
 
 // ObjectEvents streams the events of an object itself, and then those of its files

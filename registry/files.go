@@ -57,9 +57,9 @@ type FileCopy struct {
 	Problem    string     `json:"problem"`      // altered or missing; "": it is not known to be bad
 }
 
-// fileSQL reads of each file its digests by checksums_generic_file_id_algorithm_digest_key
+// SelectFile reads a [File] from f, up to the condition: its digests by checksums_generic_file_id_algorithm_digest_key
 // and its copies by storage_records_generic_file_id_url_key and fixity_failures_open.
-const fileSQL = `
+const SelectFile = `
 SELECT f.id, f.identifier, o.identifier AS object, i.identifier AS institution, f.uuid::text AS uuid, f.state, f.size, f.storage_option,
 	f.file_format, f.format_puid, f.format_name, f.format_method, f.format_identified_by, f.format_signature_version, f.format_reason,
 	f.format_identified_at, f.mod_time, f.created_at, f.updated_at, f.last_fixity_check, f.deleted_by_item,
@@ -78,7 +78,7 @@ FROM generic_files f JOIN intellectual_objects o ON o.id = f.intellectual_object
 
 // File returns a file by its identifier, in whichever state, or ErrNotFound.
 func (r *Registry) File(ctx context.Context, identifier string) (File, error) {
-	rows, _ := r.db.Query(ctx, fileSQL+` WHERE f.identifier = $1`, identifier)
+	rows, _ := r.db.Query(ctx, SelectFile+` WHERE f.identifier = $1`, identifier)
 	f, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[File])
 	if err != nil {
 		return File{}, fmt.Errorf("look up file %q: %w", identifier, Refusal(err))

@@ -155,7 +155,9 @@ type WorkItem struct {
 	Order                []Stage    `json:"-" db:"stage_order"` // the stages of its action, as they are now
 }
 
-const workItemColumns = `
+// WorkItemColumns are the columns of a [WorkItem], for statements that read w, a row of
+// work_items or of its archive, and i, its institution.
+const WorkItemColumns = `
 	w.id, w.action, w.stage, w.status, w.name, w.etag, w.bucket, w.size, i.identifier AS institution, w.institution_id,
 	w.object_identifier, w.intellectual_object_id, w.note, w.outcome, w.error_code, w.retry, w.needs_admin_review,
 	w.attempt, w.node, w.pid, w.worker, w.claim_token, w.priority,
@@ -164,61 +166,16 @@ const workItemColumns = `
 	w.created_at, w.updated_at, w."user", w.generic_file_id, w.inst_approver, w.deletion_request_id,
 	ARRAY(SELECT s.stage::text FROM stage_settings s WHERE s.action = w.action ORDER BY s.ordinal) AS stage_order`
 
-// ItemFilter narrows a list of work items. Empty fields do not.
-type ItemFilter struct {
-	Status      Status
-	Stage       Stage
-	Institution string // identifier
-	NeedsReview bool
-	Name        string // key in the receiving bucket
-	Action      Action
-	ErrorCode   string
-	Object      string    // identifier
-	Since       time.Time // only items made then or later
-	Before      int64     // only items with a lower id, for paging
-	Limit       int
-}
-
-const workItemsSQL = `
-SELECT ` + workItemColumns + `
-FROM all_work_items w JOIN institutions i ON i.id = w.institution_id
-WHERE (@status = '' OR w.status = @status)
-  AND (@stage = '' OR w.stage = @stage)
-  AND (@institution = '' OR i.identifier = @institution)
-  AND (@name = '' OR w.name = @name)
-  AND (@action = '' OR w.action = @action)
-  AND (@code = '' OR w.error_code = @code)
-  AND (@object = '' OR w.object_identifier = @object)
-  AND (@since::timestamptz IS NULL OR w.created_at >= @since)
-  AND (NOT @review OR w.needs_admin_review)
-  AND (@before = 0 OR w.id < @before)
-ORDER BY w.id DESC
-LIMIT @n`
-
-// WorkItems lists work items, newest first.
-func (r *Registry) WorkItems(ctx context.Context, f ItemFilter) ([]WorkItem, error) {
-	rows, _ := r.db.Query(ctx, workItemsSQL, pgx.NamedArgs{
-		"status": f.Status, "stage": f.Stage, "institution": f.Institution, "name": f.Name,
-		"review": f.NeedsReview, "before": f.Before, "n": f.Limit,
-		"action": f.Action, "code": f.ErrorCode, "object": f.Object, "since": TimeOrNull(f.Since),
-	})
-	list, err := pgx.CollectRows(rows, pgx.RowToStructByName[WorkItem])
-	if err != nil {
-		return nil, fmt.Errorf("list work items: %w", err)
-	}
-	return list, nil
-}
-
 // WorkItem returns one work item, or ErrNotFound.
 func (r *Registry) WorkItem(ctx context.Context, id int64) (WorkItem, error) {
-	return r.oneItem(ctx, "show", `SELECT `+workItemColumns+`
+	return r.oneItem(ctx, "show", `SELECT `+WorkItemColumns+`
 		FROM all_work_items w JOIN institutions i ON i.id = w.institution_id WHERE w.id = @id`, pgx.NamedArgs{"id": id})
 }
 
 // Requeue makes an item claimable again, at the stage named or else at the last
 // one it attempted. What the rules do not allow is ErrRefused.
 func (r *Registry) Requeue(ctx context.Context, id int64, stage Stage) (WorkItem, error) {
-	return r.oneItem(ctx, "requeue", `SELECT `+workItemColumns+`
+	return r.oneItem(ctx, "requeue", `SELECT `+WorkItemColumns+`
 		FROM requeue(@id, nullif(@stage, '')) w JOIN institutions i ON i.id = w.institution_id`,
 		pgx.NamedArgs{"id": id, "stage": stage})
 }
@@ -226,7 +183,7 @@ func (r *Registry) Requeue(ctx context.Context, id int64, stage Stage) (WorkItem
 // Cancel ends an item for good, with the reason as its note. A worker that holds
 // it is refused its next write.
 func (r *Registry) Cancel(ctx context.Context, id int64, reason string) (WorkItem, error) {
-	return r.oneItem(ctx, "cancel", `SELECT `+workItemColumns+`
+	return r.oneItem(ctx, "cancel", `SELECT `+WorkItemColumns+`
 		FROM cancel(@id, nullif(@reason, '')) w JOIN institutions i ON i.id = w.institution_id`,
 		pgx.NamedArgs{"id": id, "reason": reason})
 }

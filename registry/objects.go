@@ -32,18 +32,19 @@ type Object struct {
 	Deleting                  bool   `json:"deleting"`     // a deletion of it, or of a file, has begun and is not completed
 }
 
-const objectSQL = `
+// SelectObject reads an [Object] from o, up to the condition.
+const SelectObject = `
 SELECT id, institution_id, identifier, title, description, access, alt_identifier, bag_name, bag_group_identifier,
 	bagit_profile_identifier, source_organization, internal_sender_identifier, internal_sender_description,
 	etag, storage_option, state, tag_encoding, deletions,
 	state = 'A' AND deleted_by_item IS NOT NULL OR EXISTS (
 		SELECT FROM generic_files f WHERE f.intellectual_object_id = o.id AND f.state = 'A' AND f.deleted_by_item IS NOT NULL) AS deleting
-FROM intellectual_objects o WHERE identifier = $1`
+FROM intellectual_objects o`
 
 // Object returns the object with an identifier, in whichever state, or
 // ErrNotFound.
 func (r *Registry) Object(ctx context.Context, identifier string) (Object, error) {
-	rows, _ := r.db.Query(ctx, objectSQL, identifier)
+	rows, _ := r.db.Query(ctx, SelectObject+` WHERE o.identifier = $1`, identifier)
 	o, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[Object])
 	if err != nil {
 		return Object{}, fmt.Errorf("look up object %q: %w", identifier, Refusal(err))
@@ -137,6 +138,26 @@ func (r *Registry) Summary(ctx context.Context, objectID int64) (s ObjectSummary
 		return s, fmt.Errorf("count events of object %d: %w", objectID, err)
 	}
 	return s, nil
+}
+
+// ObjectCopies counts what is known of the copies of an object's active files.
+type ObjectCopies struct {
+	NeverRead int64 `json:"never_read"` // since they were stored
+	Bad       int64 `json:"bad"`        // altered or missing, and not yet repaired
+}
+
+// ObjectCopies counts the copies of an object that nobody has read, and those known
+// to be bad (storage_records_generic_file_id_url_key, fixity_failures_open).
+func (r *Registry) ObjectCopies(ctx context.Context, objectID int64) (c ObjectCopies, err error) {
+	err = r.db.QueryRow(ctx, `
+		SELECT count(*) FILTER (WHERE s.last_fixity_at IS NULL), count(*) FILTER (WHERE EXISTS (
+			SELECT FROM fixity_failures b WHERE b.storage_record_id = s.id AND b.state = 'open'))
+		FROM generic_files f JOIN storage_records s ON s.generic_file_id = f.id
+		WHERE f.intellectual_object_id = $1 AND f.state = 'A'`, objectID).Scan(&c.NeverRead, &c.Bad)
+	if err != nil {
+		return c, fmt.Errorf("count copies of object %d: %w", objectID, err)
+	}
+	return c, nil
 }
 
 // Event is a PREMIS event.

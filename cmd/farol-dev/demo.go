@@ -19,6 +19,7 @@ import (
 	"github.com/farol-preservation/farol/internal/human"
 	"github.com/farol-preservation/farol/pipeline/ingest"
 	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/registry/browse"
 	"github.com/farol-preservation/farol/storage"
 )
 
@@ -229,7 +230,7 @@ func (d *demo) follow(ctx context.Context, round []sample) error {
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		items, err := d.registry.WorkItems(ctx, registry.ItemFilter{Limit: len(round)})
+		items, _, err := browse.In(d.registry, registry.Everything()).Items(ctx, browse.ItemFilter{}, browse.Page{Limit: len(round)})
 		if err != nil {
 			return err
 		}

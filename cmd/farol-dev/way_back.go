@@ -12,6 +12,7 @@ import (
 	"github.com/farol-preservation/farol/internal/cli"
 	"github.com/farol-preservation/farol/internal/human"
 	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/registry/browse"
 	"github.com/farol-preservation/farol/registry/requests"
 	"github.com/farol-preservation/farol/storage"
 )
@@ -77,7 +78,7 @@ func (d *demo) deleteObject(ctx context.Context, object string) error {
 // atRest waits until no item is live.
 func (d *demo) atRest(ctx context.Context) error {
 	for {
-		items, err := d.registry.WorkItems(ctx, registry.ItemFilter{Limit: 10})
+		items, _, err := browse.In(d.registry, registry.Everything()).Items(ctx, browse.ItemFilter{}, browse.Page{Limit: 10})
 		if err != nil {
 			return err
 		}

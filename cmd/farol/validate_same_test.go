@@ -22,6 +22,7 @@ import (
 	"github.com/farol-preservation/farol/pipeline/upkeep"
 	"github.com/farol-preservation/farol/progress"
 	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/registry/browse"
 )
 
 // judging are the stages that judge bags.
@@ -88,7 +89,7 @@ func TestItemFailsOfWhatValidateLists(t *testing.T) {
 		want[name] = v
 	}
 	j.run()
-	items, err := j.Deps.Registry.WorkItems(t.Context(), registry.ItemFilter{Limit: 100})
+	items, _, err := browse.In(j.Deps.Registry, registry.Everything()).Items(t.Context(), browse.ItemFilter{}, browse.Page{Limit: 100})
 	if err != nil || len(items) != len(want) {
 		t.Fatalf("%d items, %v", len(items), err)
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/farol-preservation/farol/internal/connect"
 	"github.com/farol-preservation/farol/internal/human"
 	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/registry/browse"
 )
 
 // File is farol file.
@@ -22,33 +23,48 @@ func File() *cobra.Command {
 }
 
 func fileListCommand() *cobra.Command {
-	var f registry.FileFilter
+	var f browse.FileFilter
+	var limit int
+	var after browse.Key
 	var asJSON bool
 	c := &cobra.Command{
-		Use:   "list OBJECT",
-		Short: "List the files of an object",
+		Use:   "list [OBJECT]",
+		Short: "List the files of an object, or those with a digest",
+		Long: `List the files of an object in the order of their identifiers. With --digest, list the files
+that have, or had, a content, newest first: of all objects if none is named.`,
 		Example: `  farol file list test.edu/photographs
   farol file list test.edu/photographs --state A --json
-  farol file list test.edu/photographs --limit 2 --after test.edu/photographs/data/1.jpg`,
-		Args: cli.OneArg("object by its identifier"),
+  farol file list test.edu/photographs --limit 2 --after test.edu/photographs/data/1.jpg
+  farol file list --digest d41d8cd98f00b204e9800998ecf8427e
+  farol file list --uuid 5b6a1f0e-3c55-4f7d-9a0e-0f5d2f1c7a11`,
+		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
-			f.Object = args[0]
+			if len(args) == 0 && f.Digest == "" && f.UUID == "" {
+				return cli.Usage(errors.New("no object is named"), "name an object by its identifier, or give --digest or --uuid")
+			}
+			f.Object = strings.Join(args, "")
 			if f.State, err = cli.OneOf("--state", f.State, recordStates()); err != nil {
 				return err
 			}
-			if err := cli.InRange("--limit", f.Limit, 1, 10000); err != nil {
+			if err := cli.InRange("--limit", limit, 1, 10000); err != nil {
 				return err
 			}
 			return connect.WithRegistry(cmd, func(ctx context.Context, r *registry.Registry) error {
-				if _, err := r.Object(ctx, f.Object); err != nil {
-					return noObject(err)
+				records := browse.In(r, registry.Everything())
+				if f.Object != "" {
+					if _, err := records.ObjectByIdentifier(ctx, f.Object); err != nil {
+						return noObject(err)
+					}
 				}
-				list, err := r.Files(ctx, f)
+				list, err := browse.UpTo(limit, after, func(p browse.Page) ([]browse.ListedFile, browse.Key, error) { return records.Files(ctx, f, p) })
 				if err != nil {
 					return err
 				}
-				text := func(out io.Writer, list []registry.ListedFile) error { return printFiles(out, list, f.Object) }
-				return cli.PrintPage(cmd, asJSON, list, f.Limit, text, func(last registry.ListedFile) string {
+				text := func(out io.Writer, list []browse.ListedFile) error { return printFiles(out, list, f.Object) }
+				return cli.PrintPage(cmd, asJSON, list, limit, text, func(last browse.ListedFile) string {
+					if f.Digest != "" {
+						return fmt.Sprintf("--before %d", last.ID)
+					}
 					return "--after '" + human.Line(last.Identifier) + "'"
 				})
 			})
@@ -56,14 +72,17 @@ func fileListCommand() *cobra.Command {
 	}
 	flags := c.Flags()
 	flags.StringVar(&f.State, "state", "", "only in this state: A (active) or D (deleted)")
-	flags.IntVar(&f.Limit, "limit", 50, "how many at most")
-	flags.StringVar(&f.After, "after", "", "only those that come after the file with this identifier, for the next page")
+	flags.StringVar(&f.Digest, "digest", "", "only those with this MD5 or SHA-256, in hexadecimal")
+	flags.StringVar(&f.UUID, "uuid", "", "only the one with this UUID")
+	flags.IntVar(&limit, "limit", 50, "how many at most")
+	flags.StringVar(&after.Identifier, "after", "", "only those that come after the file with this identifier, for the next page")
+	flags.Int64Var(&after.ID, "before", 0, "with --digest, only those with a lower ID, for the next page")
 	completeState(c)
 	cli.JSONFlag(c, &asJSON)
 	return c
 }
 
-func printFiles(out io.Writer, list []registry.ListedFile, object string) error {
+func printFiles(out io.Writer, list []browse.ListedFile, object string) error {
 	var rows [][]string
 	for _, x := range list {
 		copies := strconv.FormatInt(x.Copies, 10)

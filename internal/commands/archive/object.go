@@ -3,6 +3,7 @@ package archive
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"strconv"
@@ -15,6 +16,7 @@ import (
 	"github.com/farol-preservation/farol/internal/connect"
 	"github.com/farol-preservation/farol/internal/human"
 	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/registry/browse"
 	"github.com/farol-preservation/farol/storage"
 )
 
@@ -24,29 +26,37 @@ func Object() *cobra.Command {
 }
 
 func objectListCommand() *cobra.Command {
-	var f registry.ObjectFilter
+	var f browse.ObjectFilter
+	var limit int
+	var before int64
+	var after string
 	var asJSON bool
 	c := &cobra.Command{
 		Use:   "list",
 		Short: "List objects, newest first",
+		Long: `List objects, newest first. With --prefix, list them in the order of their identifiers.`,
 		Example: `  farol object list
   farol object list --institution test.edu --state A
   farol object list --storage-option Standard --json
+  farol object list --prefix test.edu/maps-
   farol object list --limit 20 --before 1000`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := checkObjects(&f); err != nil {
+			if err := checkObjects(&f, limit, before, after); err != nil {
 				return err
 			}
 			return connect.WithRegistryFor(cmd, 0, func(ctx context.Context, r *registry.Registry) error {
 				if err := values.CheckInstitution(ctx, r, f.Institution); err != nil {
 					return err
 				}
-				list, err := r.Objects(ctx, f)
+				list, err := listObjects(ctx, r, f, limit, browse.Key{ID: before, Identifier: after})
 				if err != nil {
 					return err
 				}
-				return cli.PrintPage(cmd, asJSON, list, f.Limit, printObjects, func(last registry.ListedObject) string {
+				return cli.PrintPage(cmd, asJSON, list, limit, printObjects, func(last browse.ListedObject) string {
+					if f.Prefix != "" {
+						return "--after-identifier '" + human.Line(last.Identifier) + "'"
+					}
 					return fmt.Sprintf("--before %d", last.ID)
 				})
 			})
@@ -56,23 +66,51 @@ func objectListCommand() *cobra.Command {
 	flags.StringVar(&f.Institution, "institution", "", "only of the institution with this identifier")
 	flags.StringVar(&f.State, "state", "", "only in this state: A (active) or D (deleted)")
 	flags.StringVar(&f.StorageOption, "storage-option", "", "only with this storage option: "+strings.Join(storage.OptionNames(), ", "))
-	flags.IntVar(&f.Limit, "limit", 50, "how many at most")
-	flags.Int64Var(&f.Before, "before", 0, "only those with a lower ID, for the next page")
-	flags.Int64Var(&f.After, "after", 0, "only those with a higher ID, for the page before")
+	flags.StringVar(&f.Prefix, "prefix", "", "only those whose identifier begins with this")
+	flags.IntVar(&limit, "limit", 50, "how many at most")
+	flags.Int64Var(&before, "before", 0, "only those with a lower ID, for the next page")
+	flags.Int64Var(&f.Newer, "after", 0, "only those with a higher ID, for the page before")
+	flags.StringVar(&after, "after-identifier", "", "with --prefix, only those that come after this identifier, for the next page")
 	completeState(c)
 	cli.JSONFlag(c, &asJSON)
 	return c
 }
 
+// listObjects reads as many pages as are needed.
+func listObjects(ctx context.Context, r *registry.Registry, f browse.ObjectFilter, limit int, after browse.Key) (list []browse.ListedObject, err error) {
+	records := browse.In(r, registry.Everything())
+	if f.Newer == 0 {
+		return browse.UpTo(limit, after, func(p browse.Page) ([]browse.ListedObject, browse.Key, error) { return records.Objects(ctx, f, p) })
+	}
+	for more := true; more; {
+		n := min(limit-len(list), browse.MostRows)
+		page, _, err := records.Objects(ctx, f, browse.Page{Limit: n, After: after})
+		if err != nil {
+			return nil, err
+		}
+		list = append(page, list...)
+		if more = len(page) == n && len(list) < limit; more {
+			f.Newer = page[0].ID
+		}
+	}
+	return list, nil
+}
+
 // checkObjects spells state and storage option as the registry does.
-func checkObjects(f *registry.ObjectFilter) (err error) {
+func checkObjects(f *browse.ObjectFilter, limit int, before int64, after string) (err error) {
 	if f.State, err = cli.OneOf("--state", f.State, recordStates()); err != nil {
 		return err
 	}
 	if f.StorageOption, err = cli.OneOf("--storage-option", f.StorageOption, storage.OptionNames()); err != nil {
 		return err
 	}
-	return cli.CheckPage(f.Limit, f.Before, f.After)
+	switch {
+	case f.Prefix != "" && (before != 0 || f.Newer != 0):
+		return cli.Usage(errors.New("--before and --after go by IDs, and a list with --prefix does not"), "give --after-identifier")
+	case f.Prefix == "" && after != "":
+		return cli.Usage(errors.New("--after-identifier needs --prefix"), "give --before for the next page")
+	}
+	return cli.CheckPage(limit, before, f.Newer)
 }
 
 // recordStates are those of objects and files: active and deleted.
@@ -82,7 +120,7 @@ func completeState(c *cobra.Command) {
 	_ = c.RegisterFlagCompletionFunc("state", cli.Complete(cli.Constant(recordStates), false)) // it fails only for a flag that is not there
 }
 
-func printObjects(out io.Writer, list []registry.ListedObject) error {
+func printObjects(out io.Writer, list []browse.ListedObject) error {
 	var rows [][]string
 	for _, o := range list {
 		ingest := "unknown"

@@ -15,6 +15,7 @@ import (
 	"github.com/farol-preservation/farol/internal/connect"
 	"github.com/farol-preservation/farol/internal/human"
 	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/registry/browse"
 	"github.com/farol-preservation/farol/registry/premis"
 	"github.com/farol-preservation/farol/registry/requests"
 )
@@ -104,7 +105,7 @@ func readObjectPage(ctx context.Context, r *registry.Registry, identifier string
 		return nil, err
 	}
 	v.Events = append([]registry.Event{}, events...)
-	v.Items, err = r.ObjectItems(ctx, identifier, mostItems)
+	v.Items, _, err = browse.In(r, registry.Everything()).Items(ctx, browse.ItemFilter{Object: identifier}, browse.Page{Limit: mostItems})
 	return v, err
 }
 

@@ -17,10 +17,11 @@ import (
 	"github.com/farol-preservation/farol/internal/connect"
 	"github.com/farol-preservation/farol/internal/human"
 	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/registry/browse"
 )
 
 func itemListCommand() *cobra.Command {
-	var f registry.ItemFilter
+	var o itemListOptions
 	var since string
 	var asJSON bool
 	c := &cobra.Command{
@@ -40,55 +41,76 @@ waits for a person. NOTE is the first finding; "item explain" shows all.`,
 			if cmd.Flags().Changed("state") && cmd.Flags().Changed("status") {
 				return cli.Usage(errors.New("--state and --status are the same"), "give one of them")
 			}
-			if f.Since, err = cli.SinceOf(since, time.Now()); err != nil {
+			if o.filter.CreatedAfter, err = cli.SinceOf(since, time.Now()); err != nil {
 				return err
 			}
-			if err := checkFilter(cmd.Context(), &f); err != nil {
+			if err := o.check(cmd.Context()); err != nil {
 				return err
 			}
 			return connect.WithRegistryFor(cmd, 0, func(ctx context.Context, r *registry.Registry) error {
-				if err := values.CheckInstitution(ctx, r, f.Institution); err != nil {
+				if err := values.CheckInstitution(ctx, r, o.filter.Institution); err != nil {
 					return err
 				}
-				items, err := r.WorkItems(ctx, f)
+				items, err := browse.UpTo(o.limit, browse.Key{ID: o.before}, func(p browse.Page) ([]registry.WorkItem, browse.Key, error) {
+					return browse.In(r, registry.Everything()).Items(ctx, o.filter, p)
+				})
 				if err != nil {
 					return err
 				}
-				return cli.PrintPage(cmd, asJSON, items, f.Limit, printItems, func(last registry.WorkItem) string {
+				return cli.PrintPage(cmd, asJSON, items, o.limit, printItems, func(last registry.WorkItem) string {
 					return fmt.Sprintf("--before %d", last.ID)
 				})
 			})
 		},
 	}
 	flags := c.Flags()
-	flags.StringVar((*string)(&f.Status), "status", "", "only with this status: "+strings.Join(cli.Strings(values.Statuses()), ", "))
-	flags.StringVar((*string)(&f.Status), "state", "", "the same as --status")
-	flags.StringVar((*string)(&f.Stage), "stage", "", values.StageHelp())
-	flags.StringVar((*string)(&f.Action), "action", "", "only of this action: "+strings.Join(cli.Strings(values.Actions()), ", "))
-	flags.StringVar(&f.ErrorCode, "error-code", "", "only with this error code, such as invalid-bag")
-	flags.StringVar(&f.Institution, "institution", "", "only of the institution with this identifier")
-	flags.StringVar(&f.Object, "object", "", "only of the object with this identifier")
-	flags.StringVar(&f.Name, "name", "", "only of this tar in the receiving bucket")
+	flags.StringVar((*string)(&o.status), "status", "", "only with this status: "+strings.Join(cli.Strings(values.Statuses()), ", "))
+	flags.StringVar((*string)(&o.status), "state", "", "the same as --status")
+	flags.StringVar((*string)(&o.stage), "stage", "", values.StageHelp())
+	flags.StringVar((*string)(&o.action), "action", "", "only of this action: "+strings.Join(cli.Strings(values.Actions()), ", "))
+	flags.StringVar(&o.filter.ErrorCode, "error-code", "", "only with this error code, such as invalid-bag")
+	flags.StringVar(&o.filter.Institution, "institution", "", "only of the institution with this identifier")
+	flags.StringVar(&o.filter.Object, "object", "", "only of the object with this identifier")
+	flags.StringVar(&o.filter.Name, "name", "", "only of this tar in the receiving bucket")
 	flags.StringVar(&since, "since", "", "only items created since: a time ago (90m, 24h, 7d), a date or an RFC 3339 time, in UTC")
-	flags.BoolVar(&f.NeedsReview, "needs-review", false, "only items that wait for a person's decision")
-	flags.IntVar(&f.Limit, "limit", 50, "how many at most")
-	flags.Int64Var(&f.Before, "before", 0, "only items with a lower ID, for the next page")
+	flags.BoolVar(&o.filter.Review, "needs-review", false, "only items that wait for a person's decision")
+	flags.IntVar(&o.limit, "limit", 50, "how many at most")
+	flags.Int64Var(&o.before, "before", 0, "only items with a lower ID, for the next page")
 	cli.JSONFlag(c, &asJSON)
 	return c
 }
 
-// checkFilter spells status, stage and action as the registry does.
-func checkFilter(ctx context.Context, f *registry.ItemFilter) (err error) {
-	if f.Status, err = cli.OneOf("--status", f.Status, values.Statuses()); err != nil {
+// itemListOptions are the flags of a list of items.
+type itemListOptions struct {
+	filter browse.ItemFilter
+	status registry.Status
+	action registry.Action
+	stage  registry.Stage
+	limit  int
+	before int64
+}
+
+// check spells status, stage and action as the registry does, and adds them to the filter.
+func (o *itemListOptions) check(ctx context.Context) (err error) {
+	if o.status, err = cli.OneOf("--status", o.status, values.Statuses()); err != nil {
 		return err
 	}
-	if f.Action, err = cli.OneOf("--action", f.Action, values.Actions()); err != nil {
+	if o.status != "" {
+		o.filter.Status = []registry.Status{o.status}
+	}
+	if o.action, err = cli.OneOf("--action", o.action, values.Actions()); err != nil {
 		return err
 	}
-	if f.Stage, err = values.Stage(ctx, "--stage", f.Stage); err != nil {
+	if o.action != "" {
+		o.filter.Action = []registry.Action{o.action}
+	}
+	if o.stage, err = values.Stage(ctx, "--stage", o.stage); err != nil {
 		return err
 	}
-	return cli.CheckPage(f.Limit, f.Before, 0)
+	if o.stage != "" {
+		o.filter.Stage = []registry.Stage{o.stage}
+	}
+	return cli.CheckPage(o.limit, o.before, 0)
 }
 
 func printItems(out io.Writer, items []registry.WorkItem) error {

@@ -1,0 +1,159 @@
+package browse
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/farol-preservation/farol/registry"
+)
+
+// planItemsSQL walks the items that a plan names (plan_items_pkey, work_items_pkey,
+// work_items_archive_pkey).
+const planItemsSQL = `
+SELECT w.* FROM plan_items p CROSS JOIN LATERAL (
+	SELECT * FROM work_items WHERE id = p.work_item_id UNION ALL SELECT * FROM work_items_archive WHERE id = p.work_item_id
+) w
+WHERE p.plan_id = @plan AND %s AND %s
+ORDER BY p.work_item_id DESC LIMIT @n`
+
+// newestOf is what each source finds, newest first.
+func newestOf(sources []string) string {
+	if len(sources) == 1 {
+		return sources[0]
+	}
+	return `SELECT * FROM ((` + strings.Join(sources, `) UNION ALL (`) + `)) w ORDER BY w.id DESC LIMIT @n`
+}
+
+// Sources in the queue. It has at most a million rows, and no index of its own for lists:
+// each transition of an item would write it. OFFSET 0 makes PostgreSQL find the rows of the
+// small index first, and sort them, where it might walk the primary key instead.
+const (
+	queueSQL   = `SELECT w.* FROM work_items w WHERE %s ORDER BY w.id DESC LIMIT @n` // work_items_pkey
+	startedSQL = `SELECT w.* FROM (SELECT * FROM work_items WHERE status = 'Started' OFFSET 0) w
+		WHERE %s ORDER BY w.id DESC LIMIT @n` // work_items_lease
+	parkedSQL = `SELECT w.* FROM (SELECT * FROM work_items WHERE status IN ('Failed', 'Suspended') OFFSET 0) w
+		WHERE %s ORDER BY w.id DESC LIMIT @n` // work_items_review
+	cancelledSQL = `SELECT w.* FROM (SELECT * FROM work_items WHERE status IN ('Success', 'Cancelled') OFFSET 0) w
+		WHERE %s ORDER BY w.id DESC LIMIT @n` // work_items_ended: as many as FAROL_ARCHIVE_AFTER leaves
+	reviewSQL = `SELECT w.* FROM (SELECT * FROM work_items WHERE needs_admin_review OFFSET 0) w
+		WHERE %s ORDER BY w.id DESC LIMIT @n` // work_items_review
+	deletionItemsSQL = `SELECT w.* FROM (SELECT * FROM work_items WHERE deletion_request_id = @deletion OFFSET 0) w
+		WHERE %s ORDER BY w.id DESC LIMIT @n` // work_items_deletion
+)
+
+// candidatesSQL shows those of some IDs that meet all conditions, which are the second
+// value; the first finds the IDs.
+const candidatesSQL = `
+SELECT w.* FROM (SELECT c.id FROM (%s) c ORDER BY c.id DESC) c JOIN work_items w ON w.id = c.id
+WHERE %s ORDER BY w.id DESC LIMIT @n`
+
+// requestsSQL finds the live items that are no ingests and meet a condition
+// (work_items_ready, work_items_lease); live ingests are in uploads_in_work.
+const requestsSQL = `
+SELECT w.id FROM work_items w WHERE w.status = 'Pending' AND w.retry
+	AND w.stage IN ('Available in S3', 'Fetch', 'Package', 'Requested', 'Resolve', 'Restoring', 'Unpack') AND %[1]s
+UNION ALL
+SELECT w.id FROM work_items w WHERE w.status = 'Started'
+	AND w.stage IN ('Available in S3', 'Fetch', 'Package', 'Requested', 'Resolve', 'Restoring', 'Unpack') AND %[1]s`
+
+// institutionSQL finds the items of an institution in the queue. A part of the newest is
+// read first, which is all for an institution that has many. If that is not enough, those
+// of the others are found that are older: the ones that have ended (work_items_ended_bag),
+// the ingests by the range of their objects' names (one_live_ingest), and the requests.
+// The values are: conditions on the key, all conditions, the institution, requestsSQL.
+const institutionSQL = `
+WITH bound AS MATERIALIZED (
+	SELECT min(id) AS id FROM (SELECT w.id FROM work_items w WHERE %[1]s ORDER BY w.id DESC LIMIT 5000) w
+), near AS MATERIALIZED (
+	SELECT w.* FROM work_items w WHERE w.id >= (SELECT id FROM bound) AND %[2]s ORDER BY w.id DESC LIMIT @n
+), rest AS MATERIALIZED (
+	SELECT c.id FROM (
+		SELECT w.id FROM work_items w WHERE w.institution_id = %[3]s AND NOT w.retry
+		UNION ALL
+		SELECT u.work_item_id FROM uploads_in_work u WHERE u.object_identifier >= @own_first AND u.object_identifier < @own_end
+		UNION ALL
+		%[4]s
+	) c WHERE (SELECT count(*) FROM near) < @n AND c.id < (SELECT id FROM bound) ORDER BY c.id DESC
+)
+SELECT * FROM near
+UNION ALL
+(SELECT w.* FROM rest c JOIN work_items w ON w.id = c.id WHERE %[2]s ORDER BY w.id DESC LIMIT @n)`
+
+// namedSQL finds the items of a tar in the queue: of each institution the ended ones
+// (work_items_ended_bag) and the live ingests (one_live_ingest), and the requests.
+const namedSQL = `
+SELECT w.id FROM institutions n CROSS JOIN LATERAL (
+	SELECT w.id FROM work_items w WHERE w.institution_id = n.id AND w.name = @name AND NOT w.retry OFFSET 0) w
+UNION ALL
+SELECT u.work_item_id FROM institutions n CROSS JOIN LATERAL (
+	SELECT u.work_item_id FROM uploads_in_work u WHERE u.object_identifier = object_identifier_of(n.identifier, @name) AND u.name = @name OFFSET 0) u
+UNION ALL`
+
+// objectItemsSQL finds the items of an object in the queue: of its institution the ended
+// ones (work_items_ended_bag, all of them: a bag may have come in parts), the live ingests
+// (one_live_ingest) and the requests.
+const objectItemsSQL = `
+SELECT w.id FROM work_items w WHERE w.institution_id = (SELECT n.id FROM institutions n WHERE n.identifier = @object_of)
+	AND NOT w.retry AND w.object_identifier = @object
+UNION ALL
+SELECT u.work_item_id FROM uploads_in_work u WHERE u.object_identifier = @object
+UNION ALL`
+
+// queue returns the sources in the queue; key is the condition that the page sets.
+func (f ItemFilter) queue(q *query, key string) []string {
+	source := func(sql string) []string { return []string{fmt.Sprintf(sql, q.all())} }
+	switch {
+	case f.Deletion != 0:
+		return source(deletionItemsSQL)
+	case f.Worker != "":
+		return source(startedSQL)
+	case f.Object != "":
+		q.args["object_of"], _, _ = strings.Cut(f.Object, "/")
+		return []string{fmt.Sprintf(candidatesSQL, objectItemsSQL+fmt.Sprintf(requestsSQL, `w.object_identifier = @object`), q.all())}
+	case f.Name != "":
+		return []string{fmt.Sprintf(candidatesSQL, namedSQL+fmt.Sprintf(requestsSQL, `w.name = @name`), q.all())}
+	case f.Review:
+		return source(reviewSQL)
+	case f.only(registry.Failed, registry.Suspended, registry.Started):
+		var sources []string
+		if !f.only(registry.Started) {
+			sources = source(parkedSQL)
+		}
+		if slices.Contains(f.Status, registry.Started) {
+			sources = append(sources, source(startedSQL)...)
+		}
+		return sources
+	case q.inside.one:
+		q.args["own_first"], q.args["own_end"] = q.inside.identifier+"/", q.inside.identifier+"0"
+		return []string{fmt.Sprintf(institutionSQL, key, q.all(), q.inside.id, fmt.Sprintf(requestsSQL, `w.institution_id = `+q.inside.id))}
+	case f.only(registry.Cancelled):
+		return source(cancelledSQL)
+	}
+	return source(queueSQL)
+}
+
+// only reports whether the filter has statuses, and none but these.
+func (f ItemFilter) only(of ...registry.Status) bool {
+	return len(f.Status) > 0 && !slices.ContainsFunc(f.Status, func(s registry.Status) bool { return !slices.Contains(of, s) })
+}
+
+// archivedSQL reads the archive, whose items have succeeded or were cancelled. Its indexes
+// end with the ID: work_items_archive_deletion, _object, _name, _review, _institution,
+// _unsuccessful, _institution_unsuccessful and _pkey.
+const archivedSQL = `SELECT w.* FROM work_items_archive w WHERE %s ORDER BY w.id DESC LIMIT @n`
+
+// archive returns the sources in the archive.
+func (f ItemFilter) archive(q *query) []string {
+	if f.Worker != "" || f.only(registry.Pending, registry.Started, registry.Failed, registry.Suspended) {
+		return nil
+	}
+	var more []string
+	if f.only(registry.Cancelled, registry.Pending, registry.Started, registry.Failed, registry.Suspended) {
+		more = []string{`w.status = 'Cancelled'`}
+	}
+	if f.Deletion != 0 {
+		more = append(more, `w.deletion_request_id IS NOT NULL`)
+	}
+	return []string{fmt.Sprintf(archivedSQL, q.all(more...))}
+}

@@ -1,0 +1,139 @@
+package browse
+
+import (
+	"fmt"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/farol-preservation/farol/registry"
+)
+
+// query is a statement in the making. Its pieces are constants; args has the values.
+type query struct {
+	sql     string // which finds up to @n rows
+	args    pgx.NamedArgs
+	timeout time.Duration
+	advice  string // what to add if it is too broad
+	upwards bool   // it finds those on the page that ends at a key, the nearest first; no key follows
+	nothing bool   // no record can meet the filter within the scope: nothing is asked
+	conds   []string
+	inside  inside
+}
+
+// inside is whose records a query may find: those of one institution, or of all.
+type inside struct {
+	one        bool
+	id         string // SQL that is the ID of the one
+	identifier string // of the one
+}
+
+// in begins a query within a scope, of one institution if it is named.
+func in(s registry.Scope, institution, advice string) *query {
+	q := &query{args: pgx.NamedArgs{}, timeout: timeout, advice: advice}
+	own, identifier := s.Institution()
+	switch {
+	case s.None(), own != 0 && institution != "" && institution != identifier:
+		q.nothing = true
+	case own != 0:
+		q.args["own"] = own
+		q.inside = inside{true, `@own::bigint`, identifier}
+	case institution != "":
+		q.args["institution"] = institution
+		q.inside = inside{true, `(SELECT n.id FROM institutions n WHERE n.identifier = @institution)`, institution}
+	}
+	return q
+}
+
+// where adds a condition with its value.
+func (q *query) where(piece, name string, value any) {
+	q.args[name] = value
+	q.conds = append(q.conds, piece)
+}
+
+// equal adds a condition for a value that is set.
+func (q *query) equal(piece, name, value string) {
+	if value != "" {
+		q.where(piece, name, value)
+	}
+}
+
+// since adds a condition for a time that is set.
+func (q *query) since(piece, name string, t time.Time) {
+	if !t.IsZero() {
+		q.where(piece, name, t)
+	}
+}
+
+// anyOf adds a condition for a list that is not empty.
+func anyOf[T ~string](q *query, piece, name string, list []T) {
+	if len(list) == 0 {
+		return
+	}
+	texts := make([]string, len(list))
+	for i, v := range list {
+		texts[i] = string(v)
+	}
+	q.where(piece, name, texts)
+}
+
+// within adds the condition that keeps rows of others out; column is that of the
+// institution's ID.
+func (q *query) within(column string) {
+	if q.inside.one {
+		q.conds = append(q.conds, column+` = `+q.inside.id)
+	}
+}
+
+// ownRange adds conditions for the range of identifiers that the one institution's records
+// have, so that an index that is in the order of bytes is not walked through those of others.
+func (q *query) ownRange(column string) {
+	if q.inside.one {
+		q.where(column+` >= @own_first`, "own_first", q.inside.identifier+"/")
+		q.where(column+` < @own_end`, "own_end", q.inside.identifier+"0")
+	}
+}
+
+// all are the conditions, and more.
+func (q *query) all(more ...string) string {
+	conds := append(append([]string{}, more...), q.conds...)
+	if len(conds) == 0 {
+		return `true`
+	}
+	return strings.Join(conds, ` AND `)
+}
+
+// prefixed adds conditions for texts that begin with a prefix, in an index that is in the
+// order of bytes.
+func (q *query) prefixed(column, name, prefix string) {
+	q.where(column+` >= @`+name, name, prefix)
+	if end := endOf(prefix); end != "" {
+		q.where(column+` < @`+name+`_end`, name+"_end", end)
+	}
+}
+
+// endOf is the first text, in the order of bytes, that comes after all that begin with a
+// prefix; "" if there is none.
+func endOf(prefix string) string {
+	for prefix != "" {
+		last, size := utf8.DecodeLastRuneInString(prefix)
+		prefix = prefix[:len(prefix)-size]
+		switch {
+		case last == 0xD7FF:
+			return prefix + "\uE000" // between them are surrogates
+		case last < utf8.MaxRune:
+			return prefix + string(last+1)
+		}
+	}
+	return ""
+}
+
+// tooBroad refuses a list that would read a large table.
+func (q *query) tooBroad() error { return fmt.Errorf("%w: %s", ErrTooBroad, q.advice) }
+
+// refused refuses a filter that makes no sense.
+func refused(format string, args ...any) error {
+	return fmt.Errorf("%w: "+format, append([]any{registry.ErrRefused}, args...)...)
+}

@@ -1,0 +1,145 @@
+package browse
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/farol-preservation/farol/registry"
+)
+
+// DeletionFilter narrows a list of deletion requests.
+type DeletionFilter struct {
+	Institution string // identifier
+	State       string // open, approved or cancelled
+}
+
+// Deletion is a request for the deletion of objects and files, and what was decided about it.
+type Deletion struct {
+	ID            int64      `json:"id"`
+	InstitutionID int64      `json:"institution_id"`
+	Institution   string     `json:"institution_identifier"`
+	RequestedBy   string     `json:"requested_by"` // e-mail
+	RequestedAt   time.Time  `json:"requested_at"`
+	ApprovedBy    string     `json:"approved_by"` // "": nobody
+	ApprovedAt    *time.Time `json:"approved_at"`
+	CancelledBy   string     `json:"cancelled_by"`
+	CancelledAt   *time.Time `json:"cancelled_at"`
+	Objects       int64      `json:"objects"`
+	Files         int64      `json:"files"` // single ones, in addition to those of the objects
+}
+
+const deletionAdvice = "add institution"
+
+// deletionPageSQL shows requests that were found (deletion_requests_intellectual_objects_pkey,
+// deletion_requests_generic_files_pkey).
+const deletionPageSQL = `
+WITH page AS MATERIALIZED (%s)
+SELECT d.id, d.institution_id, i.identifier AS institution, r.email AS requested_by, d.requested_at, coalesce(a.email, '') AS approved_by, d.approved_at,
+	coalesce(c.email, '') AS cancelled_by, d.cancelled_at,
+	(SELECT count(*) FROM deletion_requests_intellectual_objects o WHERE o.deletion_request_id = d.id) AS objects,
+	(SELECT count(*) FROM deletion_requests_generic_files f WHERE f.deletion_request_id = d.id) AS files
+FROM page d
+JOIN institutions i ON i.id = d.institution_id
+JOIN users r ON r.id = d.requested_by
+LEFT JOIN users a ON a.id = d.approved_by
+LEFT JOIN users c ON c.id = d.cancelled_by
+ORDER BY d.id DESC`
+
+// foundDeletionsSQL finds requests by deletion_requests_institution or _pkey.
+const foundDeletionsSQL = `SELECT d.* FROM deletion_requests d WHERE %s ORDER BY d.id DESC LIMIT @n`
+
+// Deletions lists deletion requests, newest first. The key of a page is an ID. An unknown
+// state is [registry.ErrRefused].
+func (r Records) Deletions(ctx context.Context, f DeletionFilter, p Page) ([]Deletion, Key, error) {
+	return list(ctx, r, "deletion requests", f, p, func(found string) string { return fmt.Sprintf(deletionPageSQL, found) },
+		func(d Deletion) Key { return Key{ID: d.ID} })
+}
+
+// Deletion returns the deletion request with an ID, or [registry.ErrNotFound].
+func (r Records) Deletion(ctx context.Context, id int64) (Deletion, error) {
+	q := in(r.scope, "", deletionAdvice)
+	q.where(`d.id = @id`, "id", id)
+	q.within(`d.institution_id`)
+	q.args["n"] = 1
+	q.sql = fmt.Sprintf(deletionPageSQL, fmt.Sprintf(foundDeletionsSQL, q.all()))
+	return one[Deletion](ctx, r, fmt.Sprintf("deletion request %d", id), q)
+}
+
+func (f DeletionFilter) find(s registry.Scope, after Key) (*query, error) {
+	q := in(s, f.Institution, deletionAdvice)
+	states := map[string]string{
+		"": `true`, "open": `num_nonnulls(d.approved_at, d.cancelled_at) = 0`, "approved": `d.approved_at IS NOT NULL`, "cancelled": `d.cancelled_at IS NOT NULL`,
+	}
+	state, known := states[f.State]
+	if !known {
+		return nil, refused("a deletion request is open, approved or cancelled, and not %q", f.State)
+	}
+	q.conds = append(q.conds, state)
+	q.within(`d.institution_id`)
+	if after.ID != 0 {
+		q.where(`d.id < @after`, "after", after.ID)
+	}
+	q.sql = fmt.Sprintf(foundDeletionsSQL, q.all())
+	return q, nil
+}
+
+// AlertFilter narrows a list of alerts.
+type AlertFilter struct {
+	Institution   string // identifier
+	Type          string // such as Failed Fixity Check
+	CreatedAfter  time.Time
+	CreatedBefore time.Time
+}
+
+// Alert is a message for the people of an institution, or for the archive's own staff.
+type Alert struct {
+	ID            int64     `json:"id"`
+	InstitutionID *int64    `json:"institution_id"` // nil: it is for the staff
+	Institution   string    `json:"institution_identifier"`
+	Type          string    `json:"type"`
+	Subject       string    `json:"subject"`
+	Content       string    `json:"content"`
+	DeletionID    *int64    `json:"deletion_request_id" db:"deletion_id"`
+	Item          *int64    `json:"work_item_id"`
+	FileID        *int64    `json:"generic_file_id" db:"file_id"`
+	CreatedAt     time.Time `json:"created_at"`
+}
+
+const alertAdvice = "add institution"
+
+// alertsSQL finds alerts by alerts_institution or alerts_pkey.
+const alertsSQL = `
+SELECT a.id, a.institution_id, coalesce(i.identifier, '') AS institution, a.type, a.subject, a.content, a.deletion_request_id AS deletion_id,
+	a.work_item_id AS item, a.generic_file_id AS file_id, a.created_at
+FROM (SELECT a.* FROM alerts a WHERE %s ORDER BY a.id DESC LIMIT @n) a LEFT JOIN institutions i ON i.id = a.institution_id
+ORDER BY a.id DESC`
+
+// Alerts lists alerts, newest first. The key of a page is an ID. Those for the staff are
+// in the scope of all institutions only.
+func (r Records) Alerts(ctx context.Context, f AlertFilter, p Page) ([]Alert, Key, error) {
+	return list(ctx, r, "alerts", f, p, func(found string) string { return found }, func(a Alert) Key { return Key{ID: a.ID} })
+}
+
+// Alert returns the alert with an ID, or [registry.ErrNotFound].
+func (r Records) Alert(ctx context.Context, id int64) (Alert, error) {
+	q := in(r.scope, "", alertAdvice)
+	q.where(`a.id = @id`, "id", id)
+	q.within(`a.institution_id`)
+	q.args["n"] = 1
+	q.sql = fmt.Sprintf(alertsSQL, q.all())
+	return one[Alert](ctx, r, fmt.Sprintf("alert %d", id), q)
+}
+
+func (f AlertFilter) find(s registry.Scope, after Key) (*query, error) {
+	q := in(s, f.Institution, alertAdvice)
+	q.within(`a.institution_id`)
+	q.equal(`a.type = @type`, "type", f.Type)
+	q.since(`a.created_at >= @created_after`, "created_after", f.CreatedAfter)
+	q.since(`a.created_at < @created_before`, "created_before", f.CreatedBefore)
+	if after.ID != 0 {
+		q.where(`a.id < @after`, "after", after.ID)
+	}
+	q.sql = fmt.Sprintf(alertsSQL, q.all())
+	return q, nil
+}
