@@ -6,23 +6,19 @@
 -- +goose NO TRANSACTION
 -- +goose Up
 
--- The archive of work items, which is written once.
+-- The archive of work items, which is written once. Items of an object have an index there.
 DROP INDEX CONCURRENTLY IF EXISTS work_items_archive_institution;
-CREATE INDEX CONCURRENTLY work_items_archive_institution ON work_items_archive (institution_id, id DESC);
+CREATE INDEX CONCURRENTLY work_items_archive_institution ON work_items_archive (institution_id, id);
 DROP INDEX CONCURRENTLY IF EXISTS work_items_archive_unsuccessful;
-CREATE INDEX CONCURRENTLY work_items_archive_unsuccessful ON work_items_archive (id DESC) WHERE status <> 'Success';
+CREATE INDEX CONCURRENTLY work_items_archive_unsuccessful ON work_items_archive (id) WHERE status <> 'Success';
 DROP INDEX CONCURRENTLY IF EXISTS work_items_archive_institution_unsuccessful;
-CREATE INDEX CONCURRENTLY work_items_archive_institution_unsuccessful ON work_items_archive (institution_id, id DESC) WHERE status <> 'Success';
+CREATE INDEX CONCURRENTLY work_items_archive_institution_unsuccessful ON work_items_archive (institution_id, id) WHERE status <> 'Success';
 DROP INDEX CONCURRENTLY IF EXISTS work_items_archive_review;
-CREATE INDEX CONCURRENTLY work_items_archive_review ON work_items_archive (id DESC) WHERE needs_admin_review;
+CREATE INDEX CONCURRENTLY work_items_archive_review ON work_items_archive (id) WHERE needs_admin_review;
 DROP INDEX CONCURRENTLY IF EXISTS work_items_archive_deletion;
-CREATE INDEX CONCURRENTLY work_items_archive_deletion ON work_items_archive (deletion_request_id, id DESC) WHERE deletion_request_id IS NOT NULL;
+CREATE INDEX CONCURRENTLY work_items_archive_deletion ON work_items_archive (deletion_request_id) WHERE deletion_request_id IS NOT NULL;
 DROP INDEX CONCURRENTLY IF EXISTS work_items_archive_name;
-CREATE INDEX CONCURRENTLY work_items_archive_name ON work_items_archive (name, id DESC);
--- In place of the one on the identifier alone.
-DROP INDEX CONCURRENTLY IF EXISTS work_items_archive_object_id;
-CREATE INDEX CONCURRENTLY work_items_archive_object_id ON work_items_archive (object_identifier text_pattern_ops, id DESC);
-DROP INDEX CONCURRENTLY IF EXISTS work_items_archive_object;
+CREATE INDEX CONCURRENTLY work_items_archive_name ON work_items_archive (name);
 
 DROP INDEX CONCURRENTLY IF EXISTS intellectual_objects_updated;
 CREATE INDEX CONCURRENTLY intellectual_objects_updated ON intellectual_objects (institution_id, updated_at DESC, id DESC);

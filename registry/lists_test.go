@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/registry/browse"
 )
 
 // Each filter narrows the list, and pages neither repeat nor leave out an item.
@@ -26,26 +27,30 @@ func TestListOfItems(t *testing.T) {
 	a.exec(`UPDATE work_items SET error_code = 'invalid-bag' WHERE id = 2`)
 	a.exec(`UPDATE work_items SET created_at = created_at - interval '1 day' WHERE id <= 2`)
 	for name, tc := range map[string]struct {
-		filter registry.ItemFilter
+		filter browse.ItemFilter
+		page   browse.Page
 		want   []int64
 	}{
-		"all, newest first": {registry.ItemFilter{Limit: 9}, []int64{4, 3, 2, 1}},
-		"first page":        {registry.ItemFilter{Limit: 2}, []int64{4, 3}},
-		"second page":       {registry.ItemFilter{Limit: 2, Before: 3}, []int64{2, 1}},
-		"status":            {registry.ItemFilter{Limit: 9, Status: "Pending"}, []int64{3, 1}},
-		"stage":             {registry.ItemFilter{Limit: 9, Stage: "Store"}, []int64{3}},
-		"institution":       {registry.ItemFilter{Limit: 9, Institution: "other.edu"}, []int64{4}},
-		"name":              {registry.ItemFilter{Limit: 9, Name: "one.tar"}, []int64{4, 1}},
-		"action":            {registry.ItemFilter{Limit: 9, Action: "Ingest"}, []int64{4, 3, 2, 1}},
-		"another action":    {registry.ItemFilter{Limit: 9, Action: "Delete"}, nil},
-		"error code":        {registry.ItemFilter{Limit: 9, ErrorCode: "invalid-bag"}, []int64{2}},
-		"object":            {registry.ItemFilter{Limit: 9, Object: "test.edu/one"}, []int64{1}},
-		"since":             {registry.ItemFilter{Limit: 9, Since: now.Add(-time.Hour)}, []int64{4, 3}},
-		"for review":        {registry.ItemFilter{Limit: 9, NeedsReview: true}, []int64{2}},
-		"both":              {registry.ItemFilter{Limit: 9, Institution: "test.edu", Name: "one.tar"}, []int64{1}},
-		"none":              {registry.ItemFilter{Limit: 9, Institution: "nobody.edu"}, nil},
+		"all, newest first": {browse.ItemFilter{}, browse.Page{}, []int64{4, 3, 2, 1}},
+		"first page":        {browse.ItemFilter{}, browse.Page{Limit: 2}, []int64{4, 3}},
+		"second page":       {browse.ItemFilter{}, browse.Page{Limit: 2, After: browse.Key{ID: 3}}, []int64{2, 1}},
+		"status":            {browse.ItemFilter{Status: []registry.Status{"Pending"}}, browse.Page{}, []int64{3, 1}},
+		"stage":             {browse.ItemFilter{Stage: []registry.Stage{"Store"}}, browse.Page{}, []int64{3}},
+		"institution":       {browse.ItemFilter{Institution: "other.edu"}, browse.Page{}, []int64{4}},
+		"name":              {browse.ItemFilter{Name: "one.tar"}, browse.Page{}, []int64{4, 1}},
+		"action":            {browse.ItemFilter{Action: []registry.Action{"Ingest"}}, browse.Page{}, []int64{4, 3, 2, 1}},
+		"another action":    {browse.ItemFilter{Action: []registry.Action{"Delete"}}, browse.Page{}, nil},
+		"error code":        {browse.ItemFilter{ErrorCode: "invalid-bag"}, browse.Page{}, []int64{2}},
+		"object":            {browse.ItemFilter{Object: "test.edu/one"}, browse.Page{}, []int64{1}},
+		"since":             {browse.ItemFilter{CreatedAfter: now.Add(-time.Hour)}, browse.Page{}, []int64{4, 3}},
+		"for review":        {browse.ItemFilter{Review: true}, browse.Page{}, []int64{2}},
+		"both":              {browse.ItemFilter{Institution: "test.edu", Name: "one.tar"}, browse.Page{}, []int64{1}},
+		"none":              {browse.ItemFilter{Institution: "nobody.edu"}, browse.Page{}, nil},
 	} {
-		list, err := a.WorkItems(context.Background(), tc.filter)
+		if tc.page.Limit == 0 {
+			tc.page.Limit = 9
+		}
+		list, _, err := browse.In(a.Registry, registry.Everything()).Items(context.Background(), tc.filter, tc.page)
 		if err != nil {
 			t.Fatal(err)
 		}

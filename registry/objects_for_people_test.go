@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/registry/browse"
 	"github.com/farol-preservation/farol/registry/requests"
 )
 
@@ -22,12 +23,12 @@ func TestObjectsInPages(t *testing.T) {
 	a.exec(`INSERT INTO intellectual_objects (institution_id, identifier, title, bag_name, bagit_profile_identifier, etag, storage_option, state)
 		SELECT $1, 'test.edu/x' || n, 'X', 'x' || n, 'p', 'e', CASE n % 2 WHEN 0 THEN 'Glacier-OH' ELSE 'Standard' END, CASE n WHEN 3 THEN 'D' ELSE 'A' END
 		FROM generate_series(1, 4) n`, a.in.ID)
-	list := func(f registry.ObjectFilter) (names []string) {
+	list := func(f browse.ObjectFilter, p browse.Page) (names []string) {
 		t.Helper()
-		if f.Limit == 0 {
-			f.Limit = 100
+		if p.Limit == 0 {
+			p.Limit = 100
 		}
-		objects, err := a.Objects(t.Context(), f)
+		objects, _, err := browse.In(a.Registry, registry.Everything()).Objects(t.Context(), f, p)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -36,7 +37,7 @@ func TestObjectsInPages(t *testing.T) {
 		}
 		return names
 	}
-	all := list(registry.ObjectFilter{})
+	all := list(browse.ObjectFilter{}, browse.Page{})
 	want := []string{
 		"test.edu/x4 0 0 false", "test.edu/x3 0 0 false", "test.edu/x2 0 0 false", "test.edu/x1 0 0 false", "test.edu/bag 2 5 true", "test.edu/other 1 1 true",
 	}
@@ -45,16 +46,18 @@ func TestObjectsInPages(t *testing.T) {
 	}
 	third := value[int64](a, `SELECT id FROM intellectual_objects WHERE identifier = 'test.edu/x2'`)
 	for what, tc := range map[string]struct {
-		filter registry.ObjectFilter
+		filter browse.ObjectFilter
+		page   browse.Page
 		want   []string
 	}{
-		"next page":      {registry.ObjectFilter{Before: third, Limit: 2}, all[3:5]},
-		"page before":    {registry.ObjectFilter{After: third, Limit: 1}, all[1:2]},
-		"deleted":        {registry.ObjectFilter{State: "D"}, all[1:2]},
-		"storage option": {registry.ObjectFilter{StorageOption: "Glacier-OH"}, []string{all[0], all[2]}},
-		"institution":    {registry.ObjectFilter{Institution: "nobody.edu"}, nil},
+		"next page":      {browse.ObjectFilter{}, browse.Page{Limit: 2, After: browse.Key{ID: third}}, all[3:5]},
+		"page before":    {browse.ObjectFilter{Newer: third}, browse.Page{Limit: 1}, all[1:2]},
+		"both":           {browse.ObjectFilter{Newer: third - 1}, browse.Page{Limit: 1, After: browse.Key{ID: third + 1}}, all[2:3]},
+		"deleted":        {browse.ObjectFilter{State: "D"}, browse.Page{}, all[1:2]},
+		"storage option": {browse.ObjectFilter{StorageOption: "Glacier-OH"}, browse.Page{}, []string{all[0], all[2]}},
+		"institution":    {browse.ObjectFilter{Institution: "nobody.edu"}, browse.Page{}, nil},
 	} {
-		if diff := cmp.Diff(tc.want, list(tc.filter)); diff != "" {
+		if diff := cmp.Diff(tc.want, list(tc.filter, tc.page)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", what, diff)
 		}
 	}
@@ -71,18 +74,18 @@ func TestFilesInPages(t *testing.T) {
 	a.exec(`UPDATE storage_records SET last_fixity_at = '2026-05-01Z' WHERE target = 'Standard-VA'`)
 	a.exec(`UPDATE generic_files SET state = 'D' WHERE identifier LIKE '%/bag-info.txt'`)
 	var got []string
-	for f := (registry.FileFilter{Object: "test.edu/bag", Limit: 2}); ; {
-		page, err := a.Files(t.Context(), f)
+	for p := (browse.Page{Limit: 2}); ; {
+		page, next, err := browse.In(a.Registry, registry.Everything()).Files(t.Context(), browse.FileFilter{Object: "test.edu/bag"}, p)
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, x := range page {
 			got = append(got, fmt.Sprint(x.Identifier, " ", x.State, " ", x.Copies, " ", x.NeverRead, " ", x.Bad))
 		}
-		if len(page) < f.Limit {
+		if next == (browse.Key{}) {
 			break
 		}
-		f.After = page[len(page)-1].Identifier
+		p.After = next
 	}
 	want := []string{"test.edu/bag/bag-info.txt D 2 1 0", "test.edu/bag/data/a.txt A 2 1 0", "test.edu/bag/data/b.txt A 2 1 0"}
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -170,7 +173,7 @@ func TestDeletionsOfAnObject(t *testing.T) {
 	// Its items are those of the queue and of the archive.
 	a.scene(`INSERT INTO work_items_archive SELECT * FROM work_items; DELETE FROM work_items`)
 	live := a.started(etag2, 3)
-	items, err := a.ObjectItems(t.Context(), "test.edu/bag", 10)
+	items, _, err := browse.In(a.Registry, registry.Everything()).Items(t.Context(), browse.ItemFilter{Object: "test.edu/bag"}, browse.Page{Limit: 10})
 	if err != nil || len(items) != 2 || items[0].ID != live || items[1].ID != item {
 		t.Errorf("items %+v, %v", items, err)
 	}

@@ -1,6 +1,7 @@
 package browse
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -58,19 +59,16 @@ func (r Records) Item(ctx context.Context, id int64) (registry.WorkItem, error) 
 // newest of both.
 func (f ItemFilter) find(s registry.Scope, after Key) (*query, error) {
 	q := in(s, f.Institution, itemAdvice)
-	key := `true`
-	if after.ID != 0 {
-		key = `w.id < @after`
-		q.where(key, "after", after.ID)
-	}
-	q.within(`w.institution_id`)
+	q.after(`w.id < @after`, after.ID)
 	f.narrow(q)
+	archive := f.archive(q) // before the institution is a condition among others
+	q.within(`w.institution_id`)
 	if f.Plan != 0 {
 		q.args["plan"] = f.Plan
-		q.sql = fmt.Sprintf(planItemsSQL, strings.Replace(key, `w.id`, `p.work_item_id`, 1), q.all())
+		q.sql = fmt.Sprintf(planItemsSQL, cmp.Or(strings.Replace(q.key, `w.id`, `p.work_item_id`, 1), `true`), q.all())
 		return q, nil
 	}
-	q.sql = newestOf(append(f.queue(q, key), f.archive(q)...))
+	q.sql = newestOf(append(f.queue(q), archive...))
 	return q, nil
 }
 

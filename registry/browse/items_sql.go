@@ -1,6 +1,7 @@
 package browse
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -45,17 +46,18 @@ const (
 // candidatesSQL shows those of some IDs that meet all conditions, which are the second
 // value; the first finds the IDs.
 const candidatesSQL = `
-SELECT w.* FROM (SELECT c.id FROM (%s) c ORDER BY c.id DESC) c JOIN work_items w ON w.id = c.id
-WHERE %s ORDER BY w.id DESC LIMIT @n`
+SELECT w.* FROM (SELECT c.id FROM (%s) c ORDER BY c.id DESC) c
+CROSS JOIN LATERAL (SELECT w.* FROM work_items w WHERE w.id = c.id AND %s OFFSET 0) w
+ORDER BY c.id DESC LIMIT @n`
 
 // requestsSQL finds the live items that are no ingests and meet a condition
 // (work_items_ready, work_items_lease); live ingests are in uploads_in_work.
 const requestsSQL = `
-SELECT w.id FROM work_items w WHERE w.status = 'Pending' AND w.retry
-	AND w.stage IN ('Available in S3', 'Fetch', 'Package', 'Requested', 'Resolve', 'Restoring', 'Unpack') AND %[1]s
+(SELECT w.id FROM work_items w WHERE w.status = 'Pending' AND w.retry
+	AND w.stage IN ('Available in S3', 'Fetch', 'Package', 'Requested', 'Resolve', 'Restoring', 'Unpack') AND %[1]s OFFSET 0)
 UNION ALL
-SELECT w.id FROM work_items w WHERE w.status = 'Started'
-	AND w.stage IN ('Available in S3', 'Fetch', 'Package', 'Requested', 'Resolve', 'Restoring', 'Unpack') AND %[1]s`
+(SELECT w.id FROM work_items w WHERE w.status = 'Started'
+	AND w.stage IN ('Available in S3', 'Fetch', 'Package', 'Requested', 'Resolve', 'Restoring', 'Unpack') AND %[1]s OFFSET 0)`
 
 // institutionSQL finds the items of an institution in the queue. A part of the newest is
 // read first, which is all for an institution that has many. If that is not enough, those
@@ -67,18 +69,18 @@ WITH bound AS MATERIALIZED (
 	SELECT min(id) AS id FROM (SELECT w.id FROM work_items w WHERE %[1]s ORDER BY w.id DESC LIMIT 5000) w
 ), near AS MATERIALIZED (
 	SELECT w.* FROM work_items w WHERE w.id >= (SELECT id FROM bound) AND %[2]s ORDER BY w.id DESC LIMIT @n
-), rest AS MATERIALIZED (
-	SELECT c.id FROM (
-		SELECT w.id FROM work_items w WHERE w.institution_id = %[3]s AND NOT w.retry
-		UNION ALL
-		SELECT u.work_item_id FROM uploads_in_work u WHERE u.object_identifier >= @own_first AND u.object_identifier < @own_end
-		UNION ALL
-		%[4]s
-	) c WHERE (SELECT count(*) FROM near) < @n AND c.id < (SELECT id FROM bound) ORDER BY c.id DESC
 )
 SELECT * FROM near
 UNION ALL
-(SELECT w.* FROM rest c JOIN work_items w ON w.id = c.id WHERE %[2]s ORDER BY w.id DESC LIMIT @n)`
+(SELECT w.* FROM (
+	SELECT c.id FROM (
+		(SELECT w.id FROM work_items w WHERE w.institution_id = %[3]s AND NOT w.retry OFFSET 0)
+		UNION ALL
+		(SELECT u.work_item_id FROM uploads_in_work u WHERE u.object_identifier >= @own_first AND u.object_identifier < @own_end OFFSET 0)
+		UNION ALL
+		%[4]s
+	) c WHERE (SELECT count(*) FROM near) < @n AND c.id < (SELECT id FROM bound) ORDER BY c.id DESC
+) c CROSS JOIN LATERAL (SELECT w.* FROM work_items w WHERE w.id = c.id AND %[2]s OFFSET 0) w ORDER BY c.id DESC LIMIT @n)`
 
 // namedSQL finds the items of a tar in the queue: of each institution the ended ones
 // (work_items_ended_bag) and the live ingests (one_live_ingest), and the requests.
@@ -94,14 +96,14 @@ UNION ALL`
 // ones (work_items_ended_bag, all of them: a bag may have come in parts), the live ingests
 // (one_live_ingest) and the requests.
 const objectItemsSQL = `
-SELECT w.id FROM work_items w WHERE w.institution_id = (SELECT n.id FROM institutions n WHERE n.identifier = @object_of)
-	AND NOT w.retry AND w.object_identifier = @object
+(SELECT w.id FROM work_items w WHERE w.institution_id = (SELECT n.id FROM institutions n WHERE n.identifier = @object_of)
+	AND NOT w.retry AND w.object_identifier = @object OFFSET 0)
 UNION ALL
-SELECT u.work_item_id FROM uploads_in_work u WHERE u.object_identifier = @object
+(SELECT u.work_item_id FROM uploads_in_work u WHERE u.object_identifier = @object OFFSET 0)
 UNION ALL`
 
-// queue returns the sources in the queue; key is the condition that the page sets.
-func (f ItemFilter) queue(q *query, key string) []string {
+// queue returns the sources in the queue.
+func (f ItemFilter) queue(q *query) []string {
 	source := func(sql string) []string { return []string{fmt.Sprintf(sql, q.all())} }
 	switch {
 	case f.Deletion != 0:
@@ -126,7 +128,7 @@ func (f ItemFilter) queue(q *query, key string) []string {
 		return sources
 	case q.inside.one:
 		q.args["own_first"], q.args["own_end"] = q.inside.identifier+"/", q.inside.identifier+"0"
-		return []string{fmt.Sprintf(institutionSQL, key, q.all(), q.inside.id, fmt.Sprintf(requestsSQL, `w.institution_id = `+q.inside.id))}
+		return []string{fmt.Sprintf(institutionSQL, cmp.Or(q.key, `true`), q.all(), q.inside.id, fmt.Sprintf(requestsSQL, `w.institution_id = `+q.inside.id))}
 	case f.only(registry.Cancelled):
 		return source(cancelledSQL)
 	}
@@ -138,22 +140,31 @@ func (f ItemFilter) only(of ...registry.Status) bool {
 	return len(f.Status) > 0 && !slices.ContainsFunc(f.Status, func(s registry.Status) bool { return !slices.Contains(of, s) })
 }
 
-// archivedSQL reads the archive, whose items have succeeded or were cancelled. Its indexes
-// end with the ID: work_items_archive_deletion, _object, _name, _review, _institution,
-// _unsuccessful, _institution_unsuccessful and _pkey.
-const archivedSQL = `SELECT w.* FROM work_items_archive w WHERE %s ORDER BY w.id DESC LIMIT @n`
+// Sources in the archive, whose items have succeeded or were cancelled. Of a name, an object
+// or a deletion request there are few, which are sorted (work_items_archive_name, _object,
+// _deletion). All others are in the order of work_items_archive_institution, _review,
+// _unsuccessful, _institution_unsuccessful or _pkey.
+const (
+	archivedOfName     = `(SELECT * FROM work_items_archive WHERE name = @name OFFSET 0)`
+	archivedOfObject   = `(SELECT * FROM work_items_archive WHERE object_identifier = @object OFFSET 0)`
+	archivedOfDeletion = `(SELECT * FROM work_items_archive WHERE deletion_request_id = @deletion OFFSET 0)`
+)
 
 // archive returns the sources in the archive.
 func (f ItemFilter) archive(q *query) []string {
 	if f.Worker != "" || f.only(registry.Pending, registry.Started, registry.Failed, registry.Suspended) {
 		return nil
 	}
-	var more []string
-	if f.only(registry.Cancelled, registry.Pending, registry.Started, registry.Failed, registry.Suspended) {
-		more = []string{`w.status = 'Cancelled'`}
+	own := *q
+	switch {
+	case f.Deletion != 0:
+		return []string{own.newest(archivedOfDeletion, `w`)}
+	case f.Object != "":
+		return []string{own.newest(archivedOfObject, `w`)}
+	case f.Name != "":
+		return []string{own.newest(archivedOfName, `w`)}
+	case f.only(registry.Cancelled, registry.Pending, registry.Started, registry.Failed, registry.Suspended):
+		own.conds = append([]string{`w.status = 'Cancelled'`}, own.conds...)
 	}
-	if f.Deletion != 0 {
-		more = append(more, `w.deletion_request_id IS NOT NULL`)
-	}
-	return []string{fmt.Sprintf(archivedSQL, q.all(more...))}
+	return []string{own.newest(`work_items_archive`, `w`)}
 }

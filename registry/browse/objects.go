@@ -111,7 +111,11 @@ func (f ObjectFilter) find(s registry.Scope, after Key) (*query, error) {
 		q.args["at"] = after.At
 		q.where(`(o.updated_at, o.id) < (@at, @after)`, "after", after.ID)
 	default:
-		q.where(`o.id < @after`, "after", after.ID)
+		q.after(`o.id < @after`, after.ID)
+	}
+	if order == objectsByID {
+		q.sql = q.newest(`intellectual_objects`, `o`)
+		return q, nil
 	}
 	if order == objectsByUpdate && !q.inside.one {
 		q.sql = fmt.Sprintf(updatedObjectsSQL, q.all())

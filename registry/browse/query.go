@@ -19,6 +19,7 @@ type query struct {
 	advice  string // what to add if it is too broad
 	upwards bool   // it finds those on the page that ends at a key, the nearest first; no key follows
 	nothing bool   // no record can meet the filter within the scope: nothing is asked
+	key     string // condition that the page sets; "": it is the first
 	conds   []string
 	inside  inside
 }
@@ -87,6 +88,37 @@ func (q *query) within(column string) {
 	}
 }
 
+// after sets the condition of a page that comes after an ID.
+func (q *query) after(piece string, id int64) {
+	if id != 0 {
+		q.args["after"] = id
+		q.key = piece
+	}
+}
+
+// newest finds rows of a table by descending IDs: of one institution, by an index on the
+// institution and the ID, or of all, by the primary key. The institution is a range and not
+// a value, and part of the order. PostgreSQL would else drop it from the order, take the
+// primary key for the cheaper index, and read the rows of all others.
+func (q *query) newest(table, row string) string {
+	where, order := append([]string{}, q.conds...), row+`.id DESC`
+	switch {
+	case q.inside.one && q.key != "":
+		where = append(where, `(`+row+`.institution_id, `+row+`.id) < (`+q.inside.id+`, @after)`, row+`.institution_id >= `+q.inside.id)
+	case q.inside.one:
+		where = append(where, row+`.institution_id <= `+q.inside.id, row+`.institution_id >= `+q.inside.id)
+	case q.key != "":
+		where = append(where, q.key)
+	}
+	if q.inside.one {
+		order = row + `.institution_id DESC, ` + order
+	}
+	if len(where) == 0 {
+		where = []string{`true`}
+	}
+	return `SELECT ` + row + `.* FROM ` + table + ` ` + row + ` WHERE ` + strings.Join(where, ` AND `) + ` ORDER BY ` + order + ` LIMIT @n`
+}
+
 // ownRange adds conditions for the range of identifiers that the one institution's records
 // have, so that an index that is in the order of bytes is not walked through those of others.
 func (q *query) ownRange(column string) {
@@ -99,6 +131,9 @@ func (q *query) ownRange(column string) {
 // all are the conditions, and more.
 func (q *query) all(more ...string) string {
 	conds := append(append([]string{}, more...), q.conds...)
+	if q.key != "" {
+		conds = append(conds, q.key)
+	}
 	if len(conds) == 0 {
 		return `true`
 	}

@@ -31,7 +31,7 @@ type Deletion struct {
 
 const deletionAdvice = "add institution"
 
-// deletionPageSQL shows requests that were found (deletion_requests_intellectual_objects_pkey,
+// deletionPageSQL shows requests that were found by deletion_requests_institution or _pkey (deletion_requests_intellectual_objects_pkey,
 // deletion_requests_generic_files_pkey).
 const deletionPageSQL = `
 WITH page AS MATERIALIZED (%s)
@@ -46,9 +46,6 @@ LEFT JOIN users a ON a.id = d.approved_by
 LEFT JOIN users c ON c.id = d.cancelled_by
 ORDER BY d.id DESC`
 
-// foundDeletionsSQL finds requests by deletion_requests_institution or _pkey.
-const foundDeletionsSQL = `SELECT d.* FROM deletion_requests d WHERE %s ORDER BY d.id DESC LIMIT @n`
-
 // Deletions lists deletion requests, newest first. The key of a page is an ID. An unknown
 // state is [registry.ErrRefused].
 func (r Records) Deletions(ctx context.Context, f DeletionFilter, p Page) ([]Deletion, Key, error) {
@@ -61,8 +58,7 @@ func (r Records) Deletion(ctx context.Context, id int64) (Deletion, error) {
 	q := in(r.scope, "", deletionAdvice)
 	q.where(`d.id = @id`, "id", id)
 	q.within(`d.institution_id`)
-	q.args["n"] = 1
-	q.sql = fmt.Sprintf(deletionPageSQL, fmt.Sprintf(foundDeletionsSQL, q.all()))
+	q.sql = fmt.Sprintf(deletionPageSQL, `SELECT d.* FROM deletion_requests d WHERE `+q.all())
 	return one[Deletion](ctx, r, fmt.Sprintf("deletion request %d", id), q)
 }
 
@@ -76,11 +72,8 @@ func (f DeletionFilter) find(s registry.Scope, after Key) (*query, error) {
 		return nil, refused("a deletion request is open, approved or cancelled, and not %q", f.State)
 	}
 	q.conds = append(q.conds, state)
-	q.within(`d.institution_id`)
-	if after.ID != 0 {
-		q.where(`d.id < @after`, "after", after.ID)
-	}
-	q.sql = fmt.Sprintf(foundDeletionsSQL, q.all())
+	q.after(`d.id < @after`, after.ID)
+	q.sql = q.newest(`deletion_requests`, `d`)
 	return q, nil
 }
 
@@ -112,7 +105,7 @@ const alertAdvice = "add institution"
 const alertsSQL = `
 SELECT a.id, a.institution_id, coalesce(i.identifier, '') AS institution, a.type, a.subject, a.content, a.deletion_request_id AS deletion_id,
 	a.work_item_id AS item, a.generic_file_id AS file_id, a.created_at
-FROM (SELECT a.* FROM alerts a WHERE %s ORDER BY a.id DESC LIMIT @n) a LEFT JOIN institutions i ON i.id = a.institution_id
+FROM (%s) a LEFT JOIN institutions i ON i.id = a.institution_id
 ORDER BY a.id DESC`
 
 // Alerts lists alerts, newest first. The key of a page is an ID. Those for the staff are
@@ -126,20 +119,16 @@ func (r Records) Alert(ctx context.Context, id int64) (Alert, error) {
 	q := in(r.scope, "", alertAdvice)
 	q.where(`a.id = @id`, "id", id)
 	q.within(`a.institution_id`)
-	q.args["n"] = 1
-	q.sql = fmt.Sprintf(alertsSQL, q.all())
+	q.sql = fmt.Sprintf(alertsSQL, `SELECT a.* FROM alerts a WHERE `+q.all())
 	return one[Alert](ctx, r, fmt.Sprintf("alert %d", id), q)
 }
 
 func (f AlertFilter) find(s registry.Scope, after Key) (*query, error) {
 	q := in(s, f.Institution, alertAdvice)
-	q.within(`a.institution_id`)
 	q.equal(`a.type = @type`, "type", f.Type)
 	q.since(`a.created_at >= @created_after`, "created_after", f.CreatedAfter)
 	q.since(`a.created_at < @created_before`, "created_before", f.CreatedBefore)
-	if after.ID != 0 {
-		q.where(`a.id < @after`, "after", after.ID)
-	}
-	q.sql = fmt.Sprintf(alertsSQL, q.all())
+	q.after(`a.id < @after`, after.ID)
+	q.sql = fmt.Sprintf(alertsSQL, q.newest(`alerts`, `a`))
 	return q, nil
 }

@@ -34,7 +34,7 @@ func objectListCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "list",
 		Short: "List objects, newest first",
-		Long: `List objects, newest first. With --prefix, list them in the order of their identifiers.`,
+		Long:  `List objects, newest first. With --prefix, list them in the order of their identifiers.`,
 		Example: `  farol object list
   farol object list --institution test.edu --state A
   farol object list --storage-option Standard --json

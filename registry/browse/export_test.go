@@ -1,0 +1,32 @@
+package browse
+
+import (
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/farol-preservation/farol/registry"
+)
+
+// SettingsSQL is what is set before each statement.
+const SettingsSQL = settingsSQL
+
+// Statement is the one that finds the rows of a filter.
+func Statement(f Filter, s registry.Scope, after Key) (sql string, args pgx.NamedArgs, err error) {
+	q, err := f.find(s, after)
+	if err != nil {
+		return "", nil, err
+	}
+	q.args["n"] = 11
+	return q.sql, q.args, nil
+}
+
+// Sleep is a filter that finds nothing within its time.
+type Sleep struct{ SQL string }
+
+func (f Sleep) find(registry.Scope, Key) (*query, error) {
+	return &query{args: pgx.NamedArgs{}, sql: f.SQL, timeout: 50 * time.Millisecond, advice: "sleep less"}, nil
+}
+
+// EndOf is endOf.
+func EndOf(prefix string) string { return endOf(prefix) }

@@ -1,0 +1,135 @@
+package browse_test
+
+import (
+	"context"
+	"fmt"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/registry/browse"
+)
+
+// large are the tables that no list may read from end to end.
+var large = regexp.MustCompile(`Seq Scan on (work_items|work_items_archive|intellectual_objects|generic_files|file_digests|storage_records|event_records\w*|uploads_in_work|plan_items)\b`)
+
+// Each leading filter has its index, also in a plan that is made once for all values.
+func TestEachListHasItsIndex(t *testing.T) {
+	t.Parallel()
+	a := newArchive(t)
+	if _, err := a.db.Exec(t.Context(), `
+		CREATE TEMPORARY TABLE archived (LIKE work_items INCLUDING DEFAULTS);
+		INSERT INTO archived (id, institution_id, size, bag_date, retry, stage, status, name, etag, bucket, action, object_identifier)
+		SELECT 20000 + n, 1 + h(n, 1, 2), 1, now(), false, 'Cleanup', CASE WHEN n % 100 = 0 THEN 'Cancelled' ELSE 'Success' END, 'bag' || n || '.tar', 'e', 'b', 'Ingest', 'test.edu/bag' || n
+		FROM generate_series(1, 40000) n;
+		INSERT INTO work_items_archive SELECT * FROM archived; ANALYZE`); err != nil {
+		t.Fatal(err)
+	}
+	own := registry.Only(a.ins[1])
+	day := time.Date(2026, 1, 3, 0, 0, 0, 0, time.UTC)
+	digest := strings.Repeat("ab", 32)
+	status := func(list ...registry.Status) browse.ItemFilter { return browse.ItemFilter{Status: list} }
+	for _, tc := range []struct {
+		filter browse.Filter
+		scope  registry.Scope
+		want   string // names of indexes
+	}{
+		{browse.ItemFilter{}, registry.Everything(), "work_items_pkey work_items_archive_pkey"},
+		{browse.ItemFilter{}, own, "work_items_pkey work_items_ended_bag one_live_ingest work_items_ready work_items_lease work_items_archive_institution"},
+		{browse.ItemFilter{Institution: "test.edu"}, registry.Everything(), "work_items_ended_bag one_live_ingest work_items_archive_institution"},
+		{browse.ItemFilter{Name: "bag1.tar"}, registry.Everything(), "work_items_ended_bag one_live_ingest work_items_ready work_items_lease work_items_archive_name"},
+		{browse.ItemFilter{Name: "bag1.tar"}, own, "work_items_ended_bag one_live_ingest work_items_archive_name"},
+		{browse.ItemFilter{Object: "test.edu/bag1"}, registry.Everything(), "work_items_ended_bag one_live_ingest work_items_ready work_items_archive_object"},
+		{browse.ItemFilter{Review: true}, registry.Everything(), "work_items_review work_items_archive_review"},
+		{browse.ItemFilter{Worker: "w1"}, registry.Everything(), "work_items_lease"},
+		{browse.ItemFilter{Plan: 1}, registry.Everything(), "plan_items_pkey work_items_pkey work_items_archive_pkey"},
+		{browse.ItemFilter{Deletion: 1}, registry.Everything(), "work_items_deletion work_items_archive_deletion"},
+		{status("Failed", "Suspended"), registry.Everything(), "work_items_review"},
+		{status("Started"), registry.Everything(), "work_items_lease"},
+		{status("Failed", "Started"), own, "work_items_review work_items_lease"},
+		{status("Cancelled"), registry.Everything(), "work_items_ended work_items_archive_unsuccessful"},
+		{status("Cancelled"), own, "work_items_ended_bag work_items_archive_institution_unsuccessful"},
+		{status("Pending"), registry.Everything(), "work_items_pkey"},
+		{status("Success"), registry.Everything(), "work_items_pkey work_items_archive_pkey"},
+
+		{browse.ObjectFilter{}, registry.Everything(), "intellectual_objects_pkey"},
+		{browse.ObjectFilter{}, own, "intellectual_objects_of_institution"},
+		{browse.ObjectFilter{Identifier: "x"}, registry.Everything(), "intellectual_objects_identifier_key|intellectual_objects_bytes"},
+		{browse.ObjectFilter{Prefix: "x"}, registry.Everything(), "intellectual_objects_bytes"},
+		{browse.ObjectFilter{Prefix: "x"}, own, "intellectual_objects_bytes"},
+		{browse.ObjectFilter{UpdatedAfter: day}, registry.Everything(), "intellectual_objects_updated"},
+		{browse.ObjectFilter{UpdatedBefore: day}, own, "intellectual_objects_updated"},
+
+		{browse.FileFilter{}, own, "generic_files_identifier_key"},
+		{browse.FileFilter{ObjectID: 1}, registry.Everything(), "generic_files_identifier_key"},
+		{browse.FileFilter{Object: "x"}, registry.Everything(), "generic_files_identifier_key"},
+		{browse.FileFilter{Prefix: "x"}, registry.Everything(), "generic_files_identifier_key"},
+		{browse.FileFilter{UUID: "00000000-0000-4000-8000-000000000000"}, registry.Everything(), "generic_files_uuid_key"},
+		{browse.FileFilter{Digest: digest}, registry.Everything(), "file_digests_sha256 generic_files_pkey"},
+		{browse.FileFilter{Digest: digest[:32]}, own, "file_digests_md5 generic_files_pkey"},
+
+		{browse.ChecksumFilter{File: 1}, registry.Everything(), "file_digests_file"},
+		{browse.ChecksumFilter{Digest: digest}, own, "file_digests_sha256"},
+		{browse.CopyFilter{File: 1}, own, "storage_records_generic_file_id_url_key"},
+
+		{browse.EventFilter{Object: 1}, registry.Everything(), "event_records_\\d+_intellectual_object_id_idx"},
+		{browse.EventFilter{File: 1}, own, "event_records_\\d+_generic_file_id_key_key"},
+		{browse.EventFilter{Failed: true}, registry.Everything(), "event_records_\\d+_notable"},
+		{browse.EventFilter{Type: "deletion"}, own, "event_records_\\d+_notable"},
+		{browse.EventFilter{RecordedAfter: day, RecordedBefore: day.AddDate(0, 0, 31)}, registry.Everything(), "event_records_\\d+_recorded"},
+		{browse.EventFilter{RecordedAfter: day, RecordedBefore: day.AddDate(0, 0, 31)}, own, "event_records_\\d+_recorded"},
+
+		{browse.DeletionFilter{}, own, "deletion_requests_institution"},
+		{browse.AlertFilter{}, own, "alerts_institution"},
+	} {
+		for _, after := range []browse.Key{{}, {ID: 5000, Of: 100, At: day, Identifier: "test.edu/bag5"}} {
+			plan := a.plan(tc.filter, tc.scope, after)
+			if found := large.FindString(plan); found != "" {
+				t.Errorf("%T%+v in %+v after %+v: %s\n%s", tc.filter, tc.filter, tc.scope, after, found, plan)
+			}
+			for _, index := range strings.Fields(tc.want) {
+				if !regexp.MustCompile(`(using|on) (` + index + `)\b`).MatchString(plan) {
+					t.Errorf("%T%+v in %+v after %+v does not use %s:\n%s", tc.filter, tc.filter, tc.scope, after, index, plan)
+				}
+			}
+		}
+	}
+}
+
+// plan is how a statement is planned for all values.
+func (a *archive) plan(f browse.Filter, s registry.Scope, after browse.Key) (plan string) {
+	a.t.Helper()
+	sql, named, err := browse.Statement(f, s, after)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	err = pgx.BeginFunc(context.Background(), a.db, func(tx pgx.Tx) error {
+		sql, args, err := named.RewriteQuery(context.Background(), tx.Conn(), sql, nil)
+		if err != nil {
+			return err
+		}
+		if _, err := tx.Exec(context.Background(), browse.SettingsSQL, "0"); err != nil {
+			return err
+		}
+		if _, err := tx.Prepare(context.Background(), "planned", sql); err != nil {
+			return fmt.Errorf("%s: %w", sql, err)
+		}
+		defer tx.Exec(context.Background(), `DEALLOCATE planned`)
+		var values []string
+		for i := range args {
+			values = append(values, fmt.Sprintf("$%d", i+1))
+		}
+		r, _ := tx.Query(context.Background(), `EXPLAIN EXECUTE planned(`+strings.Join(values, ", ")+`)`, append([]any{pgx.QueryExecModeSimpleProtocol}, args...)...)
+		lines, err := pgx.CollectRows(r, pgx.RowTo[string])
+		plan = strings.Join(lines, "\n")
+		return err
+	})
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	return plan
+}
