@@ -37,6 +37,7 @@ func mayImport() map[string][]string {
 		"virus":      nil,
 
 		"registry":          nil,
+		"registry/browse":   {"registry"},
 		"registry/fixity":   {"registry"},
 		"registry/outbox":   {"registry"},
 		"registry/plans":    {"registry"},

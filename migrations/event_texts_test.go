@@ -71,6 +71,10 @@ func TestEarlierEventsReadAsBefore(t *testing.T) {
 	if err := migrations.Up(t.Context(), owner); err != nil {
 		t.Fatal(err)
 	}
+	if n := list(t, c, `SELECT id::text FROM event_texts WHERE (id < 0) <> (outcome = 'Failure' OR event_type = 'deletion')
+		UNION ALL SELECT indexrelid::regclass::text FROM pg_index WHERE NOT indisvalid`); len(n) > 0 {
+		t.Errorf("texts or indexes that are not as migration 114 makes them: %q", n)
+	}
 	for view, kept := range map[string]string{"premis_events": "kept_events", "checksums": "kept_checksums"} {
 		want := list(t, c, `SELECT k::text FROM `+kept+` k ORDER BY id`)
 		got := list(t, c, `SELECT v::text FROM `+view+` v ORDER BY id`)

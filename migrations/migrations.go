@@ -51,7 +51,7 @@ type Applied struct {
 }
 
 // Up applies what the database at url lacks: each migration in a transaction of its own,
-// then in one transaction the repeatable files that have changed and the rights of the
+// or outside one if it builds indexes of large tables, then in one transaction the repeatable files that have changed and the rights of the
 // roles. Where nothing is lacking it renews the rights and changes nothing else.
 // It leaves a file alone that the database had in this program's form before it got another.
 // The error is [ErrOldSchema] for a database that has to be made again.

@@ -2,7 +2,6 @@ package registry
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -75,16 +74,6 @@ SELECT f.id, f.identifier, o.identifier AS object, i.identifier AS institution, 
 			ORDER BY s.target, s.key)
 		FROM storage_records s WHERE s.generic_file_id = f.id), '[]') AS copies
 FROM generic_files f JOIN intellectual_objects o ON o.id = f.intellectual_object_id JOIN institutions i ON i.id = f.institution_id`
-
-// File returns a file by its identifier, in whichever state, or ErrNotFound.
-func (r *Registry) File(ctx context.Context, identifier string) (File, error) {
-	rows, _ := r.db.Query(ctx, SelectFile+` WHERE f.identifier = $1`, identifier)
-	f, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[File])
-	if err != nil {
-		return File{}, fmt.Errorf("look up file %q: %w", identifier, Refusal(err))
-	}
-	return f, nil
-}
 
 // FileEvents returns the events of a file, oldest first (premis_events_file).
 func (r *Registry) FileEvents(ctx context.Context, fileID int64) ([]Event, error) {

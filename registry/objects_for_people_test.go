@@ -112,7 +112,7 @@ func TestFileWithAllThatIsOnRecordOfIt(t *testing.T) {
 	read := time.Date(2026, 5, 1, 0, 0, 0, 0, time.UTC)
 	a.exec(`UPDATE storage_records SET last_fixity_at = $1 WHERE target = 'Standard-VA'`, read)
 
-	f, err := a.File(t.Context(), second.Identifier)
+	f, err := browse.In(a.Registry, registry.Everything()).FileByIdentifier(t.Context(), second.Identifier)
 	if err != nil {
 		t.Fatal(err)
 	}

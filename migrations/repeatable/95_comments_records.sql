@@ -117,7 +117,7 @@ COMMENT ON COLUMN premis_events.updated_at IS 'When the row was last changed.';
 COMMENT ON COLUMN premis_events.event_type_uri IS 'Term of the Library of Congress for the event type.';
 
 COMMENT ON TABLE event_texts IS 'Dictionary of what events say: sentences with places for facts (%f identifier and %u uuid of the file, %h01 and %t01 the first fact in hexadecimal and as text, %p a percent sign).';
-COMMENT ON COLUMN event_texts.id IS 'Number of the row.';
+COMMENT ON COLUMN event_texts.id IS 'Number of the row; negative for failures and deletions.';
 COMMENT ON COLUMN event_texts.digest IS 'SHA-256 of the columns behind it.';
 COMMENT ON COLUMN event_texts.at IS 'Place of date_time in event_records.times; 0: created_at.';
 COMMENT ON COLUMN event_texts.about IS 'Sentence for the name that the identifier of an event of an ingest is derived from.';

@@ -12,6 +12,7 @@ import (
 	"github.com/farol-preservation/farol/internal/cli"
 	"github.com/farol-preservation/farol/internal/human"
 	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/registry/browse"
 	"github.com/farol-preservation/farol/registry/premis"
 	"github.com/farol-preservation/farol/registry/requests"
 )
@@ -41,7 +42,7 @@ type filePage struct {
 
 func readFilePage(ctx context.Context, r *registry.Registry, identifier string) (v *filePage, err error) {
 	v = &filePage{}
-	if v.File, err = r.File(ctx, identifier); err != nil {
+	if v.File, err = browse.In(r, registry.Everything()).FileByIdentifier(ctx, identifier); err != nil {
 		return nil, noFile(err)
 	}
 	if v.Failures, err = r.FileFailures(ctx, v.ID); err != nil {

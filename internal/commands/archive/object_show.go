@@ -88,7 +88,8 @@ type objectPage struct {
 
 func readObjectPage(ctx context.Context, r *registry.Registry, identifier string) (v *objectPage, err error) {
 	v = &objectPage{}
-	if v.Object, err = r.Object(ctx, identifier); err != nil {
+	records := browse.In(r, registry.Everything())
+	if v.Object, err = records.ObjectByIdentifier(ctx, identifier); err != nil {
 		return nil, noObject(err)
 	}
 	if v.Summary, err = r.Summary(ctx, v.ID); err != nil {
@@ -105,7 +106,7 @@ func readObjectPage(ctx context.Context, r *registry.Registry, identifier string
 		return nil, err
 	}
 	v.Events = append([]registry.Event{}, events...)
-	v.Items, _, err = browse.In(r, registry.Everything()).Items(ctx, browse.ItemFilter{Object: identifier}, browse.Page{Limit: mostItems})
+	v.Items, _, err = records.Items(ctx, browse.ItemFilter{Object: identifier}, browse.Page{Limit: mostItems})
 	return v, err
 }
 
