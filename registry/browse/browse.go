@@ -131,11 +131,13 @@ func one[T any](ctx context.Context, r Records, what string, q *query) (T, error
 }
 
 // settingsSQL holds for the transaction that it begins: the statements of a batch are one.
-// The planner is kept from plans that read whole tables: it plans each statement once for
-// all values, and cannot know how few rows are wanted.
+// The planner is kept from plans that read whole tables, and where an index has the order of
+// a list, from sorting. It plans each statement once for all values, and cannot know how few rows are
+// wanted. Only parts of a row, such as the events of a record, are sorted among themselves.
 const settingsSQL = `
 SELECT set_config('transaction_read_only', 'on', true), set_config('statement_timeout', $1, true),
-	set_config('enable_seqscan', 'off', true), set_config('enable_hashjoin', 'off', true), set_config('enable_mergejoin', 'off', true)`
+	set_config('enable_seqscan', 'off', true), set_config('enable_hashjoin', 'off', true), set_config('enable_mergejoin', 'off', true),
+	set_config('enable_sort', $2, true), set_config('enable_incremental_sort', $3, true)`
 
 // read runs a statement in a read-only transaction of its own, in one round trip.
 func read[T any](ctx context.Context, db *pgxpool.Pool, q *query, sql string, row pgx.RowToFunc[T]) (rows []T, err error) {
@@ -143,7 +145,7 @@ func read[T any](ctx context.Context, db *pgxpool.Pool, q *query, sql string, ro
 		return nil, nil
 	}
 	var b pgx.Batch
-	b.Queue(settingsSQL, strconv.FormatInt(q.timeout.Milliseconds(), 10))
+	b.Queue(settingsSQL, strconv.FormatInt(q.timeout.Milliseconds(), 10), onOff(!q.ordered), onOff(q.parts))
 	b.Queue(sql, q.args).Query(func(r pgx.Rows) (err error) {
 		rows, err = pgx.CollectRows(r, row)
 		return err

@@ -53,6 +53,7 @@ func (r Records) Checksums(ctx context.Context, f ChecksumFilter, p Page) ([]Che
 
 func (f ChecksumFilter) find(s registry.Scope, after Key) (*query, error) {
 	q := in(s, f.Institution, checksumAdvice)
+	q.parts = true
 	var rows string
 	switch {
 	case f.File != 0:

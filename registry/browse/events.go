@@ -107,7 +107,7 @@ func (r Records) Event(ctx context.Context, object, file int64, identifier strin
 
 func (f EventFilter) find(s registry.Scope, after Key) (*query, error) {
 	q := in(s, f.Institution, eventAdvice)
-	q.timeout = eventTimeout
+	q.timeout, q.parts = eventTimeout, true
 	if !f.leads() && !q.nothing {
 		return nil, q.tooBroad()
 	}
@@ -151,7 +151,9 @@ func (f EventFilter) leads() bool {
 
 // records are the conditions for records, each of which may have several events.
 func (f EventFilter) records(q *query) (conds []string) {
-	if q.inside.one {
+	if f.Object != 0 || f.File != 0 { // which have an index that does not know the institution
+		q.within(`r.institution_id`)
+	} else if q.inside.one {
 		conds = append(conds, `r.institution_id = `+q.inside.id)
 	}
 	if f.Object != 0 {

@@ -12,13 +12,13 @@ import (
 const SettingsSQL = settingsSQL
 
 // Statement is the one that finds the rows of a filter.
-func Statement(f Filter, s registry.Scope, after Key) (sql string, args pgx.NamedArgs, err error) {
+func Statement(f Filter, s registry.Scope, after Key) (sql string, args pgx.NamedArgs, settings []any, err error) {
 	q, err := f.find(s, after)
 	if err != nil {
-		return "", nil, err
+		return "", nil, nil, err
 	}
 	q.args["n"] = 11
-	return q.sql, q.args, nil
+	return q.sql, q.args, []any{"0", onOff(!q.ordered), onOff(q.parts)}, nil
 }
 
 // Sleep is a filter that finds nothing within its time.

@@ -62,6 +62,7 @@ func (f ItemFilter) find(s registry.Scope, after Key) (*query, error) {
 	q.after(`w.id < @after`, after.ID)
 	f.narrow(q)
 	archive := f.archive(q) // before the institution is a condition among others
+	q.ordered = true
 	q.within(`w.institution_id`)
 	if f.Plan != 0 {
 		q.args["plan"] = f.Plan

@@ -35,8 +35,6 @@ const (
 		WHERE %s ORDER BY w.id DESC LIMIT @n` // work_items_lease
 	parkedSQL = `SELECT w.* FROM (SELECT * FROM work_items WHERE status IN ('Failed', 'Suspended') OFFSET 0) w
 		WHERE %s ORDER BY w.id DESC LIMIT @n` // work_items_review
-	cancelledSQL = `SELECT w.* FROM (SELECT * FROM work_items WHERE status IN ('Success', 'Cancelled') OFFSET 0) w
-		WHERE %s ORDER BY w.id DESC LIMIT @n` // work_items_ended: as many as FAROL_ARCHIVE_AFTER leaves
 	reviewSQL = `SELECT w.* FROM (SELECT * FROM work_items WHERE needs_admin_review OFFSET 0) w
 		WHERE %s ORDER BY w.id DESC LIMIT @n` // work_items_review
 	deletionItemsSQL = `SELECT w.* FROM (SELECT * FROM work_items WHERE deletion_request_id = @deletion OFFSET 0) w
@@ -63,7 +61,8 @@ UNION ALL
 // read first, which is all for an institution that has many. If that is not enough, those
 // of the others are found that are older: the ones that have ended (work_items_ended_bag),
 // the ingests by the range of their objects' names (one_live_ingest), and the requests.
-// The values are: conditions on the key, all conditions, the institution, requestsSQL.
+// The values are: the condition of the page, all conditions, the institution, requestsSQL,
+// and all conditions but that of the page, for which the primary key would be read.
 const institutionSQL = `
 WITH bound AS MATERIALIZED (
 	SELECT min(id) AS id FROM (SELECT w.id FROM work_items w WHERE %[1]s ORDER BY w.id DESC LIMIT 5000) w
@@ -74,12 +73,12 @@ SELECT * FROM near
 UNION ALL
 (SELECT w.* FROM (
 	SELECT c.id FROM (
-		(SELECT w.id FROM work_items w WHERE w.institution_id = %[3]s AND NOT w.retry OFFSET 0)
+		(SELECT w.id FROM work_items w WHERE w.institution_id = %[3]s AND NOT w.retry AND %[5]s OFFSET 0)
 		UNION ALL
 		(SELECT u.work_item_id FROM uploads_in_work u WHERE u.object_identifier >= @own_first AND u.object_identifier < @own_end OFFSET 0)
 		UNION ALL
 		%[4]s
-	) c WHERE (SELECT count(*) FROM near) < @n AND c.id < (SELECT id FROM bound) ORDER BY c.id DESC
+	) c WHERE (SELECT count(*) FROM near) < @n AND (SELECT id FROM bound) IS NOT NULL AND c.id < (SELECT id FROM bound) ORDER BY c.id DESC
 ) c CROSS JOIN LATERAL (SELECT w.* FROM work_items w WHERE w.id = c.id AND %[2]s OFFSET 0) w ORDER BY c.id DESC LIMIT @n)`
 
 // namedSQL finds the items of a tar in the queue: of each institution the ended ones
@@ -128,9 +127,7 @@ func (f ItemFilter) queue(q *query) []string {
 		return sources
 	case q.inside.one:
 		q.args["own_first"], q.args["own_end"] = q.inside.identifier+"/", q.inside.identifier+"0"
-		return []string{fmt.Sprintf(institutionSQL, cmp.Or(q.key, `true`), q.all(), q.inside.id, fmt.Sprintf(requestsSQL, `w.institution_id = `+q.inside.id))}
-	case f.only(registry.Cancelled):
-		return source(cancelledSQL)
+		return []string{fmt.Sprintf(institutionSQL, cmp.Or(q.key, `true`), q.all(), q.inside.id, fmt.Sprintf(requestsSQL, `w.institution_id = `+q.inside.id), strings.Join(q.conds, ` AND `))}
 	}
 	return source(queueSQL)
 }

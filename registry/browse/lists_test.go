@@ -17,7 +17,7 @@ var ctx = context.Background() // of lists that are read in goroutines, which en
 // questions makes random ones for all lists.
 func (o *oracle) questions() []func(*rand.Rand) question {
 	return []func(*rand.Rand) question{
-		o.itemQuestion, o.itemQuestion, o.itemQuestion, o.objectQuestion, o.fileQuestion, o.checksumQuestion, o.copyQuestion, o.eventQuestion,
+		o.itemQuestion, o.itemQuestion, o.objectQuestion, o.fileQuestion, o.checksumQuestion, o.copyQuestion, o.eventQuestion,
 		o.eventQuestion, o.deletionQuestion, o.alertQuestion,
 	}
 }

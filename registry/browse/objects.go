@@ -63,7 +63,7 @@ const (
 
 const objectAdvice = "add institution, identifier, identifier prefix or a window of updates, or fewer of the other filters"
 
-// Objects lists objects: those of a prefix in the order of their identifiers, those of a
+// Objects lists objects: those of an identifier or a prefix in the order of their identifiers, those of a
 // window of updates by their last update, the latest first, and all others by ID, the
 // newest first. The key of a page is an identifier, a time and an ID, or an ID. The error is
 // [ErrTooBroad] if it takes too long.
@@ -90,7 +90,7 @@ func (f ObjectFilter) order() string {
 	switch {
 	case f.Newer != 0:
 		return objectsUpwards
-	case f.Prefix != "":
+	case f.Prefix != "", f.Identifier != "":
 		return objectsByName
 	case !f.UpdatedAfter.IsZero(), !f.UpdatedBefore.IsZero():
 		return objectsByUpdate

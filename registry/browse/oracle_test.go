@@ -219,7 +219,7 @@ func (o *oracle) objectQuestion(r *rand.Rand) question {
 	list := slices.Clone(o.objects)
 	key := func(x objectRow) browse.Key { return browse.Key{ID: x.ID} }
 	switch {
-	case f.Prefix != "":
+	case f.Prefix != "" || f.Identifier != "":
 		slices.SortFunc(list, func(a, b objectRow) int { return strings.Compare(a.Identifier, b.Identifier) })
 		key = func(x objectRow) browse.Key { return browse.Key{Identifier: x.Identifier} }
 	case !f.UpdatedAfter.IsZero() || !f.UpdatedBefore.IsZero():

@@ -51,7 +51,7 @@ func TestEachListHasItsIndex(t *testing.T) {
 		{status("Failed", "Suspended"), registry.Everything(), "work_items_review"},
 		{status("Started"), registry.Everything(), "work_items_lease"},
 		{status("Failed", "Started"), own, "work_items_review work_items_lease"},
-		{status("Cancelled"), registry.Everything(), "work_items_ended work_items_archive_unsuccessful"},
+		{status("Cancelled"), registry.Everything(), "work_items_pkey work_items_archive_unsuccessful"},
 		{status("Cancelled"), own, "work_items_ended_bag work_items_archive_institution_unsuccessful"},
 		{status("Pending"), registry.Everything(), "work_items_pkey"},
 		{status("Success"), registry.Everything(), "work_items_pkey work_items_archive_pkey"},
@@ -103,7 +103,7 @@ func TestEachListHasItsIndex(t *testing.T) {
 // plan is how a statement is planned for all values.
 func (a *archive) plan(f browse.Filter, s registry.Scope, after browse.Key) (plan string) {
 	a.t.Helper()
-	sql, named, err := browse.Statement(f, s, after)
+	sql, named, settings, err := browse.Statement(f, s, after)
 	if err != nil {
 		a.t.Fatal(err)
 	}
@@ -112,7 +112,7 @@ func (a *archive) plan(f browse.Filter, s registry.Scope, after browse.Key) (pla
 		if err != nil {
 			return err
 		}
-		if _, err := tx.Exec(context.Background(), browse.SettingsSQL, "0"); err != nil {
+		if _, err := tx.Exec(context.Background(), browse.SettingsSQL, settings...); err != nil {
 			return err
 		}
 		if _, err := tx.Prepare(context.Background(), "planned", sql); err != nil {

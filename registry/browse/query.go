@@ -17,6 +17,8 @@ type query struct {
 	args    pgx.NamedArgs
 	timeout time.Duration
 	advice  string // what to add if it is too broad
+	ordered bool   // an index has the order
+	parts   bool   // rows have parts, which are in an order of their own
 	upwards bool   // it finds those on the page that ends at a key, the nearest first; no key follows
 	nothing bool   // no record can meet the filter within the scope: nothing is asked
 	key     string // condition that the page sets; "": it is the first
@@ -101,6 +103,7 @@ func (q *query) after(piece string, id int64) {
 // a value, and part of the order. PostgreSQL would else drop it from the order, take the
 // primary key for the cheaper index, and read the rows of all others.
 func (q *query) newest(table, row string) string {
+	q.ordered = true
 	where, order := append([]string{}, q.conds...), row+`.id DESC`
 	switch {
 	case q.inside.one && q.key != "":
@@ -163,6 +166,14 @@ func endOf(prefix string) string {
 		}
 	}
 	return ""
+}
+
+// onOff is a setting's text.
+func onOff(on bool) string {
+	if on {
+		return "on"
+	}
+	return "off"
 }
 
 // tooBroad refuses a list that would read a large table.

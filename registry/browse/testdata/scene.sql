@@ -34,8 +34,8 @@ SELECT f.id, 'https://x/' || f.id || '/' || c, 't' || c, 'b', 'k', now(), now() 
 
 CREATE TEMPORARY TABLE made AS
 SELECT n AS id, h(n, 1, 6) AS kind, -- 0 and 1 wait, 2 runs, 3 is parked, 4 and 5 have ended
-	CASE WHEN h(n, 2, CASE WHEN n > 4000 THEN 100 ELSE 2 END) = 0 THEN 2 ELSE 1 END AS institution, h(n, 3, 4) > 0 AS ingest, 'bag' || h(n, 4, 900) AS bag
-FROM generate_series(1, 10000) n;
+	CASE WHEN h(n, 2, CASE WHEN n > 2400 THEN 100 ELSE 2 END) = 0 THEN 2 ELSE 1 END AS institution, h(n, 3, 4) > 0 AS ingest, 'bag' || h(n, 4, 900) AS bag
+FROM generate_series(1, 8500) n;
 CREATE TEMPORARY TABLE item (LIKE work_items INCLUDING DEFAULTS);
 INSERT INTO item (id, institution_id, size, bag_date, run_at, created_at, updated_at, retry, needs_admin_review, action, stage, status,
 	attempt, claim_token, lease_expires_at, node, pid, worker, error_code, name, etag, bucket, object_identifier, storage_option, deletion_request_id)
