@@ -24,7 +24,10 @@ func Statement(f Filter, s registry.Scope, after Key) (sql string, args pgx.Name
 // Sleep is a filter that finds nothing within its time.
 type Sleep struct{ SQL string }
 
-func (f Sleep) find(registry.Scope, Key) (*query, error) {
+func (f Sleep) find(s registry.Scope, _ Key) (*query, error) {
+	if s.None() {
+		return nil, registry.ErrNotFound
+	}
 	return &query{args: pgx.NamedArgs{}, sql: f.SQL, timeout: 50 * time.Millisecond, advice: "sleep less"}, nil
 }
 

@@ -35,6 +35,7 @@ func TestLists(t *testing.T) {
 		"objects can be read upwards":                testUpwards,
 		"lists that would read a table are refused":  testTooBroad,
 		"statements read only, and not for too long": testLimits,
+		"a pooler's sessions keep no setting":        testPooled,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -131,9 +131,9 @@ func (q *query) ownRange(column string) {
 	}
 }
 
-// all are the conditions, and more.
-func (q *query) all(more ...string) string {
-	conds := append(append([]string{}, more...), q.conds...)
+// all are the conditions, with that of the page.
+func (q *query) all() string {
+	conds := append([]string{}, q.conds...)
 	if q.key != "" {
 		conds = append(conds, q.key)
 	}

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/farol-preservation/farol/internal/testenv"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/browse"
 )
@@ -85,8 +86,8 @@ func testZeroScope(t *testing.T, a *archive, o *oracle) {
 	t.Helper()
 	b := browse.In(a.Registry, registry.Scope{})
 	r := rand.New(rand.NewPCG(3, 4))
-	for _, make := range o.questions() {
-		q := make(r)
+	for _, ask := range o.questions() {
+		q := ask(r)
 		page, next, err := q.list(b, browse.Page{Limit: browse.MostRows})
 		n, exact, counted := b.Count(ctx, q.filter)
 		if len(page) > 0 || page != nil && next != (browse.Key{}) || err != nil || n != 0 || !exact || counted != nil {
@@ -199,6 +200,29 @@ func testLimits(t *testing.T, a *archive, _ *oracle) {
 		err := a.db.QueryRow(ctx, `SELECT current_setting('transaction_read_only') || current_setting('statement_timeout') || current_setting('enable_seqscan')`).Scan(&set)
 		if err != nil || set != "off0on" {
 			t.Errorf("a connection has kept %s, %v", set, err)
+		}
+	}
+}
+
+// A pooler gives the same session to others after each transaction: what a list has set
+// ends with its own.
+func testPooled(t *testing.T, a *archive, o *oracle) {
+	t.Helper()
+	pool, err := registry.Connect(ctx, testenv.Pooled(t, a.db.Config().ConnString()), "pooled", registry.ThroughPooler)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pool.Close)
+	b := browse.In(registry.New(pool), registry.Everything())
+	for range 5 {
+		list, _, err := b.Items(ctx, browse.ItemFilter{}, browse.Page{Limit: 20})
+		if got := ids(list, func(w registry.WorkItem) int64 { return w.ID }); err != nil || !slices.Equal(got, wantBelow(o, math.MaxInt64, 20)) {
+			t.Fatalf("items %v, %v", got, err)
+		}
+		var set string
+		err = pool.QueryRow(ctx, `SELECT current_setting('transaction_read_only') || current_setting('statement_timeout') || current_setting('enable_sort')`).Scan(&set)
+		if err != nil || set != "off0on" {
+			t.Errorf("a session has kept %s, %v", set, err)
 		}
 	}
 }
