@@ -19,7 +19,6 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/farol-preservation/farol/registry"
 )
@@ -42,7 +41,7 @@ const (
 
 // Records are those of a registry that lie within a scope. They are safe for concurrent use.
 type Records struct {
-	db    *pgxpool.Pool
+	db    registry.Database
 	scope registry.Scope
 }
 
@@ -140,7 +139,7 @@ SELECT set_config('transaction_read_only', 'on', true), set_config('statement_ti
 	set_config('enable_sort', $2, true), set_config('enable_incremental_sort', $3, true)`
 
 // read runs a statement in a read-only transaction of its own, in one round trip.
-func read[T any](ctx context.Context, db *pgxpool.Pool, q *query, sql string, row pgx.RowToFunc[T]) (rows []T, err error) {
+func read[T any](ctx context.Context, db registry.Database, q *query, sql string, row pgx.RowToFunc[T]) (rows []T, err error) {
 	if q.nothing {
 		return nil, nil
 	}
