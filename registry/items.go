@@ -218,6 +218,19 @@ type Attempt struct {
 	CurrentFile string     `json:"file_in_hand"`
 }
 
+// LockItem returns a live item within a scope, or one that has ended, and keeps others from
+// changing it until the transaction of ctx ends.
+func (r *Registry) LockItem(ctx context.Context, s Scope, id int64) (WorkItem, error) {
+	if _, err := r.db.Exec(ctx, `SELECT FROM work_items WHERE id = $1 AND ($2 OR institution_id = $3) FOR UPDATE`, id, s.all, s.institution); err != nil {
+		return WorkItem{}, fmt.Errorf("lock item %d: %w", id, Refusal(err))
+	}
+	w, err := r.WorkItem(ctx, id)
+	if err == nil && !s.Has(w.InstitutionID) {
+		err = ErrNotFound
+	}
+	return w, err
+}
+
 // Attempts returns every claim of an item there was, in their order.
 func (r *Registry) Attempts(ctx context.Context, item int64) ([]Attempt, error) {
 	rows, _ := r.db.Query(ctx, `

@@ -41,6 +41,8 @@ func (a *API) Register(t *ops.API) {
 	a.tokens(t)
 	a.users(t)
 	a.institutions(t)
+	a.items(t)
+	a.records(t)
 }
 
 // body is an answer or a request that is JSON.
@@ -58,6 +60,7 @@ type ByID struct {
 type list[T any] struct {
 	Items []T     `json:"items"`
 	Next  *string `json:"next" doc:"URL of the next page; null: this is the last"`
+	Count *count  `json:"count,omitempty" doc:"Only if count was asked for"`
 }
 
 func (a *API) people() people.Records { return people.In(a.Registry) }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/web/ops"
+	"github.com/farol-preservation/farol/web/permission"
 )
 
 // who may carry out each operation, by the table of roles in docs/security.md: U is an
@@ -41,6 +42,22 @@ users.deactivate          A S b f
 users.invite              A S b f
 users.reset               A S b f
 users.reset_factor        A S b f
+items.list                U A R O S
+items.show                U A R O S
+items.history             U A R O S
+items.explain             U A R O S
+items.requeue             O S
+items.cancel              O S
+items.release             O S
+items.set                 O S
+objects.list              U A R S
+objects.show              U A R S
+objects.by_identifier     U A R S
+files.list                U A R S
+files.show                U A R S
+files.copies              U A R S
+files.checksums           U A R S
+events.list               U A R S
 institutions.list         U A R O S
 institutions.show         U A R O S
 institutions.add          S b f
@@ -72,7 +89,11 @@ func TestOperationsAreForThoseInTheTable(t *testing.T) {
 			institution = ""
 		}
 		people[letter] = s.in("in-"+letter+"@archive.org", role, institution)
-		programs[letter] = people[letter].program()
+		var all []string
+		for _, p := range permission.Of(role, institution != "") {
+			all = append(all, string(p))
+		}
+		programs[letter] = people[letter].program(all...)
 		stale[letter] = s.in("stale-"+letter+"@archive.org", role, institution)
 	}
 	s.exec(`UPDATE sessions SET strong_at = now() - interval '11 minutes' WHERE user_id IN (SELECT id FROM users WHERE email LIKE 'stale-%')`)

@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/farol-preservation/farol/registry/browse"
+	"github.com/farol-preservation/farol/web/access"
 	"github.com/farol-preservation/farol/web/ops"
 )
 
@@ -67,14 +69,56 @@ func pageOf[T any](ctx context.Context, found []T, limit int, cursorOf func(T) s
 	out := list[T]{Items: found}
 	if len(found) > limit {
 		out.Items = found[:limit]
-		u := *ops.Request(ctx).URL
-		q := u.Query()
-		q.Set("after", cursorOf(found[limit-1]))
-		u.RawQuery = q.Encode()
-		next := u.RequestURI()
-		out.Next = &next
+		out.Next = nextURL(ctx, cursorOf(found[limit-1]))
 	}
 	return &body[list[T]]{out}
+}
+
+// Counting has a list counted.
+type Counting struct {
+	Count bool `query:"count" doc:"Whether to count what the filters find, up to 10,000"`
+}
+
+// count is how many records a list has.
+type count struct {
+	Value int64 `json:"value"`
+	Exact bool  `json:"exact" doc:"false: there are more"`
+}
+
+// listOf reads a page of a list of package browse. filter is what the cursor belongs to,
+// and wanted the same for browse.
+func listOf[T any, F browse.Filter](ctx context.Context, a *API, c access.Caller, name string, filter any, wanted F, p Paging, n Counting,
+	read func(browse.Records, context.Context, F, browse.Page) ([]T, browse.Key, error),
+) (*body[list[T]], error) {
+	after, err := decodeCursor[browse.Key](name, filter, p.After)
+	if err != nil {
+		return nil, err
+	}
+	found, next, err := read(a.browse(c), ctx, wanted, browse.Page{Limit: p.Limit, After: after})
+	if err != nil {
+		return nil, err
+	}
+	out := list[T]{Items: found}
+	if next != (browse.Key{}) {
+		out.Next = nextURL(ctx, encodeCursor(name, filter, next))
+	}
+	if n.Count {
+		out.Count = &count{}
+		if out.Count.Value, out.Count.Exact, err = a.browse(c).Count(ctx, wanted); err != nil {
+			return nil, err
+		}
+	}
+	return &body[list[T]]{out}, nil
+}
+
+// nextURL is the URL of the request with another beginning.
+func nextURL(ctx context.Context, after string) *string {
+	u := *ops.Request(ctx).URL
+	q := u.Query()
+	q.Set("after", after)
+	u.RawQuery = q.Encode()
+	next := u.RequestURI()
+	return &next
 }
 
 // tagged is an answer with the version of the record that it shows.

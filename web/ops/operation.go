@@ -10,8 +10,11 @@ import (
 	"log/slog"
 	"net/http"
 	"net/url"
+	"path"
+	"reflect"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -127,6 +130,7 @@ func New(mux *http.ServeMux, r *registry.Registry, version string, rate int, cal
 	config.OpenAPIPath = "/api/v1/openapi"
 	config.Formats = map[string]huma.Format{"application/json": huma.DefaultJSONFormat, "json": huma.DefaultJSONFormat}
 	config.RejectUnknownQueryParameters = true
+	config.Components.Schemas = huma.NewMapRegistry("#/components/schemas/", schemaName)
 	config.Info.Description = "Items, objects, files, events, requests and people of a Farol registry. Problems are answered as RFC 9457 defines them; " +
 		"their code says what is wrong and never changes."
 	config.Components.SecuritySchemes = map[string]*huma.SecurityScheme{
@@ -134,6 +138,22 @@ func New(mux *http.ServeMux, r *registry.Registry, version string, rate int, cal
 		"session": {Type: "apiKey", In: "cookie", Name: access.CookieName, Description: "The cookie of a browser in which a person has signed in."},
 	}
 	return &API{huma: humago.New(mux, config), mux: mux, registry: r, caller: caller, log: log, rate: rate, limits: limit.New(rate, time.Second, 3*rate)}
+}
+
+// schemaName is the name of a type in the document. Those of packages with their own words
+// for a record are told apart from the record.
+func schemaName(t reflect.Type, hint string) string {
+	name := huma.DefaultSchemaNamer(t, hint)
+	for t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice {
+		t = t.Elem()
+	}
+	switch path.Base(t.PkgPath()) {
+	case "explain":
+		return "Explained" + name
+	case "browse":
+		return "Listed" + strings.TrimPrefix(name, "Listed")
+	}
+	return name
 }
 
 // Operations returns the table.

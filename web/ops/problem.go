@@ -10,6 +10,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/registry/browse"
 	"github.com/farol-preservation/farol/web/auth"
 	"github.com/farol-preservation/farol/web/reply"
 )
@@ -104,6 +105,8 @@ func problemOf(err error) (p *reply.Problem, ours bool) {
 		return NotFound(), false
 	case errors.Is(err, registry.ErrRefused):
 		return Problem(http.StatusConflict, CodeRefused, sentence(err)), false
+	case errors.Is(err, browse.ErrTooBroad):
+		return Problem(http.StatusBadRequest, CodeTooBroad, after(err, browse.ErrTooBroad)), false
 	case errors.Is(err, registry.ErrChanged):
 		return Problem(http.StatusPreconditionFailed, CodeChanged, "the record has changed since; read it again, and decide again"), false
 	case errors.Is(err, auth.ErrWrong):
@@ -125,11 +128,15 @@ func retryAfter(p *reply.Problem, wait time.Duration) *reply.Problem {
 	return p
 }
 
-// sentence is the text of an error without what the program was doing.
-func sentence(err error) string {
-	text := err.Error()
-	if _, why, found := strings.Cut(text, registry.ErrRefused.Error()+": "); found {
+// after is the text of an error behind that of a sentinel in it.
+func after(err, sentinel error) string {
+	if _, why, found := strings.Cut(err.Error(), sentinel.Error()+": "); found {
 		return why
 	}
-	return text
+	return err.Error()
+}
+
+// sentence is the text of an error without what the program was doing.
+func sentence(err error) string {
+	return after(err, registry.ErrRefused)
 }

@@ -1,0 +1,256 @@
+package api
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/farol-preservation/farol/explain"
+	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/registry/browse"
+	"github.com/farol-preservation/farol/web/access"
+	"github.com/farol-preservation/farol/web/ops"
+	"github.com/farol-preservation/farol/web/permission"
+)
+
+// ItemFilter narrows the list of items.
+type ItemFilter struct {
+	Status        []registry.Status `query:"status,explode" maxItems:"6" enum:"Pending,Started,Success,Failed,Cancelled,Suspended" doc:"Any of these"`
+	Institution   string            `query:"institution" maxLength:"255" doc:"Identifier of the institution"`
+	Name          string            `query:"name" maxLength:"1000" doc:"Key in the receiving bucket"`
+	Object        string            `query:"object" maxLength:"1000" doc:"Identifier of the object"`
+	Review        bool              `query:"review" doc:"Only items that wait for a person"`
+	Worker        string            `query:"worker" maxLength:"255" doc:"Only items that this worker runs; needs the permission items.workers"`
+	Plan          int64             `query:"plan" minimum:"1" doc:"Only items of this plan; needs the permission plans.read"`
+	Deletion      int64             `query:"deletion" minimum:"1" doc:"Only items of this deletion request"`
+	Stage         []registry.Stage  `query:"stage,explode" maxItems:"30" doc:"Any of these"`
+	Action        []registry.Action `query:"action,explode" maxItems:"5" doc:"Any of these"`
+	SizeMin       int64             `query:"size_min" minimum:"0" doc:"Bytes"`
+	SizeMax       int64             `query:"size_max" minimum:"0" doc:"Bytes"`
+	UpdatedAfter  time.Time         `query:"updated_after" doc:"Then or later"`
+	UpdatedBefore time.Time         `query:"updated_before" doc:"Before then"`
+	CreatedAfter  time.Time         `query:"created_after" doc:"Then or later"`
+	ErrorCode     string            `query:"error_code" maxLength:"100"`
+	StorageOption string            `query:"storage_option" maxLength:"100"`
+}
+
+func (f ItemFilter) browse() browse.ItemFilter {
+	b := browse.ItemFilter{
+		Status: f.Status, Institution: f.Institution, Name: f.Name, Object: f.Object, Review: f.Review, Worker: f.Worker, Plan: f.Plan, Deletion: f.Deletion,
+		Stage: f.Stage, Action: f.Action, SizeMin: f.SizeMin, UpdatedAfter: f.UpdatedAfter, UpdatedBefore: f.UpdatedBefore, CreatedAfter: f.CreatedAfter,
+		ErrorCode: f.ErrorCode, StorageOption: f.StorageOption,
+	}
+	if f.SizeMax > 0 {
+		b.SizeMax = &f.SizeMax
+	}
+	return b
+}
+
+type itemQuery struct {
+	ItemFilter
+	Paging
+	Counting
+}
+
+// itemView is an item with what it waits for.
+type itemView struct {
+	registry.WorkItem
+
+	Why []registry.Obstacle `json:"why" doc:"What keeps it from being claimed now"`
+}
+
+type itemHistory struct {
+	Attempts []registry.Attempt `json:"attempts"`
+	Changes  []registry.Change  `json:"changes" doc:"By people"`
+}
+
+type (
+	requeueBody struct {
+		ByID
+		Condition
+		Body struct {
+			Stage registry.Stage `json:"stage,omitempty" maxLength:"100" doc:"Without it, the stage that the item is at"`
+		}
+	}
+	reasonBody struct {
+		ByID
+		Condition
+		Body struct {
+			Reason string `json:"reason,omitempty" maxLength:"1000" doc:"Becomes the note of the item"`
+		}
+	}
+	decideInput struct {
+		ByID
+		Condition
+	}
+	itemPatch struct {
+		ByID
+		Condition
+		Body struct {
+			Priority int `json:"priority" minimum:"-100" maximum:"100" doc:"-100 goes first"`
+		}
+	}
+)
+
+// items are work items, and what is decided about them.
+func (a *API) items(t *ops.API) {
+	read := func(id, path, summary, about string) ops.Operation {
+		return ops.Operation{ID: id, Method: get, Path: path, Summary: summary, About: about, Access: ops.Holders, Needs: permission.ItemsRead}
+	}
+	ops.Register(t, read("items.list", "/api/v1/items", "List work items, newest first",
+		"institution, status, name, object, review, worker, plan and deletion are found by an index; the others narrow what these find."), a.listItems)
+	ops.Register(t, read("items.show", "/api/v1/items/{id}", "Show a work item", ""),
+		func(ctx context.Context, c access.Caller, in *ByID) (*itemAnswer, error) {
+			return a.item(ctx, c, in.ID)
+		})
+	ops.Register(t, read("items.history", "/api/v1/items/{id}/history", "List the attempts at an item, and what people decided about it", ""), a.itemHistory)
+	ops.Register(t, read("items.explain", "/api/v1/items/{id}/explain", "Explain an item: what happened, whose fault it is, and what to do",
+		"The same as `farol item explain`."), a.explainItem)
+	decide := func(id, method, path, summary, about string) ops.Operation {
+		return ops.Operation{ID: id, Method: method, Path: path, Summary: summary, About: about, Access: ops.Holders, Needs: permission.ItemsDecide, Audit: true}
+	}
+	ops.Register(t, decide("items.requeue", post, "/api/v1/items/{id}/requeue", "Requeue an item", "What is redone depends on the stage; the rules are those of requeue() in the database."),
+		func(ctx context.Context, c access.Caller, in *requeueBody) (*itemAnswer, error) {
+			return a.decide(ctx, c, "items.requeue", in.ID, in.Condition, map[string]any{"stage": in.Body.Stage}, func(ctx context.Context) (registry.WorkItem, error) {
+				return a.Registry.Requeue(ctx, in.ID, in.Body.Stage)
+			})
+		})
+	ops.Register(t, decide("items.cancel", post, "/api/v1/items/{id}/cancel", "Cancel an item", ""),
+		func(ctx context.Context, c access.Caller, in *reasonBody) (*itemAnswer, error) {
+			return a.decide(ctx, c, "items.cancel", in.ID, in.Condition, map[string]any{"reason": in.Body.Reason}, func(ctx context.Context) (registry.WorkItem, error) {
+				return a.Registry.Cancel(ctx, in.ID, in.Body.Reason)
+			})
+		})
+	ops.Register(t, decide("items.release", post, "/api/v1/items/{id}/release", "Take a running item from its worker", "It is Pending at once, at the same stage, and keeps what the stage has finished."),
+		func(ctx context.Context, c access.Caller, in *decideInput) (*itemAnswer, error) {
+			return a.decide(ctx, c, "items.release", in.ID, in.Condition, nil, func(ctx context.Context) (registry.WorkItem, error) { return a.Registry.Release(ctx, in.ID) })
+		})
+	ops.Register(t, decide("items.set", patch, "/api/v1/items/{id}", "Set the priority of an item", ""),
+		func(ctx context.Context, c access.Caller, in *itemPatch) (*itemAnswer, error) {
+			return a.decide(ctx, c, "items.set", in.ID, in.Condition, map[string]any{"priority": in.Body.Priority}, func(ctx context.Context) (registry.WorkItem, error) {
+				return a.Registry.SetPriority(ctx, in.ID, in.Body.Priority)
+			})
+		})
+}
+
+// itemAnswer is an item with its version.
+type itemAnswer struct {
+	ETag string `header:"ETag"`
+	Body itemView
+}
+
+// itemTag changes with whatever a decision depends on.
+func itemTag(w registry.WorkItem) string {
+	return fmt.Sprintf(`"%d.%d.%t"`, w.ClaimToken, w.Priority, w.NeedsAdminReview)
+}
+
+// seen is an item as a caller may see it: hosts and processes are for those who look after
+// them.
+func seen(c access.Caller, w registry.WorkItem) registry.WorkItem {
+	if !c.Holds(permission.ItemsWorkers) {
+		w.Node, w.PID, w.Worker = nil, nil, nil
+	}
+	return w
+}
+
+func (a *API) listItems(ctx context.Context, c access.Caller, in *itemQuery) (*body[list[registry.WorkItem]], error) {
+	if in.Worker != "" && !c.Holds(permission.ItemsWorkers) || in.Plan != 0 && !c.Holds(permission.PlansRead) {
+		return nil, ops.Problem(http.StatusForbidden, ops.CodeNotAllowed, "the filters worker and plan need the permissions items.workers and plans.read")
+	}
+	out, err := listOf(ctx, a, c, "items", in.ItemFilter, in.ItemFilter.browse(), in.Paging, in.Counting, browse.Records.Items)
+	if err != nil {
+		return nil, err
+	}
+	for i, w := range out.Body.Items {
+		out.Body.Items[i] = seen(c, w)
+	}
+	return out, nil
+}
+
+func (a *API) item(ctx context.Context, c access.Caller, id int64) (*itemAnswer, error) {
+	w, err := a.browse(c).Item(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	v := itemView{WorkItem: seen(c, w), Why: []registry.Obstacle{}}
+	if w.Status == "Pending" {
+		why, err := a.Registry.WhyNot(ctx, id)
+		if err != nil {
+			return nil, err
+		}
+		v.Why = a.obstacles(c, why)
+	}
+	return &itemAnswer{itemTag(w), v}, nil
+}
+
+// obstacles leaves out what names the work of others: a reason may name items of other
+// institutions, and hosts.
+func (a *API) obstacles(c access.Caller, why []registry.Obstacle) []registry.Obstacle {
+	if c.Scope.All() {
+		return append([]registry.Obstacle{}, why...)
+	}
+	list := []registry.Obstacle{}
+	for _, o := range why {
+		list = append(list, registry.Obstacle{Reason: o.Reason})
+	}
+	return list
+}
+
+func (a *API) itemHistory(ctx context.Context, c access.Caller, in *ByID) (*body[itemHistory], error) {
+	if _, err := a.browse(c).Item(ctx, in.ID); err != nil {
+		return nil, err
+	}
+	attempts, err := a.Registry.Attempts(ctx, in.ID)
+	if err != nil {
+		return nil, err
+	}
+	changes, err := a.Registry.Changes(ctx, in.ID)
+	if err != nil {
+		return nil, err
+	}
+	h := itemHistory{append([]registry.Attempt{}, attempts...), append([]registry.Change{}, changes...)}
+	if !c.Holds(permission.ItemsWorkers) {
+		for i := range h.Attempts {
+			h.Attempts[i].Node, h.Attempts[i].PID, h.Attempts[i].Worker = "", 0, ""
+		}
+	}
+	return &body[itemHistory]{h}, nil
+}
+
+func (a *API) explainItem(ctx context.Context, c access.Caller, in *ByID) (*body[explain.Explanation], error) {
+	if _, err := a.browse(c).Item(ctx, in.ID); err != nil {
+		return nil, err
+	}
+	e, err := explain.Source{Registry: a.Registry}.Explain(ctx, in.ID)
+	if err != nil {
+		return nil, err
+	}
+	e.Item, e.Waits = seen(c, e.Item), a.obstacles(c, e.Waits)
+	if !c.Holds(permission.ItemsWorkers) {
+		for i := range e.History {
+			e.History[i].Workers = []string{}
+		}
+	}
+	return &body[explain.Explanation]{*e}, nil
+}
+
+// decide changes an item, unless it is another than the one that the decision was about.
+func (a *API) decide(ctx context.Context, c access.Caller, operation string, id int64, m Condition, detail map[string]any, do func(context.Context) (registry.WorkItem, error)) (*itemAnswer, error) {
+	entry := registry.AuditEntry{Operation: operation, SubjectType: "item", SubjectID: fmt.Sprint(id), Detail: detail}
+	_, err := act(ctx, a, c, &entry, func(ctx context.Context) (registry.WorkItem, error) {
+		before, err := a.Registry.LockItem(ctx, c.Scope, id)
+		if err != nil {
+			return before, err
+		}
+		entry.Institution = before.InstitutionID
+		if m.IfMatch != "" && m.IfMatch != "*" && m.IfMatch != itemTag(before) {
+			return before, registry.ErrChanged
+		}
+		return do(ctx)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return a.item(ctx, c, id)
+}

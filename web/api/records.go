@@ -1,0 +1,181 @@
+package api
+
+import (
+	"context"
+	"time"
+
+	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/registry/browse"
+	"github.com/farol-preservation/farol/web/access"
+	"github.com/farol-preservation/farol/web/ops"
+	"github.com/farol-preservation/farol/web/permission"
+)
+
+// ObjectFilter narrows the list of objects.
+type ObjectFilter struct {
+	Institution   string    `query:"institution" maxLength:"255" doc:"Identifier of the institution"`
+	Identifier    string    `query:"identifier" maxLength:"1000"`
+	Prefix        string    `query:"identifier_prefix" maxLength:"1000"`
+	UpdatedAfter  time.Time `query:"updated_after" doc:"Then or later"`
+	UpdatedBefore time.Time `query:"updated_before" doc:"Before then"`
+	State         string    `query:"state" enum:"A,D" doc:"A: active; D: deleted"`
+	Access        string    `query:"access" enum:"consortia,institution,restricted"`
+	StorageOption string    `query:"storage_option" maxLength:"100"`
+	BagGroup      string    `query:"bag_group_identifier" maxLength:"1000"`
+	AltIdentifier string    `query:"alt_identifier" maxLength:"1000"`
+	AltPrefix     string    `query:"alt_identifier_prefix" maxLength:"1000"`
+}
+
+// FileFilter narrows the list of files.
+type FileFilter struct {
+	Institution string `query:"institution" maxLength:"255" doc:"Identifier of the institution"`
+	Object      string `query:"object" maxLength:"1000" doc:"Identifier of the object"`
+	Identifier  string `query:"identifier" maxLength:"1100"`
+	Prefix      string `query:"identifier_prefix" maxLength:"1100"`
+	UUID        string `query:"uuid" maxLength:"36"`
+	Digest      string `query:"digest" maxLength:"128" doc:"MD5 or SHA-256 in hexadecimal, of the present content or an earlier one"`
+	State       string `query:"state" enum:"A,D" doc:"A: active; D: deleted"`
+	Format      string `query:"format" maxLength:"255" doc:"PRONOM identifier or name"`
+	SizeMin     int64  `query:"size_min" minimum:"0" doc:"Bytes"`
+	SizeMax     int64  `query:"size_max" minimum:"0" doc:"Bytes"`
+}
+
+// EventFilter narrows the list of events.
+type EventFilter struct {
+	Institution    string    `query:"institution" maxLength:"255" doc:"Identifier of the institution"`
+	Object         int64     `query:"object" minimum:"1" doc:"ID of an object: its own events, without those of its files"`
+	File           int64     `query:"file" minimum:"1" doc:"ID of a file"`
+	Failed         bool      `query:"failed" doc:"Only events with the outcome Failure"`
+	Type           string    `query:"type" maxLength:"100" doc:"PREMIS event type"`
+	RecordedAfter  time.Time `query:"recorded_after" doc:"Then or later"`
+	RecordedBefore time.Time `query:"recorded_before" doc:"Before then, 31 days later at most"`
+	Identifier     string    `query:"identifier" maxLength:"36" doc:"UUID; only with object or file"`
+}
+
+func (f ObjectFilter) browse() browse.ObjectFilter {
+	return browse.ObjectFilter{
+		Institution: f.Institution, Identifier: f.Identifier, Prefix: f.Prefix, UpdatedAfter: f.UpdatedAfter, UpdatedBefore: f.UpdatedBefore,
+		State: f.State, Access: f.Access, StorageOption: f.StorageOption, BagGroup: f.BagGroup, AltIdentifier: f.AltIdentifier, AltPrefix: f.AltPrefix,
+	}
+}
+
+func (f FileFilter) browse() browse.FileFilter {
+	b := browse.FileFilter{
+		Institution: f.Institution, Object: f.Object, Identifier: f.Identifier, Prefix: f.Prefix, UUID: f.UUID, Digest: f.Digest,
+		State: f.State, Format: f.Format, SizeMin: f.SizeMin,
+	}
+	if f.SizeMax > 0 {
+		b.SizeMax = &f.SizeMax
+	}
+	return b
+}
+
+func (f EventFilter) browse() browse.EventFilter {
+	return browse.EventFilter{
+		Institution: f.Institution, Object: f.Object, File: f.File, Failed: f.Failed, Type: f.Type,
+		RecordedAfter: f.RecordedAfter, RecordedBefore: f.RecordedBefore, Identifier: f.Identifier,
+	}
+}
+
+// objectView is an object with what is kept of it.
+type objectView struct {
+	registry.Object
+
+	Summary registry.ObjectSummary `json:"summary"`
+}
+
+func (a *API) browse(c access.Caller) browse.Records { return browse.In(a.Registry, c.Scope) }
+
+// reads is an operation that shows records.
+func reads(id, path, summary, about string, needs permission.Permission) ops.Operation {
+	return ops.Operation{ID: id, Method: get, Path: path, Summary: summary, About: about, Access: ops.Holders, Needs: needs}
+}
+
+// records are objects, files and what is kept of them.
+func (a *API) records(t *ops.API) {
+	type objectQuery struct {
+		ObjectFilter
+		Paging
+		Counting
+	}
+	ops.Register(t, reads("objects.list", "/api/v1/objects", "List objects, newest first",
+		"institution, identifier, identifier_prefix and updated are found by an index; the others narrow what these find.", permission.ObjectsRead),
+		func(ctx context.Context, c access.Caller, in *objectQuery) (*body[list[browse.ListedObject]], error) {
+			return listOf(ctx, a, c, "objects", in.ObjectFilter, in.ObjectFilter.browse(), in.Paging, in.Counting, browse.Records.Objects)
+		})
+	ops.Register(t, reads("objects.show", "/api/v1/objects/{id}", "Show an object", "", permission.ObjectsRead),
+		func(ctx context.Context, c access.Caller, in *ByID) (*body[objectView], error) {
+			o, err := a.browse(c).Object(ctx, in.ID)
+			if err != nil {
+				return nil, err
+			}
+			return a.object(ctx, o)
+		})
+	type byIdentifier struct {
+		Identifier string `query:"identifier" required:"true" maxLength:"1100"`
+	}
+	ops.Register(t, reads("objects.by_identifier", "/api/v1/objects/by-identifier", "Show an object by its identifier", "", permission.ObjectsRead),
+		func(ctx context.Context, c access.Caller, in *byIdentifier) (*body[objectView], error) {
+			o, err := a.browse(c).ObjectByIdentifier(ctx, in.Identifier)
+			if err != nil {
+				return nil, err
+			}
+			return a.object(ctx, o)
+		})
+	a.files(t)
+	a.events(t)
+}
+
+func (a *API) object(ctx context.Context, o registry.Object) (*body[objectView], error) {
+	s, err := a.Registry.Summary(ctx, o.ID)
+	return &body[objectView]{objectView{o, s}}, err
+}
+
+func (a *API) files(t *ops.API) {
+	type fileQuery struct {
+		FileFilter
+		Paging
+		Counting
+	}
+	ops.Register(t, reads("files.list", "/api/v1/files", "List files",
+		"One of object, identifier, identifier_prefix, uuid and digest, or an institution, has to be given; the others narrow what these find.", permission.FilesRead),
+		func(ctx context.Context, c access.Caller, in *fileQuery) (*body[list[browse.ListedFile]], error) {
+			return listOf(ctx, a, c, "files", in.FileFilter, in.FileFilter.browse(), in.Paging, in.Counting, browse.Records.Files)
+		})
+	ops.Register(t, reads("files.show", "/api/v1/files/{id}", "Show a file", "", permission.FilesRead),
+		func(ctx context.Context, c access.Caller, in *ByID) (*body[registry.File], error) {
+			f, err := a.browse(c).File(ctx, in.ID)
+			return &body[registry.File]{f}, err
+		})
+	type partQuery struct {
+		ByID
+		Paging
+	}
+	ops.Register(t, reads("files.copies", "/api/v1/files/{id}/copies", "List the copies of a file", "", permission.CopiesRead),
+		func(ctx context.Context, c access.Caller, in *partQuery) (*body[list[browse.Copy]], error) {
+			if _, err := a.browse(c).File(ctx, in.ID); err != nil {
+				return nil, err
+			}
+			return listOf(ctx, a, c, "copies", in.ID, browse.CopyFilter{File: in.ID}, in.Paging, Counting{}, browse.Records.Copies)
+		})
+	ops.Register(t, reads("files.checksums", "/api/v1/files/{id}/checksums", "List the checksums of a file", "", permission.ChecksumsRead),
+		func(ctx context.Context, c access.Caller, in *partQuery) (*body[list[browse.Checksum]], error) {
+			if _, err := a.browse(c).File(ctx, in.ID); err != nil {
+				return nil, err
+			}
+			return listOf(ctx, a, c, "checksums", in.ID, browse.ChecksumFilter{File: in.ID}, in.Paging, Counting{}, browse.Records.Checksums)
+		})
+}
+
+func (a *API) events(t *ops.API) {
+	type eventQuery struct {
+		EventFilter
+		Paging
+		Counting
+	}
+	ops.Register(t, reads("events.list", "/api/v1/events", "List PREMIS events, newest first",
+		"One of object, file, failed, type=deletion, or a window of at most 31 days of recorded_after and recorded_before has to be given.", permission.EventsRead),
+		func(ctx context.Context, c access.Caller, in *eventQuery) (*body[list[browse.Event]], error) {
+			return listOf(ctx, a, c, "events", in.EventFilter, in.EventFilter.browse(), in.Paging, in.Counting, browse.Records.Events)
+		})
+}
