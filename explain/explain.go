@@ -27,6 +27,7 @@ type Source struct {
 	Progress *progress.Store // nil: the progress of files is not known
 	Measures map[registry.Stage]progress.Measure
 	Unread   func(error) // is called with what Redis refuses; the rest is shown without it
+	NoHosts  bool        // hosts and processes are left out
 }
 
 // unread reports what Redis refused, if anything.
@@ -43,6 +44,12 @@ func (s Source) read(ctx context.Context, id int64) (registry.WorkItem, []regist
 		return item, nil, err
 	}
 	attempts, err := s.Registry.Attempts(ctx, id)
+	if s.NoHosts {
+		item.Node, item.PID, item.Worker = nil, nil, nil
+		for i := range attempts {
+			attempts[i].Node, attempts[i].PID, attempts[i].Worker = "", 0, ""
+		}
+	}
 	return item, attempts, err
 }
 

@@ -20,7 +20,7 @@ type Entry struct {
 	Outcome     string         `json:"outcome"` // of the ledger; "" while it runs; by hand
 	Code        string         `json:"error_code"`
 	Attempts    int            `json:"attempts"`
-	Workers     []string       `json:"workers"` // node/process; of a change by hand the user
+	Workers     []string       `json:"workers"` // node/process; of a change by hand, who made it
 	Error       string         `json:"error"`   // of the last
 	CurrentFile string         `json:"file_in_hand"`
 }
@@ -39,7 +39,7 @@ func history(i registry.WorkItem, attempts []registry.Attempt, changes []registr
 	}
 	for _, c := range changes {
 		list = append(list, Entry{
-			At: c.At, Until: c.At, Stage: c.StageThen, Outcome: byHand, Workers: []string{c.User}, What: ChangeByHand(c),
+			At: c.At, Until: c.At, Stage: c.StageThen, Outcome: byHand, Workers: []string{c.Actor}, What: ChangeByHand(c),
 		})
 	}
 	slices.SortStableFunc(list, func(a, b Entry) int { return a.At.Compare(b.At) })
@@ -49,13 +49,9 @@ func history(i registry.WorkItem, attempts []registry.Attempt, changes []registr
 // ChangeByHand says what a change did, who made it and with which program.
 func ChangeByHand(c registry.Change) string { return moveOf(c) + ", " + byWhom(c) }
 
-// byWhom names the database user of a change, the person behind it, and the program.
+// byWhom names who made a change, and with which program.
 func byWhom(c registry.Change) string {
-	who := human.Line(c.User)
-	if c.Person != nil {
-		who += " (" + human.Line(*c.Person) + ")"
-	}
-	return fmt.Sprintf("by %s with %s", who, human.Line(cmp.Or(c.Program, "a program without a name")))
+	return fmt.Sprintf("by %s with %s", human.Line(c.Actor), human.Line(cmp.Or(c.Program, "a program without a name")))
 }
 
 func moveOf(c registry.Change) string {
@@ -72,7 +68,10 @@ func moveOf(c registry.Change) string {
 func addAttempt(list []Entry, a registry.Attempt) []Entry {
 	next := Entry{
 		At: a.ClaimedAt, Until: a.HeartbeatAt, Stage: a.Stage, Code: a.ErrorCode, Attempts: 1,
-		Workers: []string{fmt.Sprintf("%s/%d", a.Node, a.PID)}, Error: a.Error, CurrentFile: a.CurrentFile,
+		Workers: []string{}, Error: a.Error, CurrentFile: a.CurrentFile,
+	}
+	if a.Node != "" {
+		next.Workers = append(next.Workers, fmt.Sprintf("%s/%d", a.Node, a.PID))
 	}
 	if a.EndedAt != nil {
 		next.Until = *a.EndedAt
@@ -83,8 +82,10 @@ func addAttempt(list []Entry, a registry.Attempt) []Entry {
 	if last := &list[len(list)-1]; last.Attempts > 0 && last.Stage == next.Stage && last.Outcome == next.Outcome && last.Code == next.Code {
 		last.Attempts++
 		last.Until, last.Error, last.CurrentFile = next.Until, next.Error, next.CurrentFile
-		if !slices.Contains(last.Workers, next.Workers[0]) {
-			last.Workers = append(last.Workers, next.Workers[0])
+		for _, w := range next.Workers {
+			if !slices.Contains(last.Workers, w) {
+				last.Workers = append(last.Workers, w)
+			}
 		}
 		last.describe()
 		return list
@@ -109,9 +110,12 @@ func (c *Entry) describe() {
 	if c.Code != "" {
 		text += " (" + c.Code + ")"
 	}
-	by := human.Line(c.Workers[0])
-	if n := len(c.Workers); n > 1 {
-		by = fmt.Sprintf("%d workers, %s the last", n, human.Line(c.Workers[n-1]))
+	c.What = fmt.Sprintf("%s: %s, in %s", c.Stage, text, human.Duration(c.Until.Sub(c.At)))
+	switch n := len(c.Workers); n {
+	case 0: // they are not for everyone
+	case 1:
+		c.What += ", by " + human.Line(c.Workers[0])
+	default:
+		c.What += fmt.Sprintf(", by %d workers, %s the last", n, human.Line(c.Workers[n-1]))
 	}
-	c.What = fmt.Sprintf("%s: %s, in %s, by %s", c.Stage, text, human.Duration(c.Until.Sub(c.At)), by)
 }

@@ -257,6 +257,7 @@ func RemarkOf(attempts []Attempt) string {
 // Change is a decision of a person about an item, by command or in psql.
 type Change struct {
 	At         time.Time `json:"at"`
+	Actor      string    `json:"actor"`   // acting_user(): a person who had signed in, or user and person
 	User       string    `json:"user"`    // of the database
 	Person     *string   `json:"person"`  // who ran the command, as it said; nil: nobody is named
 	Program    string    `json:"program"` // as it named itself
@@ -272,7 +273,7 @@ type Change struct {
 func (r *Registry) Changes(ctx context.Context, item int64) ([]Change, error) {
 	// work_item_audit_item
 	rows, _ := r.db.Query(ctx, `
-		SELECT at, session_user_is AS "user", person, application_name AS program,
+		SELECT at, actor, session_user_is AS "user", person, application_name AS program,
 			before->>'stage' AS stage_was, before->>'status' AS status_was,
 			after->>'stage' AS stage_then, after->>'status' AS status_then, refused
 		FROM (SELECT * FROM work_item_audit WHERE work_item_id = $1 ORDER BY id DESC LIMIT 200) a

@@ -222,16 +222,11 @@ func (a *API) explainItem(ctx context.Context, c access.Caller, in *ByID) (*body
 	if _, err := a.browse(c).Item(ctx, in.ID); err != nil {
 		return nil, err
 	}
-	e, err := explain.Source{Registry: a.Registry}.Explain(ctx, in.ID)
+	e, err := explain.Source{Registry: a.Registry, NoHosts: !c.Holds(permission.ItemsWorkers)}.Explain(ctx, in.ID)
 	if err != nil {
 		return nil, err
 	}
-	e.Item, e.Waits = seen(c, e.Item), a.obstacles(c, e.Waits)
-	if !c.Holds(permission.ItemsWorkers) {
-		for i := range e.History {
-			e.History[i].Workers = []string{}
-		}
-	}
+	e.Waits = a.obstacles(c, e.Waits)
 	return &body[explain.Explanation]{*e}, nil
 }
 
