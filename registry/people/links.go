@@ -43,6 +43,14 @@ func (r Records) MakeLink(ctx context.Context, user int64, kind string) (secret 
 	return secret, nil
 }
 
+// LinkPath is where a link leads at a server for people.
+func LinkPath(kind, secret string) string {
+	if kind == SignIn {
+		return "/sign-in/" + secret
+	}
+	return "/password/" + secret
+}
+
 const linkSQL = `SELECT l.user_id FROM links l JOIN users u ON u.id = l.user_id
 	WHERE l.digest = $1 AND l.kind = ANY ($2) AND l.used_at IS NULL AND l.ends_at > now() AND u.deactivated_at IS NULL`
 

@@ -183,16 +183,8 @@ func (a *API) invite(ctx context.Context, c access.Caller, id int64, kind string
 			return nil, err
 		}
 		secret, err := a.people().MakeLink(ctx, id, kind)
-		return &body[invitation]{invitation{kind, LinkPath(kind, secret)}}, err
+		return &body[invitation]{invitation{kind, people.LinkPath(kind, secret)}}, err
 	})
-}
-
-// LinkPath is where a link leads at a server for people.
-func LinkPath(kind, secret string) string {
-	if kind == people.SignIn {
-		return "/sign-in/" + secret
-	}
-	return "/password/" + secret
 }
 
 func (a *API) resetFactor(ctx context.Context, c access.Caller, in *ByID) (*empty, error) {

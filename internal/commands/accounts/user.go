@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -12,61 +13,89 @@ import (
 	"github.com/farol-preservation/farol/internal/connect"
 	"github.com/farol-preservation/farol/internal/human"
 	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/registry/people"
 )
 
 // User is farol user.
 func User() *cobra.Command {
-	return cli.Group("user", "Manage people who request restorations and deletions",
-		userAddCommand(), userListCommand(), userActiveCommand("deactivate", false), userActiveCommand("activate", true))
+	return cli.Group("user", "Manage people: who they are, what they may do, and how they sign in",
+		userAddCommand(), userListCommand(), userSetCommand(), userActiveCommand("deactivate", false), userActiveCommand("activate", true),
+		userResetCommand(), userUnlockCommand(), userSessionsCommand())
 }
 
 // Roles are those that a person can have.
 func Roles() []string {
-	return []string{registry.RoleAdmin, registry.RoleInstitutionalAdmin, registry.RoleInstitutionalUser}
+	return []string{registry.RoleAdmin, registry.RoleOperator, registry.RoleAuditor, registry.RoleInstitutionalAdmin, registry.RoleInstitutionalUser}
 }
 
 func userAddCommand() *cobra.Command {
 	var u registry.User
-	var asJSON bool
+	var invite, asJSON bool
 	c := &cobra.Command{
 		Use:   "add EMAIL --name NAME --role ROLE",
 		Short: "Register a person",
-		Long: `Register a person by e-mail. An institutional_user may restore the institution's
-objects. An institutional_admin may also request deletions, and approve those of
-others. An admin is staff of the archive, belongs to no institution, and neither
-requests nor approves deletions.`,
-		Example: `  farol user add first@test.edu --name 'First Admin' --role institutional_admin --institution test.edu
-  farol user add staff@archive.org --name 'A Colleague' --role admin`,
+		Long: `Register a person by e-mail.
+
+  institutional_user   sees and restores the institution's objects
+  institutional_admin  also requests deletions, approves those of others, and registers people
+  auditor              reads, of one institution or of all
+  operator             looks after the queue and the machinery, and sees no records
+  admin                is staff of the archive
+
+With --invite a link is printed with which the person sets a password. It can be used
+once, within 24 hours. The first admin of a new archive is registered in this way.`,
+		Example: `  farol user add staff@archive.org --name 'A Colleague' --role admin --invite
+  farol user add first@test.edu --name 'First Admin' --role institutional_admin --institution test.edu`,
 		Args: cli.OneArg("e-mail"),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
 			u.Email = args[0]
-			if u.Name == "" {
-				return cli.Usage(errors.New("--name is missing"), "add --name 'Name of the person'")
-			}
-			if u.Role == "" {
-				return cli.Usage(errors.New("--role is missing"), "the roles are admin, institutional_admin and institutional_user")
-			}
-			if u.Role, err = cli.OneOf("--role", u.Role, Roles()); err != nil {
+			if err := checkUser(&u); err != nil {
 				return err
 			}
-			if (u.Role == registry.RoleAdmin) != (u.Institution == "") {
-				return cli.Usage(fmt.Errorf("--institution is %q and the role is %s", u.Institution, u.Role),
-					"name the institution, except for an admin, who has none")
-			}
-			return connect.WithRegistry(cmd, func(ctx context.Context, r *registry.Registry) error {
-				added, err := r.AddUser(ctx, u)
+			return withLinks(cmd, func(ctx context.Context, r *registry.Registry, base string) error {
+				entry := registry.AuditEntry{Operation: "users.add", SubjectType: "user", Detail: map[string]any{"email": u.Email, "role": u.Role, "invited": invite}}
+				view, err := registry.Acted(ctx, r, registry.Actor{}, &entry, func(ctx context.Context) (v userLink, err error) {
+					if v.User, err = r.AddUser(ctx, u); err != nil {
+						return v, err
+					}
+					entry.SubjectID, entry.Institution = fmt.Sprint(v.ID), v.InstitutionID
+					if invite {
+						v.Link, err = linkOf(ctx, r, base, v.ID, people.Invite)
+					}
+					return v, err
+				})
 				if err != nil {
 					return cli.Failure{Code: cli.ExitFailed, Err: err, Next: "`farol user list` and `farol institution list` show the people and institutions"}
 				}
-				return cli.Printf(cmd, asJSON, added, "%s is registered as %s.\n", human.Line(added.Email), added.Role)
+				return cli.Printf(cmd, asJSON, view, "%s is registered as %s.%s\n", human.Line(view.Email), view.Role, view.text("set a password"))
 			})
 		},
 	}
 	c.Flags().StringVar(&u.Name, "name", "", "name of the person (required)")
-	c.Flags().StringVar(&u.Role, "role", "", "admin, institutional_admin or institutional_user (required)")
-	c.Flags().StringVar(&u.Institution, "institution", "", "institution by its identifier; an admin has none")
+	c.Flags().StringVar(&u.Role, "role", "", "admin, operator, auditor, institutional_admin or institutional_user (required)")
+	c.Flags().StringVar(&u.Institution, "institution", "", "institution by its identifier; an admin or operator has none")
+	c.Flags().BoolVar(&invite, "invite", false, "print a link with which the person sets a password")
 	cli.JSONFlag(c, &asJSON)
 	return c
+}
+
+// checkUser refuses what does not go together.
+func checkUser(u *registry.User) (err error) {
+	if u.Name == "" {
+		return cli.Usage(errors.New("--name is missing"), "add --name 'Name of the person'")
+	}
+	if u.Role == "" {
+		return cli.Usage(errors.New("--role is missing"), "the roles are "+strings.Join(Roles(), ", "))
+	}
+	if u.Role, err = cli.OneOf("--role", u.Role, Roles()); err != nil {
+		return err
+	}
+	staff := u.Role == registry.RoleAdmin || u.Role == registry.RoleOperator
+	if u.Role != registry.RoleAuditor && staff != (u.Institution == "") {
+		return cli.Usage(fmt.Errorf("--institution is %q and the role is %s", u.Institution, u.Role),
+			"name the institution, except for an admin or operator, who has none")
+	}
+	return nil
 }
 
 func userListCommand() *cobra.Command {
@@ -115,7 +144,12 @@ func userActiveCommand(verb string, active bool) *cobra.Command {
 		Args:    cli.OneArg("e-mail"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return connect.WithRegistryFor(cmd, 0, func(ctx context.Context, r *registry.Registry) error {
-				u, err := r.SetUserActive(ctx, args[0], active)
+				entry := registry.AuditEntry{Operation: "users." + verb, SubjectType: "user", Detail: map[string]any{"email": args[0]}}
+				u, err := registry.Acted(ctx, r, registry.Actor{}, &entry, func(ctx context.Context) (registry.User, error) {
+					u, err := r.SetUserActive(ctx, args[0], active)
+					entry.SubjectID, entry.Institution = fmt.Sprint(u.ID), u.InstitutionID
+					return u, err
+				})
 				if err != nil {
 					return cli.Failure{Code: cli.ExitFailed, Err: err, Next: "`farol user list` shows the registered people"}
 				}
