@@ -11,6 +11,7 @@ import (
 	"github.com/farol-preservation/farol/registry/people"
 	"github.com/farol-preservation/farol/web/access"
 	"github.com/farol-preservation/farol/web/auth"
+	"github.com/farol-preservation/farol/web/console"
 	"github.com/farol-preservation/farol/web/ops"
 	"github.com/farol-preservation/farol/web/reply"
 )
@@ -25,10 +26,11 @@ type API struct {
 	Rate     int // requests a second of each caller; 0: 20
 }
 
-// Handler serves the API to requests that a guard lets through. observed counts those for
+// Handler serves the API, and the pages on which people sign in, to requests that a guard lets through. observed counts those for
 // the routes of a mux.
 func (a *API) Handler(g access.Guard, observed func(*http.ServeMux) http.Handler) (http.Handler, *ops.API) {
 	mux := http.NewServeMux()
+	(&console.Pages{Auth: a.Auth, Web: a.Web, Log: a.Log}).Routes(mux)
 	t := ops.New(mux, a.Registry, a.Version, cmp.Or(a.Rate, 20), a.Web.Caller, a.Log)
 	a.Register(t)
 	return reply.Guarded(g, t.Handler(observed(mux))), t

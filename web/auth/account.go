@@ -182,3 +182,9 @@ func (a *Auth) SignInByLink(ctx context.Context, secret string, from From) (Sign
 func ActorOf(p people.Person, from From) registry.Actor {
 	return registry.Actor{Name: p.Email, UserID: p.ID, IP: from.IP}
 }
+
+// SignOut ends a session.
+func (a *Auth) SignOut(ctx context.Context, session people.Session) error {
+	_, err := a.people.EndSession(ctx, session.UserID, session.ID)
+	return err
+}
