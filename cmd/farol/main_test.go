@@ -67,6 +67,7 @@ func TestScripts(t *testing.T) {
 				"FAROL_S3_ENDPOINT": s3.Endpoint, "FAROL_S3_CA_FILE": s3.CAFile, "AWS_REGION": s3.Region,
 				"AWS_ACCESS_KEY_ID": s3.AccessKeyID, "AWS_SECRET_ACCESS_KEY": s3.SecretAccessKey,
 				"FAROL_NSQD_TCP_ADDR": nsq.TCPAddr, "FAROL_NSQD_HTTP_ADDR": nsq.HTTPAddr,
+				"SMTP": testenv.NewMail(tb, nil).Addr, // for a script that sets a mail server
 				"PATH": bin + string(filepath.ListSeparator) + os.Getenv("PATH"), "GORACE": os.Getenv("GORACE"),
 			} {
 				e.Setenv(name, value)
