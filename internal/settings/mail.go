@@ -98,9 +98,11 @@ func smtpServer(text string) (server SMTPServer, why string) {
 		server.Port = 465
 	}
 	if u.Port() != "" {
-		if server.Port, err = net.LookupPort("tcp", u.Port()); err != nil || server.Port == 0 {
+		n, err := strconv.ParseUint(u.Port(), 10, 16)
+		if err != nil || n == 0 {
 			return SMTPServer{}, "has no port from 1 to 65535"
 		}
+		server.Port = int(n)
 	}
 	return server, ""
 }

@@ -148,7 +148,10 @@ func (r Records) Claim(ctx context.Context, n int, lease time.Duration) (list []
 			args []any
 		}{
 			{`SELECT pg_advisory_xact_lock(hashtextextended('farol mail', 0))`, nil},
-			{`SELECT count_repeats()`, nil}, {withdrawSQL, nil}, {digestSQL, nil}, {limitSQL, []any{MostPerHour}},
+			{`SELECT count_repeats()`, nil},
+			{withdrawSQL, nil},
+			{digestSQL, nil},
+			{limitSQL, []any{MostPerHour}},
 		} {
 			if _, err := tx.Exec(ctx, step.sql, step.args...); err != nil {
 				return err

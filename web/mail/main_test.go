@@ -115,7 +115,7 @@ func (p *post) letters() (list []letter) {
 		parts := multipart.NewReader(m.Body, params["boundary"])
 		for {
 			part, err := parts.NextRawPart()
-			if err == io.EOF { //nolint:errorlint // as documented
+			if err == io.EOF {
 				break
 			}
 			if err != nil {
