@@ -317,5 +317,5 @@ func TestSpotRestorationsAreReported(t *testing.T) {
 		t.Fatal(err)
 	}
 	a.end(failed.Item.ID, "Failed", "It is not there.")
-	expect("asked for by people, and failed")
+	expect("asked for by people, and failed", "Item Failed|t|6|Item 6 failed at Requested: o4.tar", "Item Failed|f|6|Item 6 failed at Requested: o4.tar")
 }
