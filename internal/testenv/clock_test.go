@@ -16,7 +16,7 @@ func TestEveryStoredTimeIsConsidered(t *testing.T) {
 	// with the clock, by clamp_times, clamp_waiting or the statement that reads it.
 	clamped := strings.Fields(`
 		fixity_checks.run_at fixity_checks.set_at fixity_feed.drained_at fixity_feed.fed_at fixity_policies.paused_until fixity_policies.set_at
-		repair_stops.released_at retrievals.woken_at schedules.began_at schedules.held_until schedules.next_run_at service_reports.since
+		mail_outbox.created_at mail_outbox.due_at repair_stops.released_at retrievals.woken_at schedules.began_at schedules.held_until schedules.next_run_at service_reports.since
 		topic_deliveries.updated_at topic_partitions.closed_at topic_partitions.opened_at topic_readers.updated_at topic_receivers.pulled_at
 		work_item_attempts.claimed_at work_item_attempts.heartbeat_at work_items.lease_expires_at work_items.run_at work_items.updated_at
 		worker_processes.heartbeat_at`)
@@ -41,7 +41,7 @@ func TestEveryStoredTimeIsConsidered(t *testing.T) {
 }
 
 const timesThatStay = `
-	alerts.created_at api_tokens.created_at api_tokens.expires_at api_tokens.used_at attempt_resets.reset_at
+	alerts.created_at alerts.last_at alert_repeats.at mail_outbox.gave_up_at mail_outbox.sent_at api_tokens.created_at api_tokens.expires_at api_tokens.used_at attempt_resets.reset_at
 	deletion_receipts.absent_at deletion_receipts.removed_at
 	deletion_receipts.seen_at
 	event_records.created_at event_records.times event_records.updated_at file_digests.created_at file_digests.datetime file_digests.updated_at

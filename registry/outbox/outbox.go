@@ -73,6 +73,12 @@ const withdrawSQL = `
 UPDATE mail_outbox m SET gave_up_at = now(), error = 'the person was deactivated'
 FROM users u WHERE u.id = m.user_id AND u.deactivated_at IS NOT NULL AND m.sent_at IS NULL AND m.gave_up_at IS NULL`
 
+// clampSQL has mail that was written before the clock was set back be due as soon as it
+// would have been. A digest is due at a time of day.
+const clampSQL = `
+UPDATE mail_outbox SET due_at = CASE kind WHEN 'daily' THEN due_at ELSE due_at - (created_at - now()) END, created_at = now()
+WHERE sent_at IS NULL AND gave_up_at IS NULL AND created_at > now() + interval '5 seconds'`
+
 // limitSQL puts off what is more than a person gets in an hour. What was never tried goes
 // into a digest; what was tried may have come to the person, and stays a mail of its own.
 const limitSQL = `
@@ -149,6 +155,7 @@ func (r Records) Claim(ctx context.Context, n int, lease time.Duration) (list []
 		}{
 			{`SELECT pg_advisory_xact_lock(hashtextextended('farol mail', 0))`, nil},
 			{`SELECT count_repeats()`, nil},
+			{clampSQL, nil},
 			{withdrawSQL, nil},
 			{digestSQL, nil},
 			{limitSQL, []any{MostPerHour}},

@@ -242,3 +242,14 @@ func TestOldMailIsDroppedAndDeleted(t *testing.T) {
 		t.Errorf("old mail is kept, %v", err)
 	}
 }
+
+// The clock is set back by an hour: mail does not wait for that hour.
+func TestAClockThatIsSetBackKeepsNoMail(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	h.alert("Repair Stopped", 0)
+	h.exec(`UPDATE mail_outbox SET created_at = now() + interval '1 hour', due_at = now() + interval '1 hour'`)
+	if list := h.claim(1); len(list) != 1 {
+		t.Error("the mail waits until the clock has come to where it was")
+	}
+}
