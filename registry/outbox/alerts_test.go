@@ -1,10 +1,12 @@
 package outbox_test
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 )
 
 // item puts an ingest of university A into the queue.
@@ -99,7 +101,9 @@ func TestAlertsDoNotMakeTransactionsWait(t *testing.T) {
 	var others sync.WaitGroup
 	for range 4 {
 		others.Go(func() {
-			if _, err := h.db.Exec(t.Context(), `SET LOCAL statement_timeout = '5s'; `+raise("y")+`; `+raise("x")); err != nil {
+			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+			defer cancel()
+			if _, err := h.db.Exec(ctx, raise("y")+`; `+raise("x")); err != nil {
 				t.Error(err)
 			}
 		})
