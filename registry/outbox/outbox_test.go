@@ -86,7 +86,10 @@ func TestMailIsRetriedAndGivenUp(t *testing.T) {
 	h.exec(`UPDATE users SET deactivated_at = now() WHERE role = 'operator'`)
 	h.exec(`INSERT INTO alerts (type, user_id, subject, content) SELECT 'Account Locked', id, 'Locked', 'Text' FROM users WHERE email = 'staff@archive.org'`)
 	for attempt, want := range []time.Duration{time.Minute, 2 * time.Minute, 4 * time.Minute, 8 * time.Minute, 16 * time.Minute, 32 * time.Minute, 64 * time.Minute, 128 * time.Minute, 256 * time.Minute, 6 * time.Hour, 6 * time.Hour} {
-		if attempt == 8 { // three days alone do not end it: the scheduler may have been stopped
+		switch attempt {
+		case 8: // three days alone do not end it: the scheduler may have been stopped
+			h.exec(`UPDATE mail_outbox SET created_at = now() - interval '73 hours'`)
+		case 9:
 			h.exec(`UPDATE mail_outbox SET created_at = now() - interval '71 hours'`)
 		}
 		gaveUp, err := h.Failed(t.Context(), h.claim(1)[0], "450 not now")
@@ -162,8 +165,11 @@ func TestATriedMailStaysTheSame(t *testing.T) {
 		h.alert("Repair Stopped", 0)
 	}
 	h.sent(h.claim(50)...)
+	h.exec(`UPDATE mail_outbox SET kind = 'alert', sent_at = now() WHERE id = (SELECT min(id) FROM mail_outbox WHERE kind = 'daily')`)
 	h.lapse()
-	h.claim(50)
+	if early := h.claim(50); len(early) != 0 {
+		t.Errorf("after 20 mails within the hour: %+v", early)
+	}
 	h.exec(`UPDATE mail_outbox SET sent_at = sent_at - interval '1 hour' WHERE sent_at IS NOT NULL`)
 	h.lapse()
 	for _, m := range h.claim(50) {
