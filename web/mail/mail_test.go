@@ -71,7 +71,7 @@ func TestWithoutPagesThereAreNoLinks(t *testing.T) {
 func TestNothingIsInjected(t *testing.T) {
 	t.Parallel()
 	p := newPost(t)
-	const evil = "x\r\nBcc: victim@evil.org\r\n\r\n<script>alert(1)</script>\u202e\u2028\x00"
+	const evil = "x\r\nBcc: victim@evil.org\r\n\r\n<script>alert(1)</script>\u202e\u2028\x1b\x00"
 	name := "\"A\" <victim@evil.org>,\r\nBcc: victim@evil.org"
 	p.exec(`UPDATE users SET name = $1`, name)
 	p.alert(strings.ReplaceAll(evil, "\x00", ""), strings.ReplaceAll(evil, "\x00", ""))
@@ -92,7 +92,7 @@ func TestNothingIsInjected(t *testing.T) {
 	if s := l.subject(t); s != "x Bcc: victim@evil.org <script>alert(1)</script>" {
 		t.Errorf("subject %q", s)
 	}
-	if strings.Contains(l.html, "<script") || strings.ContainsAny(l.text+l.html, "\u202e\u2028") {
+	if strings.Contains(l.html, "<script") || strings.ContainsAny(l.subject(t)+l.text+l.html, "\u202e\u2028\x1b") {
 		t.Errorf("body: %s", l.html)
 	}
 	for _, address := range []string{"a@b.org>\r\nRCPT TO:<c@d.org", "A <a@b.org>", "a@b.org, c@d.org", ""} {
