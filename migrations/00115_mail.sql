@@ -69,4 +69,4 @@ INSERT INTO auditor_rights (on_table) VALUES ('mail_outbox'), ('mail_settings');
 UPDATE auditor_rights SET columns = 'id, institution_id, type, subject, deletion_request_id, work_item_id, generic_file_id, created_at,
 	user_id, count, stage, error_code, last_at' WHERE on_table = 'alerts';
 
-INSERT INTO schedules (job, every) VALUES ('raise-alerts', '5 minutes'), ('send-mail', '15 seconds');
+INSERT INTO schedules (job, every) VALUES ('raise-alerts', '5 minutes'), ('send-mail', '30 seconds');

@@ -16,7 +16,7 @@ type Mail struct {
 	SMTP     string         `env:"FAROL_SMTP_URL" is:"a URL such as smtps://mail.example.org:465, or smtp://mail.example.org:587 for STARTTLS, with user@ before the host if that asks for one" doc:"Mail server, and the user that signs in there. TLS is required unless the host is this machine. Without it no mail is sent; alerts stay visible"`
 	Password storage.Secret `env:"FAROL_SMTP_PASSWORD" is:"a password" doc:"Password of that user"`
 	From     string         `env:"FAROL_MAIL_FROM" is:"an e-mail address such as 'Farol <farol@example.org>'" doc:"Sender of the mail. Required with FAROL_SMTP_URL"`
-	Every    time.Duration  `env:"FAROL_MAIL_INTERVAL" envDefault:"15s" min:"0" doc:"Time between two rounds that send mail; 0 disables them"`
+	Every    time.Duration  `env:"FAROL_MAIL_INTERVAL" envDefault:"30s" min:"0" doc:"Time between two rounds that send mail; 0 disables them"`
 
 	site   Site
 	server SMTPServer
