@@ -151,6 +151,10 @@ retrievals INSERT
 work_items INSERT UPDATE
 premis_events INSERT
 schedules INSERT UPDATE
+sessions DELETE
+links DELETE
+sign_in_failures DELETE
+idempotency_keys DELETE
 fixity_feed UPDATE
 objects_in_work DELETE
 removals INSERT
@@ -160,14 +164,21 @@ institutions UPDATE
 spot_restores INSERT
 alerts INSERT UPDATE
 alert_repeats UPDATE DELETE
-mail_outbox INSERT UPDATE DELETE`, functions: "lock_object lock_institution rotate_log_partitions trim_log trim_receivers wake_retrieval " +
+mail_outbox INSERT UPDATE DELETE`, functions: "open_action_partitions lock_object lock_institution rotate_log_partitions trim_log trim_receivers wake_retrieval " +
 			"count_repeats raise_due_alerts alert_staff alert_of_requests gets_mail mail_choice second_person_is_staff"},
 		"serve": {tables: queueRights + `
-api_tokens UPDATE
+api_tokens INSERT UPDATE DELETE
+users INSERT UPDATE
+institutions INSERT UPDATE
+sessions INSERT UPDATE DELETE
+links INSERT UPDATE
+recovery_codes INSERT UPDATE DELETE
+sign_in_failures INSERT UPDATE DELETE
+idempotency_keys INSERT UPDATE DELETE
 queues INSERT UPDATE
 topic_receivers INSERT
 topic_deliveries INSERT DELETE
-pipeline_messages UPDATE`, functions: queueUpkeep + "receiver_locked receiver_begins place_receiver take_messages take_delayed take_again move_in_topic next_in_topic post_messages save_results answer_and_take renumber_log"},
+pipeline_messages UPDATE`, functions: queueUpkeep + "note_action receiver_locked receiver_begins place_receiver take_messages take_delayed take_again move_in_topic next_in_topic post_messages save_results answer_and_take renumber_log"},
 		"mirror": {tables: `
 topic_readers INSERT UPDATE
 nsq_topics INSERT UPDATE

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -43,11 +44,14 @@ func newHelpers(ctx context.Context, farol, dataDir string, env []string, log *s
 }
 
 // start keeps `farol args…` running until stopAll. Its output goes to a log file.
-func (h *helpers) start(name string, args ...string) {
+func (h *helpers) start(name string, args ...string) { h.startWith(name, nil, args...) }
+
+// startWith is start with more settings.
+func (h *helpers) startWith(name string, more []string, args ...string) {
 	h.wg.Go(func() {
 		retry.Forever(h.ctx, func(_ context.Context, succeeded func()) error {
 			began := time.Now()
-			err := h.run(name, args)
+			err := h.run(name, more, args)
 			if time.Since(began) > 10*time.Second {
 				succeeded()
 			}
@@ -58,7 +62,7 @@ func (h *helpers) start(name string, args ...string) {
 	})
 }
 
-func (h *helpers) run(name string, args []string) error {
+func (h *helpers) run(name string, more, args []string) error {
 	out, err := os.OpenFile(filepath.Join(h.logDir, name+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return fmt.Errorf("open the log of %s: %w", name, err)
@@ -66,7 +70,7 @@ func (h *helpers) run(name string, args []string) error {
 	defer out.Close() //nolint:errcheck // the child writes to it, not we
 	// Not CommandContext: it kills, and a worker has something to give back.
 	cmd := exec.Command(h.farol, args...) //nolint:noctx // our own program; stopped below by SIGTERM
-	cmd.Env, cmd.Stdout, cmd.Stderr = h.env, out, out
+	cmd.Env, cmd.Stdout, cmd.Stderr = slices.Concat(h.env, more), out, out
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // a terminal's Ctrl-C is for the parent
 	in, err := cmd.StdinPipe()
 	if err != nil {

@@ -35,7 +35,8 @@ type local struct {
 	registry *registry.Registry
 	progress *progress.Store
 	client   *storage.Client
-	made     int64 // the last institution whose buckets were made
+	webURL   string // of the database, for the server for people
+	made     int64  // the last institution whose buckets were made
 }
 
 // startLocal starts a stack in dir and prepares its database and buckets. The
@@ -65,6 +66,9 @@ func startLocal(ctx context.Context, dir string, s3Log bool, log *slog.Logger) (
 // prepare migrates the database, connects to the servers and creates the buckets.
 func (l *local) prepare(ctx context.Context) (err error) {
 	if _, err := l.WriteEnv(); err != nil {
+		return err
+	}
+	if l.webURL, err = l.WebURL(ctx); err != nil {
 		return err
 	}
 	if _, err := l.callWith(ctx, []string{"FAROL_DATABASE_URL=" + l.OwnerURL}, "migrate", "up", "--yes"); err != nil {
@@ -163,6 +167,7 @@ func (l *local) startHelpers(ctx context.Context, readEvery time.Duration) (*hel
 	h.start("mirror", "mirror")
 	if readEvery > 0 {
 		h.start("schedule", "schedule")
+		h.startWith("serve", []string{"FAROL_DATABASE_URL=" + l.webURL, "FAROL_DATABASE_DIRECT_URL="}, "serve", "--web")
 	}
 	return h, nil
 }

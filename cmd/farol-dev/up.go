@@ -23,7 +23,7 @@ func upCommand() *cobra.Command {
 		Use:   "up",
 		Short: "Run Farol and its servers until Ctrl-C",
 		Long: `Run PostgreSQL, Redis, an S3 gateway and nsqd privately on loopback ports, with
-workers, scheduler and mirror on top. Data stays in the data directory; the next
+workers, scheduler, mirror and the server for people on top. Data stays in the data directory; the next
 start continues with it. DIR/env holds the addresses and keys for other programs.`,
 		Example: `  farol dev
   farol dev --data /srv/farol
@@ -56,6 +56,10 @@ func runUp(ctx context.Context, out io.Writer, dir string, readInterval time.Dur
 	}
 	defer h.stopAll()
 
+	link, err := l.signInLink(ctx)
+	if err != nil {
+		return err
+	}
 	fmt.Fprintf(out, `Farol is up after %v. Data, logs and addresses are in %s.
 
   addresses and keys   . %s
@@ -65,7 +69,11 @@ func runUp(ctx context.Context, out io.Writer, dir string, readInterval time.Dur
   mail to anyone       %s
   stop                 Ctrl-C
 
-`, time.Since(began).Round(10*time.Millisecond), l.dir, filepath.Join(l.dir, "env"), l.S3Endpoint, l.NSQAdminURL, l.MailDir)
+Sign in as the first admin, once and within 15 minutes:
+
+  %s
+
+`, time.Since(began).Round(10*time.Millisecond), l.dir, filepath.Join(l.dir, "env"), l.S3Endpoint, l.NSQAdminURL, l.MailDir, link)
 	return l.watch(ctx, out)
 }
 

@@ -7,6 +7,7 @@ import (
 	"github.com/farol-preservation/farol/internal/commands/mails"
 	"github.com/farol-preservation/farol/pipeline/upkeep"
 	"github.com/farol-preservation/farol/registry/outbox"
+	"github.com/farol-preservation/farol/registry/people"
 	"github.com/farol-preservation/farol/web/mail"
 )
 
@@ -17,6 +18,9 @@ func (c *scheduling) sendMail() upkeep.Job {
 	if !ok {
 		j.Run = func(ctx context.Context) (string, error) { return dropMail(ctx, outbox.In(c.Services.Registry)) }
 		return j
+	}
+	options.Link = func(ctx context.Context, kind string, user int64) (string, error) {
+		return people.In(c.Services.Registry).MakeLink(ctx, user, kind)
 	}
 	sender := mail.New(c.Services.Registry, options)
 	j.Run = func(ctx context.Context) (string, error) {

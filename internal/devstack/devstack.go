@@ -88,6 +88,7 @@ type Stack struct {
 	ClamdAddr          string // host:port
 	SMTPAddr           string // host:port; mail for anyone is kept in MailDir
 	MailDir            string // a .eml file for each mail
+	WebAddr            string // host:port that is kept free for the server for people
 
 	options  Options
 	dir      string
@@ -134,6 +135,12 @@ func Start(ctx context.Context, o Options) (*Stack, error) {
 		})
 	}
 	err = g.Wait()
+	if err == nil && len(o.Only) == 0 {
+		var addrs []string
+		if addrs, err = s.ports.take("web"); err == nil {
+			s.WebAddr = addrs[0]
+		}
+	}
 	if err == nil {
 		err = s.ports.save()
 	}

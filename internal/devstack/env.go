@@ -23,6 +23,9 @@ func (s *Stack) Env() []string {
 		"FAROL_NSQD_TCP_ADDR=" + s.NSQDTCPAddr,
 		"FAROL_NSQD_HTTP_ADDR=" + s.NSQDHTTPAddr,
 	}
+	if s.WebAddr != "" {
+		list = append(list, "FAROL_WEB_ADDR="+s.WebAddr, "FAROL_WEB_URL=http://"+s.WebAddr, "FAROL_WEB_KEY="+s.secrets.WebKey)
+	}
 	if s.SMTPAddr != "" {
 		list = append(list, "FAROL_SMTP_URL=smtp://"+s.SMTPAddr, "FAROL_MAIL_FROM=Farol <farol@localhost>")
 	}

@@ -2,6 +2,7 @@ package devstack
 
 import (
 	"crypto/rand"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -21,6 +22,7 @@ type secrets struct {
 	RedisPassword    string `json:"redis_password"`
 	AccessKeyID      string `json:"access_key_id"`
 	SecretAccessKey  string `json:"secret_access_key"`
+	WebKey           string `json:"web_key"` // FAROL_WEB_KEY
 }
 
 func loadSecrets(dir string) (secrets, error) {
@@ -31,7 +33,11 @@ func loadSecrets(dir string) (secrets, error) {
 		if err = json.Unmarshal(b, &s); err != nil {
 			return s, fmt.Errorf("read %s: %w", path, err)
 		}
-		return s, nil
+		if s.WebKey != "" {
+			return s, nil
+		}
+		s.WebKey = webKey() // the directory is of an older version
+		return s, s.write(path)
 	}
 	if !errors.Is(err, os.ErrNotExist) {
 		return s, fmt.Errorf("read the secrets: %w", err)
@@ -42,15 +48,27 @@ func loadSecrets(dir string) (secrets, error) {
 	}
 	s = secrets{
 		PostgresPassword: rand.Text(), OwnerPassword: rand.Text(), WorkPassword: rand.Text(), RedisPassword: rand.Text(),
-		AccessKeyID: "FAROL" + rand.Text()[:15], SecretAccessKey: rand.Text() + rand.Text()[:14],
+		AccessKeyID: "FAROL" + rand.Text()[:15], SecretAccessKey: rand.Text() + rand.Text()[:14], WebKey: webKey(),
 	}
-	if b, err = json.MarshalIndent(s, "", "\t"); err == nil {
+	return s, s.write(path)
+}
+
+// webKey is 32 random bytes as FAROL_WEB_KEY has them.
+func webKey() string {
+	key := make([]byte, 32)
+	rand.Read(key)
+	return base64.StdEncoding.EncodeToString(key)
+}
+
+func (s secrets) write(path string) error {
+	b, err := json.MarshalIndent(s, "", "\t")
+	if err == nil {
 		err = writeFile(path, b)
 	}
 	if err != nil {
-		return s, fmt.Errorf("write the secrets: %w", err)
+		return fmt.Errorf("write the secrets: %w", err)
 	}
-	return s, nil
+	return nil
 }
 
 // ports are the addresses of a stack, the same from run to run where possible.

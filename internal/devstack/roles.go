@@ -1,6 +1,7 @@
 package devstack
 
 import (
+	"context"
 	"crypto/hmac"
 	"crypto/pbkdf2"
 	"crypto/rand"
@@ -9,13 +10,47 @@ import (
 	"fmt"
 	"net/url"
 	"strings"
+
+	"github.com/jackc/pgx/v5"
 )
 
 const (
 	database   = "farol"
 	ownerRole  = "farol_owner"
 	workerRole = "farol"
+	webGroup   = "farol_web"
+	webRole    = "farol_serve"
 )
+
+// WebURL is the database for the server for people, as a role that the database believes
+// when it says who has signed in. The role gets a new password each time.
+func (s *Stack) WebURL(ctx context.Context) (string, error) {
+	c, err := pgx.Connect(ctx, s.AdminURL)
+	if err != nil {
+		return "", fmt.Errorf("connect to the database: %w", err)
+	}
+	defer c.Close(ctx) //nolint:errcheck // everything was done or failed before
+	password := rand.Text()
+	verifier, err := scramVerifier(password)
+	if err != nil {
+		return "", err
+	}
+	for _, sql := range []string{ // the directory may be of a version without these roles
+		`DO $$ BEGIN IF to_regrole('` + webGroup + `') IS NULL THEN CREATE ROLE ` + webGroup + ` NOLOGIN; END IF; END $$`,
+		`DO $$ BEGIN IF to_regrole('` + webRole + `') IS NULL THEN CREATE ROLE ` + webRole + ` LOGIN IN ROLE ` + webGroup + `; END IF; END $$`,
+		`ALTER ROLE ` + webRole + ` PASSWORD '` + verifier + `'`,
+	} {
+		if _, err := c.Exec(ctx, sql); err != nil {
+			return "", fmt.Errorf("create the role of the server for people: %w", err)
+		}
+	}
+	u, err := url.Parse(s.DatabaseURL)
+	if err != nil {
+		return "", fmt.Errorf("read the database's URL: %w", err)
+	}
+	u.User = url.UserPassword(webRole, password)
+	return u.String(), nil
+}
 
 // superuser is the role that the cluster is made by. In a data directory of an older
 // version it is farol, and PostgreSQL lets nobody take that from it.
@@ -40,6 +75,7 @@ func (s secrets) setup() (string, error) {
 	return strings.Join([]string{
 		"CREATE ROLE farol_admin NOLOGIN",
 		"CREATE ROLE farol_auditor NOLOGIN",
+		"CREATE ROLE " + webGroup + " NOLOGIN",
 		"CREATE ROLE " + ownerRole + " LOGIN PASSWORD '" + owner + "'",
 		"CREATE ROLE " + workerRole + " LOGIN PASSWORD '" + worker + "'",
 		"GRANT pg_read_all_stats TO " + workerRole, // who holds vacuum up

@@ -228,4 +228,5 @@ CREATE OR REPLACE TRIGGER named_is_kept BEFORE UPDATE OR DELETE ON deletion_requ
 CREATE OR REPLACE TRIGGER named_is_kept BEFORE UPDATE OR DELETE ON deletion_requests_intellectual_objects
 	FOR EACH ROW EXECUTE FUNCTION named_is_kept();
 
-REVOKE EXECUTE ON FUNCTION note_action, open_action_partitions, must_be_admin_of, must_be_signed_in FROM PUBLIC;
+REVOKE EXECUTE ON FUNCTION note_action, open_action_partitions, must_be_admin_of, must_be_signed_in, actions_are_kept, user_changes, user_changed,
+	institution_changes, deletion_request_made, deletion_request_decided, named_with_request, named_is_kept FROM PUBLIC;

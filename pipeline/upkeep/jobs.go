@@ -12,6 +12,7 @@ import (
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/fixity"
 	"github.com/farol-preservation/farol/registry/outbox"
+	"github.com/farol-preservation/farol/registry/people"
 	"github.com/farol-preservation/farol/registry/upkeep"
 )
 
@@ -58,10 +59,14 @@ func (d Jobs) GlacierPoll(every time.Duration) Job {
 	return Job{GlacierPollJob, every, restore.Poll{Registry: d.Registry, Targets: d.Targets}.Run}
 }
 
-// KeepTopicLog makes space for messages in the topic log, and drops old ones.
+// KeepTopicLog makes space for messages in the topic log and for actions of people, and drops
+// old messages and sessions that have ended.
 func (d Jobs) KeepTopicLog(every time.Duration, keep registry.TopicLogKeep) Job {
 	return Job{TopicLogJob, every, func(ctx context.Context) (string, error) {
 		dropped, err := d.Registry.KeepTopicLog(ctx, keep)
+		if err == nil {
+			err = people.In(d.Registry).Tidy(ctx)
+		}
 		if len(dropped) == 0 {
 			return "nothing to drop", err
 		}

@@ -43,6 +43,12 @@ func (r Records) MakeLink(ctx context.Context, user int64, kind string) (secret 
 	return secret, nil
 }
 
+// MailLink has a link made and sent to a person by mail. The secret is made when the mail is
+// sent, and nobody else sees it.
+func (r Records) MailLink(ctx context.Context, user int64, kind string) error {
+	return r.change(ctx, "mail a link", `INSERT INTO mail_outbox (user_id, kind) SELECT id, $2 FROM users WHERE id = $1 AND deactivated_at IS NULL`, user, kind)
+}
+
 // LinkPath is where a link leads at a server for people.
 func LinkPath(kind, secret string) string {
 	if kind == SignIn {

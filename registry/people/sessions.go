@@ -107,9 +107,12 @@ func (r Records) EndSession(ctx context.Context, user, id int64) (ended int64, e
 	return tag.RowsAffected(), nil
 }
 
-// Forget deletes sessions and links that ended, and answers that are kept for a day.
-func (r Records) Forget(ctx context.Context) error {
+// Tidy creates the partitions of actions that are needed next. It deletes sessions and links
+// that have ended, failures of a day ago, and answers that are kept for a day.
+func (r Records) Tidy(ctx context.Context) error {
 	for _, sql := range []string{
+		`SELECT open_action_partitions()`,
+		`DELETE FROM sign_in_failures WHERE failed_at < now() - interval '1 day'`,
 		`DELETE FROM sessions WHERE ends_at < now()`,
 		`DELETE FROM links WHERE ends_at < now() - interval '30 days'`,
 		`DELETE FROM idempotency_keys WHERE at < now() - interval '1 day'`,

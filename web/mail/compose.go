@@ -13,6 +13,7 @@ import (
 	"github.com/wneessen/go-mail"
 
 	"github.com/farol-preservation/farol/registry/outbox"
+	"github.com/farol-preservation/farol/registry/people"
 )
 
 // page is the content of a mail, of which both its parts are written.
@@ -104,7 +105,7 @@ func (o Options) linkPage(ctx context.Context, m outbox.Mail) (page, error) {
 		p.title, p.foot = "Your account at Farol", "If you do not know what Farol is, ignore this mail."
 		text = "An account was made for you. Use this link to set a password. It works once."
 	}
-	p.parts = []part{{text: text, link: o.url("/" + m.Kind + "/" + secret)}}
+	p.parts = []part{{text: text, link: o.url(people.LinkPath(m.Kind, secret))}}
 	return p, nil
 }
 

@@ -365,7 +365,7 @@ func TestLinksAreMadeWhenTheyAreSent(t *testing.T) {
 	if asked["invite"] != user || asked["reset"] != user {
 		t.Errorf("links were made for %v", asked)
 	}
-	if l := p.letters()[0]; !strings.Contains(l.text, "https://farol.archive.org/invite/S3cret\n") {
+	if l := p.letters()[0]; !strings.Contains(l.text, "https://farol.archive.org/password/S3cret\n") {
 		t.Errorf("the mail is %s", l.text)
 	}
 	if n := value[int64](p, `SELECT count(*) FROM mail_outbox m WHERE to_jsonb(m)::text LIKE '%S3cret%'`); n != 0 {

@@ -131,12 +131,12 @@ sessions of the person; of role or institution, the personal tokens too.`,
 }
 
 func userResetCommand() *cobra.Command {
-	var factor, asJSON bool
+	var factor, byMail, asJSON bool
 	c := &cobra.Command{
 		Use:   "reset EMAIL",
 		Short: "Print a link with which a person sets a new password",
 		Long: `Print a link with which a person sets a new password. It can be used once, within an
-hour. With --factor, also remove the second factor of a person who has lost it, and end
+hour. With --mail it is sent to the person instead. With --factor, also remove the second factor of a person who has lost it, and end
 all sessions; the person sets up a new one when they sign in.`,
 		Example: `  farol user reset first@test.edu
   farol user reset first@test.edu --factor --json`,
@@ -153,6 +153,9 @@ all sessions; the person sets up a new one when they sign in.`,
 							return err
 						}
 					}
+					if byMail {
+						return people.In(r).MailLink(ctx, p.ID, people.Reset)
+					}
 					v.Link, err = linkOf(ctx, r, base, p.ID, people.Reset)
 					return err
 				})
@@ -165,6 +168,7 @@ all sessions; the person sets up a new one when they sign in.`,
 		},
 	}
 	c.Flags().BoolVar(&factor, "factor", false, "remove the second factor, too")
+	c.Flags().BoolVar(&byMail, "mail", false, "mail the link to the person")
 	cli.JSONFlag(c, &asJSON)
 	return c
 }

@@ -30,7 +30,7 @@ func Roles() []string {
 
 func userAddCommand() *cobra.Command {
 	var u registry.User
-	var invite, asJSON bool
+	var invite, byMail, asJSON bool
 	c := &cobra.Command{
 		Use:   "add EMAIL --name NAME --role ROLE",
 		Short: "Register a person",
@@ -43,7 +43,8 @@ func userAddCommand() *cobra.Command {
   admin                is staff of the archive
 
 With --invite a link is printed with which the person sets a password. It can be used
-once, within 24 hours. The first admin of a new archive is registered in this way.`,
+once, within 24 hours. The first admin of a new archive is registered in this way. With
+--mail the link is sent to the person instead, by the mail server of farol schedule.`,
 		Example: `  farol user add staff@archive.org --name 'A Colleague' --role admin --invite
   farol user add first@test.edu --name 'First Admin' --role institutional_admin --institution test.edu`,
 		Args: cli.OneArg("e-mail"),
@@ -59,7 +60,10 @@ once, within 24 hours. The first admin of a new archive is registered in this wa
 						return v, err
 					}
 					entry.SubjectID, entry.Institution = fmt.Sprint(v.ID), v.InstitutionID
-					if invite {
+					switch {
+					case byMail:
+						err = people.In(r).MailLink(ctx, v.ID, people.Invite)
+					case invite:
 						v.Link, err = linkOf(ctx, r, base, v.ID, people.Invite)
 					}
 					return v, err
@@ -75,6 +79,7 @@ once, within 24 hours. The first admin of a new archive is registered in this wa
 	c.Flags().StringVar(&u.Role, "role", "", "admin, operator, auditor, institutional_admin or institutional_user (required)")
 	c.Flags().StringVar(&u.Institution, "institution", "", "institution by its identifier; an admin or operator has none")
 	c.Flags().BoolVar(&invite, "invite", false, "print a link with which the person sets a password")
+	c.Flags().BoolVar(&byMail, "mail", false, "mail that link to the person")
 	cli.JSONFlag(c, &asJSON)
 	return c
 }
