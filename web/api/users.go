@@ -200,6 +200,6 @@ func (a *API) resetFactor(ctx context.Context, c access.Caller, in *ByID) (*empt
 			return nil, err
 		}
 		return &empty{}, a.people().Alert(ctx, in.ID, "Second Factor Changed", "Your second factor was removed",
-			"Your second factor was removed by "+c.Actor().Name+". You set up a new one when you sign in. If you did not ask for that, tell the archive's staff at once.")
+			"Your second factor was removed by "+c.Actor().Name+". You set up a new one when you sign in. If you did not ask for that, contact the archive's staff at once.")
 	})
 }

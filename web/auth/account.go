@@ -63,7 +63,7 @@ func (a *Auth) ConfirmFactor(ctx context.Context, session people.Session, pendin
 			func(ctx context.Context) error {
 				return errors.Join(a.people.SetTOTP(ctx, p.ID, sealed, step, codes),
 					a.people.Alert(ctx, p.ID, "Second Factor Changed", "Your second factor was changed",
-						"A new second factor was set up for you. If it was not you, tell the archive's staff at once."))
+						"A new second factor was set up for you. If it was not you, contact the archive's staff at once."))
 			})
 	})
 	if err != nil {
@@ -155,7 +155,7 @@ func (a *Auth) setPassword(ctx context.Context, p people.Person, hash string, fr
 		return errors.Join(a.people.SetPassword(ctx, p.ID, hash),
 			a.people.Unlock(ctx, p.ID),
 			a.people.Alert(ctx, p.ID, "Password Changed", "Your password was changed",
-				"A new password was set for you, and all your sessions have ended. If it was not you, tell the archive's staff at once."))
+				"A new password was set for you, and all your sessions have ended. If it was not you, contact the archive's staff at once."))
 	})
 }
 

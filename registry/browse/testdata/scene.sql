@@ -4,8 +4,8 @@ RETURN ((hashint8extended(n, k) % m) + m) % m;
 
 INSERT INTO users (email, name, institution_id, role) VALUES
 	('ann@test.edu', 'Ann', 1, 'institutional_admin'), ('bob@test.edu.org', 'Bob', 2, 'institutional_admin'), ('staff@example.org', 'Staff', NULL, 'admin');
-INSERT INTO deletion_requests (institution_id, requested_by, token_sha256, approved_by, approved_at, cancelled_by, cancelled_at)
-SELECT 1 + n % 2, 1 + n % 2, sha256('t'), CASE h(n, 1, 3) WHEN 0 THEN 1 END, CASE h(n, 1, 3) WHEN 0 THEN now() END,
+INSERT INTO deletion_requests (institution_id, requested_by, approved_by, approved_at, cancelled_by, cancelled_at)
+SELECT 1 + n % 2, 1 + n % 2, CASE h(n, 1, 3) WHEN 0 THEN 1 END, CASE h(n, 1, 3) WHEN 0 THEN now() END,
 	CASE h(n, 1, 3) WHEN 1 THEN 2 END, CASE h(n, 1, 3) WHEN 1 THEN now() END
 FROM generate_series(1, 200) n;
 INSERT INTO alerts (institution_id, type, subject, content, created_at)
