@@ -35,6 +35,7 @@ func exported(t *testing.T) map[string][]string {
 		jobs.Registry.Describe(ch)
 		Mirror{}.Describe(ch)
 		NewPull(nil, nil).Describe(ch)
+		NewWaiting(nil).Describe(ch)
 		for _, c := range NewRequests().Collectors() {
 			c.Describe(ch)
 		}
