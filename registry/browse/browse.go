@@ -76,11 +76,16 @@ type Filter interface {
 // Count counts what a filter finds. Above [MostCounted] it returns that number, and false.
 // The errors are those of the filter's list.
 func (r Records) Count(ctx context.Context, f Filter) (n int64, exact bool, err error) {
+	return r.CountTo(ctx, f, MostCounted)
+}
+
+// CountTo counts as [Records.Count] does, up to another bound.
+func (r Records) CountTo(ctx context.Context, f Filter, most int) (n int64, exact bool, err error) {
 	q, err := f.find(r.scope, Key{})
 	if err != nil {
 		return 0, false, fmt.Errorf("count records: %w", err)
 	}
-	q.args["n"] = MostCounted + 1
+	q.args["n"] = most + 1
 	counts, err := read(ctx, r.db, q, `SELECT count(*) FROM (`+q.sql+`) c`, pgx.RowTo[int64])
 	if err != nil {
 		return 0, false, fmt.Errorf("count records: %w", err)
@@ -88,7 +93,7 @@ func (r Records) Count(ctx context.Context, f Filter) (n int64, exact bool, err 
 	if len(counts) == 0 {
 		return 0, true, nil
 	}
-	return min(counts[0], MostCounted), counts[0] <= MostCounted, nil
+	return min(counts[0], int64(most)), counts[0] <= int64(most), nil
 }
 
 // list reads a page. show makes of the statement that finds the rows the one that shows

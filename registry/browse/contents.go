@@ -15,6 +15,8 @@ type ChecksumFilter struct {
 	File        int64  // ID
 	Digest      string // MD5 or SHA-256 in hexadecimal; with a file, any digest
 	Algorithm   string // md5, sha1, sha256 or sha512
+
+	ChecksumDetails
 }
 
 // Checksum is a digest that a file has, or has had.
@@ -80,6 +82,7 @@ func (f ChecksumFilter) find(s registry.Scope, after Key) (*query, error) {
 	}
 	q.within(`f.institution_id`)
 	q.equal(`a.algorithm = @algorithm`, "algorithm", f.Algorithm)
+	f.ChecksumDetails.narrow(q)
 	q.sql = fmt.Sprintf(checksumsSQL, rows, q.all())
 	return q, nil
 }

@@ -27,6 +27,8 @@ type EventFilter struct {
 	Identifier     string // UUID; only with Object or File
 	HappenedAfter  time.Time
 	HappenedBefore time.Time
+	Outcome        string
+	AboutFile      *bool // whether it is about a file, and not about the object
 }
 
 // Event is a PREMIS event in a list, with what it is about.
@@ -131,6 +133,8 @@ func (f EventFilter) find(s registry.Scope, after Key) (*query, error) {
 	if f.Failed {
 		q.conds = append(q.conds, `t.outcome = 'Failure'`)
 	}
+	q.equal(`t.outcome = @outcome`, "outcome", f.Outcome)
+	q.truth(`(r.generic_file_id IS NOT NULL) = @about_file`, "about_file", f.AboutFile)
 	q.since(eventTime+` >= @happened_after`, "happened_after", f.HappenedAfter)
 	q.since(eventTime+` < @happened_before`, "happened_before", f.HappenedBefore)
 	if q.inside.one || f.Object != 0 || f.File != 0 {

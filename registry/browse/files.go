@@ -27,6 +27,8 @@ type FileFilter struct {
 	Format  string // PUID or name
 	SizeMin int64  // bytes
 	SizeMax *int64 // bytes
+
+	FileDetails
 }
 
 // ListedFile is a file in a list.
@@ -151,6 +153,7 @@ func (f FileFilter) narrow(q *query) error {
 	if f.SizeMax != nil {
 		q.where(`f.size <= @size_max`, "size_max", *f.SizeMax)
 	}
+	f.FileDetails.narrow(q)
 	return nil
 }
 

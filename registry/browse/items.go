@@ -33,6 +33,8 @@ type ItemFilter struct {
 	ErrorCode     string
 	StorageOption string
 	Node          *bool // whether a worker runs it now
+
+	ItemDetails
 }
 
 const itemAdvice = "add institution, name, object, worker, plan, deletion request or review, or fewer of the other filters"
@@ -101,4 +103,5 @@ func (f ItemFilter) narrow(q *query) {
 	if f.Node != nil {
 		q.where(`(w.node IS NOT NULL) = @node`, "node", *f.Node)
 	}
+	f.ItemDetails.narrow(q)
 }

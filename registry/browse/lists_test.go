@@ -30,6 +30,8 @@ func TestLists(t *testing.T) {
 	for name, test := range map[string]func(*testing.T, *archive, *oracle){
 		"random lists find what is in the scope":     testRandomLists,
 		"a walk over all pages has each row once":    testWalks,
+		"lists with what they refer to":              testFlat,
+		"slices that cannot be are refused":          testSlices,
 		"the zero scope has nothing":                 testZeroScope,
 		"what others have is what does not exist":    testLookUps,
 		"objects can be read upwards":                testUpwards,

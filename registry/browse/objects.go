@@ -25,6 +25,8 @@ type ObjectFilter struct {
 	AltIdentifier string
 	AltPrefix     string // of the alternate identifier
 	Newer         int64  // ID: only objects with a higher one, those nearest to it; the list is by ID, and has no next key
+
+	ObjectDetails
 }
 
 // ListedObject is an object in a list, with what is kept of it.
@@ -92,7 +94,7 @@ func (f ObjectFilter) order() string {
 		return objectsUpwards
 	case f.Prefix != "", f.Identifier != "":
 		return objectsByName
-	case !f.UpdatedAfter.IsZero(), !f.UpdatedBefore.IsZero():
+	case !f.UpdatedAfter.IsZero(), !f.UpdatedBefore.IsZero(), f.ByUpdate:
 		return objectsByUpdate
 	}
 	return objectsByID
@@ -151,6 +153,7 @@ func (f ObjectFilter) narrow(q *query) {
 	if f.Newer != 0 {
 		q.where(`o.id > @newer`, "newer", f.Newer)
 	}
+	f.ObjectDetails.narrow(q)
 }
 
 // Object returns the object with an ID, in whichever state, or [registry.ErrNotFound].

@@ -25,6 +25,13 @@ func (o *oracle) fileQuestion(r *rand.Rand) question {
 	some(r, 6, &f.Format, pick(r, []string{like.PUID, like.Name}))
 	some(r, 6, &f.SizeMin, 300)
 	some(r, 6, &f.SizeMax, &like.Size)
+	some(r, 8, &f.FileDetails.StorageOption, []string{like.Option, "Wasabi-VA"})
+	some(r, 8, &f.CreatedAfter, day(r))
+	some(r, 8, &f.CreatedBefore, day(r))
+	some(r, 8, &f.UpdatedAfter, day(r))
+	some(r, 8, &f.UpdatedBefore, day(r))
+	some(r, 8, &f.CheckedAfter, day(r))
+	some(r, 8, &f.CheckedBefore, day(r))
 	if f.ObjectID == 0 && f.Object == "" && f.Identifier == "" && f.UUID == "" && f.Digest == "" && f.Institution == "" && f.Prefix == "" {
 		f.Prefix = "test.edu/"
 	}
@@ -32,7 +39,9 @@ func (o *oracle) fileQuestion(r *rand.Rand) question {
 		return or(f.Institution != "", x.Institution == f.Institution) && or(f.ObjectID != 0, x.ObjectID == f.ObjectID) && or(f.Object != "", x.Object == f.Object) &&
 			or(f.Identifier != "", x.Identifier == f.Identifier) && strings.HasPrefix(x.Identifier, f.Prefix) && or(f.UUID != "", x.UUID == f.UUID) &&
 			or(f.Digest != "", slices.Contains(strings.Fields(x.Digests), f.Digest)) && or(f.State != "", x.State == f.State) &&
-			or(f.Format != "", x.PUID == f.Format || x.Name == f.Format) && x.Size >= f.SizeMin && (f.SizeMax == nil || x.Size <= *f.SizeMax)
+			or(f.Format != "", x.PUID == f.Format || x.Name == f.Format) && x.Size >= f.SizeMin && (f.SizeMax == nil || x.Size <= *f.SizeMax) &&
+			or(f.FileDetails.StorageOption != nil, slices.Contains(f.FileDetails.StorageOption, x.Option)) && between(x.CreatedAt, f.CreatedAfter, f.CreatedBefore) &&
+			between(x.UpdatedAt, f.UpdatedAfter, f.UpdatedBefore) && between(x.CheckedAt, f.CheckedAfter, f.CheckedBefore)
 	}
 	list, key := o.files, func(x fileRow) browse.Key { return browse.Key{ID: x.ID} }
 	if f.Digest == "" {
@@ -60,9 +69,13 @@ func (o *oracle) checksumQuestion(r *rand.Rand) question {
 		}
 	}
 	some(r, 3, &f.Algorithm, pick(r, []string{"md5", "sha1", "sha256", "sha512"}))
+	some(r, 6, &f.ObjectID, like.ObjectID)
+	some(r, 6, &f.State, like.State)
+	some(r, 6, &f.At, like.At)
 	matches := func(x checksumRow) bool {
 		return or(f.Institution != "", x.Institution == f.Institution) && or(f.File != 0, x.FileID == f.File) && or(f.Digest != "", x.Digest == f.Digest) &&
-			or(f.Algorithm != "", x.Algorithm == f.Algorithm)
+			or(f.Algorithm != "", x.Algorithm == f.Algorithm) && or(f.ObjectID != 0, x.ObjectID == f.ObjectID) && or(f.State != "", x.State == f.State) &&
+			or(!f.At.IsZero(), x.At.Equal(f.At))
 	}
 	return question{
 		f, func(b browse.Records, p browse.Page) ([]int64, browse.Key, error) {
@@ -113,11 +126,15 @@ func (o *oracle) eventQuestion(r *rand.Rand) question {
 	}
 	some(r, 8, &f.HappenedAfter, day(r))
 	some(r, 8, &f.HappenedBefore, day(r))
+	some(r, 8, &f.Outcome, like.Outcome)
+	about := r.IntN(2) == 0
+	some(r, 8, &f.AboutFile, &about)
 	matches := func(e eventRow) bool {
 		return or(f.Institution != "", e.Institution == f.Institution) && or(f.Object != 0, e.ObjectID == f.Object && e.FileID == nil) &&
 			or(f.File != 0, e.FileID != nil && *e.FileID == f.File) && or(f.Failed, e.Outcome == "Failure") && or(f.Type != "", e.Type == f.Type) &&
 			!e.CreatedAt.Before(f.RecordedAfter) && or(!f.RecordedBefore.IsZero(), e.CreatedAt.Before(f.RecordedBefore)) &&
-			or(f.Identifier != "", e.Identifier == f.Identifier) && !e.At.Before(f.HappenedAfter) && or(!f.HappenedBefore.IsZero(), e.At.Before(f.HappenedBefore))
+			or(f.Identifier != "", e.Identifier == f.Identifier) && !e.At.Before(f.HappenedAfter) && or(!f.HappenedBefore.IsZero(), e.At.Before(f.HappenedBefore)) &&
+			or(f.Outcome != "", e.Outcome == f.Outcome) && (f.AboutFile == nil || *f.AboutFile == (e.FileID != nil))
 	}
 	return question{
 		f, func(b browse.Records, p browse.Page) ([]int64, browse.Key, error) {
@@ -134,8 +151,10 @@ func (o *oracle) deletionQuestion(r *rand.Rand) question {
 	var f browse.DeletionFilter
 	some(r, 2, &f.Institution, institution(r))
 	some(r, 2, &f.State, pick(r, []string{"open", "approved", "cancelled"}))
+	some(r, 3, &f.RequestedAfter, day(r))
+	some(r, 3, &f.RequestedBefore, day(r))
 	matches := func(d deletionRow) bool {
-		return or(f.Institution != "", d.Institution == f.Institution) && or(f.State != "", d.State == f.State)
+		return or(f.Institution != "", d.Institution == f.Institution) && or(f.State != "", d.State == f.State) && between(d.RequestedAt, f.RequestedAfter, f.RequestedBefore)
 	}
 	return question{
 		f, func(b browse.Records, p browse.Page) ([]int64, browse.Key, error) {

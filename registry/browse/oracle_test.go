@@ -46,24 +46,37 @@ type itemRow struct {
 	Review, Node              bool
 	Deletion                  int64
 	UpdatedAt, CreatedAt      time.Time
+
+	ETag, Bucket, User, File string
+	Alt, Grp, Profile        string
+	ObjectID, FileID         int64
+	Queued, Retry            bool
+	BagDate, ProcessedAt     time.Time
 }
 
 type objectRow struct {
 	ID, InstitutionID                      int64
 	Institution, Identifier, State, Access string
 	Option, Grp, Alt                       string
-	UpdatedAt                              time.Time
+	UpdatedAt, CreatedAt                   time.Time
+	ETag, BagName, Profile, Source         string
+	Sender, About                          string
 }
 
 type fileRow struct {
 	ID, InstitutionID, ObjectID, Size      int64
 	Institution, Object, Identifier, State string
 	PUID, Name, UUID, Digests              string
+	Option                                 string
+	CreatedAt, UpdatedAt, CheckedAt        time.Time
 }
 
 type checksumRow struct {
 	ID, InstitutionID, FileID      int64
 	Institution, Algorithm, Digest string
+	ObjectID                       int64
+	State                          string
+	At                             time.Time
 }
 
 type copyRow struct{ ID, InstitutionID, FileID int64 }
@@ -78,6 +91,7 @@ type eventRow struct {
 type deletionRow struct {
 	ID, InstitutionID  int64
 	Institution, State string
+	RequestedAt        time.Time
 }
 
 type alertRow struct {
@@ -91,23 +105,31 @@ func newOracle(a *archive) *oracle {
 	o := &oracle{planned: map[int64][]int64{}}
 	o.items = rows[itemRow](a, `SELECT w.id, w.institution_id, w.size, i.identifier AS institution, w.name, w.object_identifier AS object, w.stage, w.action, w.status,
 		coalesce(w.worker, '') AS worker, coalesce(w.storage_option, '') AS option, w.error_code AS code, w.needs_admin_review AS review, w.node IS NOT NULL AS node,
-		coalesce(w.deletion_request_id, 0) AS deletion, w.updated_at, w.created_at
-		FROM all_work_items w JOIN institutions i ON i.id = w.institution_id ORDER BY w.id DESC`)
+		coalesce(w.deletion_request_id, 0) AS deletion, w.updated_at, w.created_at,
+		w.etag AS e_tag, w.bucket, w."user", coalesce(f.identifier, '') AS file, coalesce(o.alt_identifier, '') AS alt, coalesce(o.bag_group_identifier, '') AS grp,
+		coalesce(o.bagit_profile_identifier, '') AS profile, coalesce(w.intellectual_object_id, 0) AS object_id, coalesce(w.generic_file_id, 0) AS file_id,
+		w.queued_at IS NOT NULL AS queued, w.retry, w.bag_date, w.date_processed AS processed_at
+		FROM all_work_items w JOIN institutions i ON i.id = w.institution_id LEFT JOIN intellectual_objects o ON o.id = w.intellectual_object_id
+		LEFT JOIN generic_files f ON f.id = w.generic_file_id ORDER BY w.id DESC`)
 	for _, p := range rows[struct{ PlanID, WorkItemID int64 }](a, `SELECT plan_id, work_item_id FROM plan_items`) {
 		o.planned[p.PlanID] = append(o.planned[p.PlanID], p.WorkItemID)
 	}
 	o.objects = rows[objectRow](a, `SELECT o.id, o.institution_id, i.identifier AS institution, o.identifier, o.state, o.access, o.storage_option AS option,
-		o.bag_group_identifier AS grp, o.alt_identifier AS alt, o.updated_at FROM intellectual_objects o JOIN institutions i ON i.id = o.institution_id ORDER BY o.id DESC`)
+		o.bag_group_identifier AS grp, o.alt_identifier AS alt, o.updated_at,
+		o.created_at, o.etag AS e_tag, o.bag_name, o.bagit_profile_identifier AS profile, o.source_organization AS source, o.internal_sender_identifier AS sender,
+		o.internal_sender_description AS about FROM intellectual_objects o JOIN institutions i ON i.id = o.institution_id ORDER BY o.id DESC`)
 	o.files = rows[fileRow](a, `SELECT f.id, f.institution_id, f.intellectual_object_id AS object_id, f.size, i.identifier AS institution, o.identifier AS object, f.identifier, f.state,
+		f.storage_option AS option, f.created_at, f.updated_at, f.last_fixity_check AS checked_at,
 		f.format_puid AS puid, f.format_name AS name, f.uuid::text AS uuid, coalesce((SELECT string_agg(c.digest, ' ') FROM checksums c WHERE c.generic_file_id = f.id), '') AS digests
 		FROM generic_files f JOIN intellectual_objects o ON o.id = f.intellectual_object_id JOIN institutions i ON i.id = f.institution_id ORDER BY f.id DESC`)
-	o.checksums = rows[checksumRow](a, `SELECT c.id, f.institution_id, f.id AS file_id, i.identifier AS institution, c.algorithm, c.digest
+	o.checksums = rows[checksumRow](a, `SELECT c.id, f.institution_id, f.id AS file_id, i.identifier AS institution, c.algorithm, c.digest,
+		f.intellectual_object_id AS object_id, f.state, c.datetime AS at
 		FROM checksums c JOIN generic_files f ON f.id = c.generic_file_id JOIN institutions i ON i.id = f.institution_id ORDER BY f.id DESC, c.id DESC`)
 	o.copies = rows[copyRow](a, `SELECT s.id, f.institution_id, f.id AS file_id FROM storage_records s JOIN generic_files f ON f.id = s.generic_file_id ORDER BY s.id DESC`)
 	o.events = rows[eventRow](a, `SELECT e.id, e.institution_id, e.intellectual_object_id AS object_id, e.generic_file_id AS file_id, i.identifier AS institution, e.identifier::text AS identifier,
 		e.event_type AS type, e.outcome, e.date_time AS at, e.created_at FROM premis_events e JOIN institutions i ON i.id = e.institution_id ORDER BY e.created_at DESC, e.id DESC`)
 	o.deletions = rows[deletionRow](a, `SELECT d.id, d.institution_id, i.identifier AS institution,
-		CASE WHEN d.approved_at IS NOT NULL THEN 'approved' WHEN d.cancelled_at IS NOT NULL THEN 'cancelled' ELSE 'open' END AS state
+		CASE WHEN d.approved_at IS NOT NULL THEN 'approved' WHEN d.cancelled_at IS NOT NULL THEN 'cancelled' ELSE 'open' END AS state, d.requested_at
 		FROM deletion_requests d JOIN institutions i ON i.id = d.institution_id ORDER BY d.id DESC`)
 	o.alerts = rows[alertRow](a, `SELECT a.id, coalesce(a.institution_id, 0) AS institution_id, coalesce(i.identifier, '') AS institution, a.type, a.created_at
 		FROM alerts a LEFT JOIN institutions i ON i.id = a.institution_id ORDER BY a.id DESC`)
@@ -177,6 +199,7 @@ func (o *oracle) itemQuestion(r *rand.Rand) question {
 	some(r, 10, &f.StorageOption, "Standard")
 	node := r.IntN(2) == 0
 	some(r, 10, &f.Node, &node)
+	f.ItemDetails = itemDetails(r, like)
 	matches := func(w itemRow) bool {
 		return or(len(f.Status) > 0, slices.Contains(f.Status, registry.Status(w.Status))) && or(f.Institution != "", w.Institution == f.Institution) &&
 			or(f.Name != "", w.Name == f.Name) && or(f.Object != "", w.Object == f.Object) && or(f.Review, w.Review) && or(f.Worker != "", w.Worker == f.Worker) &&
@@ -184,7 +207,7 @@ func (o *oracle) itemQuestion(r *rand.Rand) question {
 			or(f.Stage != nil, slices.Contains(f.Stage, registry.Stage(w.Stage))) && or(f.Action != nil, slices.Contains(f.Action, registry.Action(w.Action))) &&
 			w.Size >= f.SizeMin && (f.SizeMax == nil || w.Size <= *f.SizeMax) && !w.UpdatedAt.Before(f.UpdatedAfter) &&
 			or(!f.UpdatedBefore.IsZero(), w.UpdatedAt.Before(f.UpdatedBefore)) && !w.CreatedAt.Before(f.CreatedAfter) &&
-			or(f.ErrorCode != "", w.Code == f.ErrorCode) && or(f.StorageOption != "", w.Option == f.StorageOption) && (f.Node == nil || w.Node == *f.Node)
+			or(f.ErrorCode != "", w.Code == f.ErrorCode) && or(f.StorageOption != "", w.Option == f.StorageOption) && (f.Node == nil || w.Node == *f.Node) && w.meets(f.ItemDetails)
 	}
 	return question{
 		f, func(b browse.Records, p browse.Page) ([]int64, browse.Key, error) {
@@ -210,11 +233,12 @@ func (o *oracle) objectQuestion(r *rand.Rand) question {
 	some(r, 6, &f.BagGroup, like.Grp)
 	some(r, 6, &f.AltIdentifier, like.Alt)
 	some(r, 6, &f.AltPrefix, "alt1")
+	f.ObjectDetails = objectDetails(r, like)
 	matches := func(x objectRow) bool {
 		return or(f.Institution != "", x.Institution == f.Institution) && or(f.Identifier != "", x.Identifier == f.Identifier) && strings.HasPrefix(x.Identifier, f.Prefix) &&
 			!x.UpdatedAt.Before(f.UpdatedAfter) && or(!f.UpdatedBefore.IsZero(), x.UpdatedAt.Before(f.UpdatedBefore)) && or(f.State != "", x.State == f.State) &&
 			or(f.Access != "", x.Access == f.Access) && or(f.StorageOption != "", x.Option == f.StorageOption) && or(f.BagGroup != "", x.Grp == f.BagGroup) &&
-			or(f.AltIdentifier != "", x.Alt == f.AltIdentifier) && strings.HasPrefix(x.Alt, f.AltPrefix)
+			or(f.AltIdentifier != "", x.Alt == f.AltIdentifier) && strings.HasPrefix(x.Alt, f.AltPrefix) && x.meets(f.ObjectDetails)
 	}
 	list := slices.Clone(o.objects)
 	key := func(x objectRow) browse.Key { return browse.Key{ID: x.ID} }
@@ -222,7 +246,7 @@ func (o *oracle) objectQuestion(r *rand.Rand) question {
 	case f.Prefix != "" || f.Identifier != "":
 		slices.SortFunc(list, func(a, b objectRow) int { return strings.Compare(a.Identifier, b.Identifier) })
 		key = func(x objectRow) browse.Key { return browse.Key{Identifier: x.Identifier} }
-	case !f.UpdatedAfter.IsZero() || !f.UpdatedBefore.IsZero():
+	case !f.UpdatedAfter.IsZero() || !f.UpdatedBefore.IsZero() || f.ByUpdate:
 		slices.SortFunc(list, func(a, b objectRow) int { return cmp.Or(b.UpdatedAt.Compare(a.UpdatedAt), cmp.Compare(b.ID, a.ID)) })
 		key = func(x objectRow) browse.Key { return browse.Key{ID: x.ID, At: x.UpdatedAt} }
 	}

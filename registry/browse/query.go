@@ -63,6 +63,20 @@ func (q *query) equal(piece, name, value string) {
 	}
 }
 
+// number adds a condition for an ID that is set.
+func (q *query) number(piece, name string, id int64) {
+	if id != 0 {
+		q.where(piece, name, id)
+	}
+}
+
+// truth adds a condition for a truth that is set.
+func (q *query) truth(piece, name string, value *bool) {
+	if value != nil {
+		q.where(piece, name, *value)
+	}
+}
+
 // since adds a condition for a time that is set.
 func (q *query) since(piece, name string, t time.Time) {
 	if !t.IsZero() {

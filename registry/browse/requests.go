@@ -12,6 +12,9 @@ import (
 type DeletionFilter struct {
 	Institution string // identifier
 	State       string // open, approved or cancelled
+
+	RequestedAfter  time.Time // then or later
+	RequestedBefore time.Time
 }
 
 // Deletion is a request for the deletion of objects and files, and what was decided about it.
@@ -72,6 +75,8 @@ func (f DeletionFilter) find(s registry.Scope, after Key) (*query, error) {
 		return nil, refused("a deletion request is open, approved or cancelled, and not %q", f.State)
 	}
 	q.conds = append(q.conds, state)
+	q.since(`d.requested_at >= @requested_after`, "requested_after", f.RequestedAfter)
+	q.since(`d.requested_at < @requested_before`, "requested_before", f.RequestedBefore)
 	q.after(`d.id < @after`, after.ID)
 	q.sql = q.newest(`deletion_requests`, `d`)
 	return q, nil
@@ -83,6 +88,7 @@ type AlertFilter struct {
 	Type          string // such as Failed Fixity Check
 	CreatedAfter  time.Time
 	CreatedBefore time.Time
+	For           int64 // ID of the person for whom [Records.FlatAlerts] shows them; it narrows nothing
 }
 
 // Alert is a message for the people of an institution, or for the archive's own staff.
@@ -125,6 +131,7 @@ func (r Records) Alert(ctx context.Context, id int64) (Alert, error) {
 
 func (f AlertFilter) find(s registry.Scope, after Key) (*query, error) {
 	q := in(s, f.Institution, alertAdvice)
+	q.args["for"] = f.For
 	q.equal(`a.type = @type`, "type", f.Type)
 	q.since(`a.created_at >= @created_after`, "created_after", f.CreatedAfter)
 	q.since(`a.created_at < @created_before`, "created_before", f.CreatedBefore)
