@@ -12,6 +12,7 @@ import (
 	"github.com/farol-preservation/farol/web/access"
 	"github.com/farol-preservation/farol/web/auth"
 	"github.com/farol-preservation/farol/web/console"
+	"github.com/farol-preservation/farol/web/memberapi"
 	"github.com/farol-preservation/farol/web/ops"
 	"github.com/farol-preservation/farol/web/reply"
 )
@@ -26,13 +27,16 @@ type API struct {
 	Rate     int // requests a second of each caller; 0: 20
 }
 
-// Handler serves the API, and the pages on which people sign in, to requests that a guard lets through. observed counts those for
+// Handler serves the API, the one for depositors' tools, and the pages on which people sign
+// in, to requests that a guard lets through. observed counts those for
 // the routes of a mux.
 func (a *API) Handler(g access.Guard, observed func(*http.ServeMux) http.Handler) (http.Handler, *ops.API) {
 	mux := http.NewServeMux()
 	(&console.Pages{Auth: a.Auth, Web: a.Web, Log: a.Log}).Routes(mux)
 	t := ops.New(mux, a.Registry, a.Version, cmp.Or(a.Rate, 20), a.Web.Caller, a.Log)
 	a.Register(t)
+	m := &memberapi.API{Registry: a.Registry, Web: a.Web, Limit: t.Limit, Log: a.Log}
+	m.Register(mux)
 	return reply.Guarded(g, t.Handler(observed(mux))), t
 }
 

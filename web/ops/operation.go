@@ -226,7 +226,7 @@ func (a *API) guard(o Operation) func(huma.Context, func(huma.Context)) {
 		r, w := humago.Unwrap(ctx)
 		c, err := a.caller(r)
 		if err == nil {
-			err = a.limit(w, c)
+			err = a.Limit(w, c)
 		}
 		if err == nil {
 			if p := o.refuses(c); p != nil {
@@ -266,8 +266,8 @@ func namedOnce(o *huma.Operation, query url.Values) error {
 	return nil
 }
 
-// limit refuses a caller who asks too often.
-func (a *API) limit(w http.ResponseWriter, c access.Caller) error {
+// Limit refuses a caller who asks too often, with a [*reply.Problem].
+func (a *API) Limit(w http.ResponseWriter, c access.Caller) error {
 	wait, left := a.limits.Take(c.ID())
 	w.Header().Set("RateLimit-Policy", fmt.Sprintf(`"default";q=%d;w=3`, 3*a.rate))
 	w.Header().Set("RateLimit", `"default";r=`+strconv.Itoa(left))
