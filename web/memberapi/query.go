@@ -177,10 +177,10 @@ func (q *query) moment(name string) time.Time {
 func (q *query) slice(byDefault browse.Order) (s browse.Slice) {
 	s.Count, s.Limit = mostCounted, defaultPerPage
 	if n, err := strconv.Atoi(q.text("per_page")); err == nil {
-		if n < 1 {
+		switch {
+		case n < 1:
 			q.refuse("per_page is 1 to %d, and not %d", mostPerPage, n)
-		}
-		if n <= mostPerPage {
+		case n <= mostPerPage:
 			s.Limit = n
 		}
 	}

@@ -40,7 +40,9 @@ func showAlert(r *request) (any, error) {
 	if number(r.PathValue("user")) != r.caller.Person.ID || r.caller.Person.ID == 0 {
 		return nil, notFound()
 	}
-	return byNumber(r, func(id int64) (browse.FlatAlert, error) { return r.records.FlatAlert(r.Context(), id, r.caller.Person.ID) })
+	return byNumber(r, func(id int64) (browse.FlatAlert, error) {
+		return r.records.FlatAlert(r.Context(), id, r.caller.Person.ID)
+	})
 }
 
 func showObject(r *request) (any, error) {
