@@ -82,7 +82,7 @@ func (f ChecksumFilter) find(s registry.Scope, after Key) (*query, error) {
 	}
 	q.within(`f.institution_id`)
 	q.equal(`a.algorithm = @algorithm`, "algorithm", f.Algorithm)
-	f.ChecksumDetails.narrow(q)
+	f.narrow(q)
 	q.sql = fmt.Sprintf(checksumsSQL, rows, q.all())
 	return q, nil
 }

@@ -1,6 +1,7 @@
 package browse
 
 import (
+	"context"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -33,3 +34,8 @@ func (f Sleep) find(s registry.Scope, _ Key) (*query, error) {
 
 // EndOf is endOf.
 func EndOf(prefix string) string { return endOf(prefix) }
+
+// Items lists the items that the statement finds, with what they refer to.
+func (f Sleep) Items(ctx context.Context, r Records, s Slice) (Part[FlatItem], error) {
+	return part(ctx, r, flatItems(), f, s)
+}

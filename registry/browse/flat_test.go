@@ -121,3 +121,17 @@ func testSlices(t *testing.T, a *archive, _ *oracle) {
 		t.Errorf("counted %d, exactly: %v, %v", n, exact, err)
 	}
 }
+
+// A list that cannot be counted in time is shown in its own order, and says so.
+func testUncounted(t *testing.T, a *archive, _ *oracle) {
+	t.Helper()
+	slow := browse.Sleep{SQL: `SELECT w.* FROM all_work_items w, pg_sleep(CASE WHEN @n::integer > 1000 THEN 5 ELSE 0 END) WHERE w.id < 10 ORDER BY w.id DESC LIMIT @n`}
+	p, err := slow.Items(ctx, a.everything(), browse.Slice{Limit: 3, Offset: 2, Count: 100_000, Sort: []browse.Order{{Column: "id"}}})
+	if err != nil || len(p.Rows) != 3 || p.Rows[0].ID < p.Rows[2].ID || p.Sorted || p.Exact || p.Count != 6 || !p.More || p.Next.ID != p.Rows[2].ID {
+		t.Errorf("%+v: %v", p, err)
+	}
+	slow.SQL = `SELECT w.* FROM all_work_items w, pg_sleep(5) LIMIT @n`
+	if p, err := slow.Items(ctx, a.everything(), browse.Slice{Limit: 3}); !errors.Is(err, browse.ErrTooBroad) {
+		t.Errorf("%+v: %v", p, err)
+	}
+}

@@ -31,6 +31,7 @@ func TestLists(t *testing.T) {
 		"random lists find what is in the scope":     testRandomLists,
 		"a walk over all pages has each row once":    testWalks,
 		"lists with what they refer to":              testFlat,
+		"a list that takes too long to count":        testUncounted,
 		"slices that cannot be are refused":          testSlices,
 		"the zero scope has nothing":                 testZeroScope,
 		"what others have is what does not exist":    testLookUps,

@@ -25,7 +25,7 @@ func (o *oracle) fileQuestion(r *rand.Rand) question {
 	some(r, 6, &f.Format, pick(r, []string{like.PUID, like.Name}))
 	some(r, 6, &f.SizeMin, 300)
 	some(r, 6, &f.SizeMax, &like.Size)
-	some(r, 8, &f.FileDetails.StorageOption, []string{like.Option, "Wasabi-VA"})
+	some(r, 8, &f.StorageOption, []string{like.Option, "Wasabi-VA"})
 	some(r, 8, &f.CreatedAfter, day(r))
 	some(r, 8, &f.CreatedBefore, day(r))
 	some(r, 8, &f.UpdatedAfter, day(r))
@@ -40,7 +40,7 @@ func (o *oracle) fileQuestion(r *rand.Rand) question {
 			or(f.Identifier != "", x.Identifier == f.Identifier) && strings.HasPrefix(x.Identifier, f.Prefix) && or(f.UUID != "", x.UUID == f.UUID) &&
 			or(f.Digest != "", slices.Contains(strings.Fields(x.Digests), f.Digest)) && or(f.State != "", x.State == f.State) &&
 			or(f.Format != "", x.PUID == f.Format || x.Name == f.Format) && x.Size >= f.SizeMin && (f.SizeMax == nil || x.Size <= *f.SizeMax) &&
-			or(f.FileDetails.StorageOption != nil, slices.Contains(f.FileDetails.StorageOption, x.Option)) && between(x.CreatedAt, f.CreatedAfter, f.CreatedBefore) &&
+			or(f.StorageOption != nil, slices.Contains(f.StorageOption, x.Option)) && between(x.CreatedAt, f.CreatedAfter, f.CreatedBefore) &&
 			between(x.UpdatedAt, f.UpdatedAfter, f.UpdatedBefore) && between(x.CheckedAt, f.CheckedAfter, f.CheckedBefore)
 	}
 	list, key := o.files, func(x fileRow) browse.Key { return browse.Key{ID: x.ID} }

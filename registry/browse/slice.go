@@ -3,14 +3,13 @@ package browse
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
-
-	"github.com/farol-preservation/farol/registry"
 )
 
 // MostSkipped is how many rows a [Slice] may pass over, and how many a list may have to be
@@ -37,9 +36,9 @@ type Order struct {
 type Part[T any] struct {
 	Rows   []T
 	More   bool  // rows follow
-	Next   Key   // place of the last row in the list's own order; zero if it is sorted in another
-	Count  int64 // rows of the whole list, or the bound of the count
-	Exact  bool  // Count is no bound
+	Next   Key   // place of the last row in the list's own order, if rows follow
+	Count  int64 // rows of the whole list, or if it is not Exact, rows that it has at least
+	Exact  bool
 	Sorted bool  // the rows are in the order asked for
 	Own    Order // by which they are sorted if not
 }
@@ -76,50 +75,65 @@ type flat[T any] struct {
 // part reads a slice of a list. In another order than its own it is sorted only if the
 // filter finds few enough rows: no index has the order, and all of them are read.
 func part[T any](ctx context.Context, r Records, l flat[T], f Filter, s Slice) (p Part[T], err error) {
-	if s.Limit < 1 || s.Limit > MostRows || s.Offset < 0 || s.Offset > MostSkipped {
-		return p, fmt.Errorf("list %s: %w: a page has 1 to %d rows and passes over 0 to %d", l.what, registry.ErrRefused, MostRows, MostSkipped)
-	}
-	order, err := l.order(s.Sort)
+	order, err := l.order(s)
 	if err != nil {
 		return p, err
 	}
-	p.Own = l.own
-	p.Sorted = len(s.Sort) == 0 || len(s.Sort) == 1 && s.Sort[0] == l.own
-	if s.Count > 0 || !p.Sorted {
-		if p.Count, p.Exact, err = r.CountTo(ctx, f, max(s.Count, MostSkipped)); err != nil {
-			return p, err
-		}
+	p.Own, p.Sorted = l.own, len(s.Sort) == 0 || len(s.Sort) == 1 && s.Sort[0] == l.own
+	if err := p.count(ctx, r, f, s); err != nil {
+		return p, err
 	}
-	sort := !p.Sorted && p.Exact && p.Count <= MostSkipped && s.After == (Key{})
-	p.Sorted = p.Sorted || sort
-	q, err := f.find(r.scope, s.After)
+	if p.Sorted || !p.Exact || p.Count > MostSkipped || s.After != (Key{}) {
+		p.Rows, err = l.read(ctx, r, f, s, l.ownSQL, s.Offset+s.Limit+1)
+	} else {
+		p.Sorted = true
+		p.Rows, err = l.read(ctx, r, f, s, order, MostSkipped+1)
+	}
 	if err != nil {
 		return p, fmt.Errorf("list %s: %w", l.what, err)
 	}
-	q.args["n"], q.args["skip"], q.args["most"] = s.Offset+s.Limit+1, s.Offset, s.Limit+1
-	if sort {
-		q.args["n"] = MostSkipped + 1
-	} else {
-		order = l.ownSQL
-	}
-	q.timeout = max(q.timeout, l.timeout)
-	page := fmt.Sprintf(`SELECT `+l.row+`.* FROM `+l.from+` ORDER BY `+order+` LIMIT @most OFFSET @skip`, q.sql)
-	if p.Rows, err = read(ctx, r.db, q, fmt.Sprintf(l.show, page)+` ORDER BY `+order, pgx.RowToStructByName[T]); err != nil {
-		return p, fmt.Errorf("list %s: %w", l.what, err)
+	if !p.Exact {
+		p.Count = max(p.Count, int64(s.Offset+len(p.Rows)))
 	}
 	if p.More = len(p.Rows) > s.Limit; p.More {
 		p.Rows = p.Rows[:s.Limit]
-		if !sort {
-			p.Next = l.key(p.Rows[s.Limit-1])
-		}
+		p.Next = l.key(p.Rows[s.Limit-1])
 	}
 	return p, nil
 }
 
-// order is the SQL of an order. Its pieces are constants.
-func (l flat[T]) order(sort []Order) (string, error) {
+// count counts the rows of the list, if they are few enough to be counted in time.
+func (p *Part[T]) count(ctx context.Context, r Records, f Filter, s Slice) (err error) {
+	if s.Count == 0 && p.Sorted {
+		return nil
+	}
+	p.Count, p.Exact, err = r.CountTo(ctx, f, max(s.Count, MostSkipped))
+	if errors.Is(err, ErrTooBroad) {
+		return nil // a page of it may not be
+	}
+	return err
+}
+
+// read reads the rows of a slice, and one more, in an order of the first n rows that the
+// filter finds.
+func (l flat[T]) read(ctx context.Context, r Records, f Filter, s Slice, order string, n int) ([]T, error) {
+	q, err := f.find(r.scope, s.After)
+	if err != nil {
+		return nil, err
+	}
+	q.args["n"], q.args["skip"], q.args["most"] = n, s.Offset, s.Limit+1
+	q.timeout = max(q.timeout, l.timeout)
+	page := fmt.Sprintf(`SELECT `+l.row+`.* FROM `+l.from+` ORDER BY `+order+` LIMIT @most OFFSET @skip`, q.sql)
+	return read(ctx, r.db, q, fmt.Sprintf(l.show, page)+` ORDER BY `+order, pgx.RowToStructByName[T])
+}
+
+// order is the SQL of the order of a slice, whose bounds it checks. Its pieces are constants.
+func (l flat[T]) order(s Slice) (string, error) {
+	if s.Limit < 1 || s.Limit > MostRows || s.Offset < 0 || s.Offset > MostSkipped {
+		return "", refused("a page of %s has 1 to %d rows and passes over 0 to %d", l.what, MostRows, MostSkipped)
+	}
 	terms, last := []string{}, ` DESC`
-	for _, o := range sort {
+	for _, o := range s.Sort {
 		column, known := l.columns[o.Column]
 		if !known {
 			return "", refused("%s cannot be sorted by %q", l.what, o.Column)

@@ -1,11 +1,9 @@
 package memberapi
 
 import (
-	"errors"
 	"net/http"
 	"strconv"
 
-	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/browse"
 	"github.com/farol-preservation/farol/registry/people"
 )
@@ -71,28 +69,20 @@ func link(r *request, q *query, s browse.Slice, name, value string) string {
 // named. One that the caller may not know of has no records.
 func (a *API) institution(r *request, q *query) (string, error) {
 	id := q.id("institution_id")
-	if id == 0 || q.nothing || q.wrong != nil {
+	if id == 0 || q.settled() {
 		return "", nil
 	}
 	in, err := people.In(a.Registry).Institution(r.Context(), r.caller.Scope, id)
-	if errors.Is(err, registry.ErrNotFound) {
-		q.nothing = true
-		return "", nil
-	}
-	return in.Identifier, err //nolint:wrapcheck // it names the institution
+	return in.Identifier, q.unlessMissing(err)
 }
 
 // named is the ID of a record that a filter names by its identifier.
 func named(q *query, identifier string, find func() (int64, error)) (int64, error) {
-	if identifier == "" || q.nothing || q.wrong != nil {
+	if identifier == "" || q.settled() {
 		return 0, nil
 	}
 	id, err := find()
-	if errors.Is(err, registry.ErrNotFound) {
-		q.nothing = true
-		return 0, nil
-	}
-	return id, err
+	return id, q.unlessMissing(err)
 }
 
 // object is the ID of the object that a query names by its ID or its identifier.

@@ -23,7 +23,11 @@ import (
 	"github.com/farol-preservation/farol/web/auth"
 )
 
-func TestMain(m *testing.M) { testenv.Main(m) }
+// Times are answered in UTC wherever the server is.
+func TestMain(m *testing.M) {
+	time.Local = time.FixedZone("", 5*60*60)
+	testenv.Main(m)
+}
 
 // sceneSQL makes the same records for each of two institutions.
 //

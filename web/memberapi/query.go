@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"net/http"
@@ -14,6 +15,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/browse"
 )
 
@@ -59,6 +61,19 @@ func (q *query) refuse(format string, args ...any) {
 	if q.wrong == nil {
 		q.wrong = failure{http.StatusBadRequest, fmt.Sprintf(format, args...)}
 	}
+}
+
+// settled reports whether nothing has to be looked up any more.
+func (q *query) settled() bool { return q.nothing || q.wrong != nil }
+
+// unlessMissing drops the error for a record that is not there: a list that names it is
+// empty.
+func (q *query) unlessMissing(err error) error {
+	if errors.Is(err, registry.ErrNotFound) {
+		q.nothing = true
+		return nil
+	}
+	return err
 }
 
 // text is the value of a parameter; "": it has none, as a form sends what is not filled in.
