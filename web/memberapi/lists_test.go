@@ -302,3 +302,27 @@ func TestCredentials(t *testing.T) {
 		t.Errorf("a person who was deactivated: %d %s", a.status, a.text)
 	}
 }
+
+// The limit is that of the server: requests to both APIs count, and those without a key too.
+func TestTooManyRequests(t *testing.T) {
+	t.Parallel()
+	s := newSiteAt(t, 1)
+	bearer := tool{s: s, header: http.Header{"Authorization": {"Bearer " + s.ann.header.Get("X-Pharos-Api-Key")}}}
+	for name, ask := range map[string]func() answer{
+		"a tool": func() answer {
+			bearer.do("GET", "/api/v1/me")
+			return s.ann.do("GET", "/member-api/v3/items?per_page=1")
+		},
+		"without a key": func() answer { return tool{s: s, header: http.Header{}}.do("GET", "/member-api/v3/items") },
+	} {
+		var a answer
+		for range 10 {
+			if a = ask(); a.status == http.StatusTooManyRequests {
+				break
+			}
+		}
+		if a.status != http.StatusTooManyRequests || a.body["StatusCode"] != 429.0 || a.field("Error") == "" || a.header.Get("Retry-After") == "" {
+			t.Errorf("%s: %d %s %v", name, a.status, a.text, a.header)
+		}
+	}
+}

@@ -63,6 +63,12 @@ type tool struct {
 
 func newSite(t *testing.T) *site {
 	t.Helper()
+	return newSiteAt(t, 100_000)
+}
+
+// newSiteAt lets each caller send a number of requests a second.
+func newSiteAt(t *testing.T, rate int) *site {
+	t.Helper()
 	at := testenv.DatabaseURL(t)
 	pool := func(url string) *pgxpool.Pool {
 		db, err := pgxpool.New(context.Background(), url)
@@ -79,7 +85,7 @@ func newSite(t *testing.T) *site {
 		t.Fatal(err)
 	}
 	handlers := &api.API{
-		Registry: s.registry, Version: "test", Log: slog.New(slog.NewTextHandler(t.Output(), nil)), Rate: 100_000, Auth: auth.New(s.registry, auth.Options{Keys: keys, Issuer: "Farol"}),
+		Registry: s.registry, Version: "test", Log: slog.New(slog.NewTextHandler(t.Output(), nil)), Rate: rate, Auth: auth.New(s.registry, auth.Options{Keys: keys, Issuer: "Farol"}),
 		Web: &access.Web{Tokens: access.NewTokens(s.registry, false), Registry: s.registry},
 	}
 	handler, _ := handlers.Handler(access.Guard{}, func(mux *http.ServeMux) http.Handler { return mux })
