@@ -39,3 +39,29 @@ func EndOf(prefix string) string { return endOf(prefix) }
 func (f Sleep) Items(ctx context.Context, r Records, s Slice) (Part[FlatItem], error) {
 	return part(ctx, r, flatItems(), f, s)
 }
+
+// FlatStatement is the one that shows a page with what the rows of a filter refer to.
+func FlatStatement(f Filter, s registry.Scope, after Key) (sql string, args pgx.NamedArgs, settings []any, err error) {
+	sql, args, settings, err = Statement(f, s, after)
+	if err != nil {
+		return "", nil, nil, err
+	}
+	args["skip"], args["most"] = 0, 11
+	switch f := f.(type) {
+	case ItemFilter:
+		sql = flatItems().statement(sql, flatItems().ownSQL)
+	case ObjectFilter:
+		sql = flatObjects(f.order()).statement(sql, flatObjects(f.order()).ownSQL)
+	case FileFilter:
+		sql = flatFiles(f.Digest != "").statement(sql, flatFiles(f.Digest != "").ownSQL)
+	case ChecksumFilter:
+		sql = flatChecksums().statement(sql, flatChecksums().ownSQL)
+	case EventFilter:
+		sql = flatEvents().statement(sql, flatEvents().ownSQL)
+	case DeletionFilter:
+		sql = flatDeletions().statement(sql, flatDeletions().ownSQL)
+	case AlertFilter:
+		sql = flatAlerts().statement(sql, flatAlerts().ownSQL)
+	}
+	return sql, args, settings, nil
+}

@@ -87,7 +87,16 @@ func TestEachListHasItsIndex(t *testing.T) {
 		{browse.AlertFilter{}, own, "alerts_institution"},
 	} {
 		for _, after := range []browse.Key{{}, {ID: 5000, Of: 100, At: day, Identifier: "test.edu/bag5"}} {
-			plan := a.plan(tc.filter, tc.scope, after)
+			plan := a.plan(browse.Statement, tc.filter, tc.scope, after)
+			whole := a.plan(browse.FlatStatement, tc.filter, tc.scope, after)
+			if found := large.FindString(whole); found != "" {
+				t.Errorf("%T%+v in %+v after %+v with what the rows refer to: %s\n%s", tc.filter, tc.filter, tc.scope, after, found, whole)
+			}
+			for _, index := range strings.Fields(tc.want) {
+				if !regexp.MustCompile(`(using|on) (` + index + `)\b`).MatchString(whole) {
+					t.Errorf("%T%+v in %+v after %+v does not use %s with what the rows refer to:\n%s", tc.filter, tc.filter, tc.scope, after, index, whole)
+				}
+			}
 			if found := large.FindString(plan); found != "" {
 				t.Errorf("%T%+v in %+v after %+v: %s\n%s", tc.filter, tc.filter, tc.scope, after, found, plan)
 			}
@@ -101,9 +110,11 @@ func TestEachListHasItsIndex(t *testing.T) {
 }
 
 // plan is how a statement is planned for all values.
-func (a *archive) plan(f browse.Filter, s registry.Scope, after browse.Key) (plan string) {
+func (a *archive) plan(
+	statement func(browse.Filter, registry.Scope, browse.Key) (string, pgx.NamedArgs, []any, error), f browse.Filter, s registry.Scope, after browse.Key,
+) (plan string) {
 	a.t.Helper()
-	sql, named, settings, err := browse.Statement(f, s, after)
+	sql, named, settings, err := statement(f, s, after)
 	if err != nil {
 		a.t.Fatal(err)
 	}
@@ -118,7 +129,7 @@ func (a *archive) plan(f browse.Filter, s registry.Scope, after browse.Key) (pla
 		if _, err := tx.Prepare(context.Background(), "planned", sql); err != nil {
 			return fmt.Errorf("%s: %w", sql, err)
 		}
-		defer tx.Exec(context.Background(), `DEALLOCATE planned`)
+		defer tx.Conn().Deallocate(context.Background(), "planned")
 		var values []string
 		for i := range args {
 			values = append(values, fmt.Sprintf("$%d", i+1))

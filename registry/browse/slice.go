@@ -67,7 +67,7 @@ type flat[T any] struct {
 	columns map[string]string // SQL of what the rows can be sorted by
 	own     Order             // the list's own order, as one would ask for it
 	ownSQL  string
-	tie     string // SQL that tells rows with equal columns apart
+	tie     string // SQL that puts rows with equal columns in an order
 	key     func(T) Key
 	timeout time.Duration // 0: that of the filter
 }
@@ -123,8 +123,13 @@ func (l flat[T]) read(ctx context.Context, r Records, f Filter, s Slice, order s
 	}
 	q.args["n"], q.args["skip"], q.args["most"] = n, s.Offset, s.Limit+1
 	q.timeout = max(q.timeout, l.timeout)
-	page := fmt.Sprintf(`SELECT `+l.row+`.* FROM `+l.from+` ORDER BY `+order+` LIMIT @most OFFSET @skip`, q.sql)
-	return read(ctx, r.db, q, fmt.Sprintf(l.show, page)+` ORDER BY `+order, pgx.RowToStructByName[T])
+	return read(ctx, r.db, q, l.statement(q.sql, order), pgx.RowToStructByName[T])
+}
+
+// statement shows a page, in an order, of the rows that another statement finds.
+func (l flat[T]) statement(found, order string) string {
+	page := fmt.Sprintf(`SELECT `+l.row+`.* FROM `+l.from+` ORDER BY `+order+` LIMIT @most OFFSET @skip`, found)
+	return fmt.Sprintf(l.show, page) + ` ORDER BY ` + order
 }
 
 // order is the SQL of the order of a slice, whose bounds it checks. Its pieces are constants.
