@@ -86,7 +86,7 @@ func startServer(b *testing.B, stack *devstack.Stack) *httpServer {
 	}
 	s := &httpServer{postmaster: postmasterOf(b, stack.AdminURL), worker: &worker{b: b, cmd: cmd}, client: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 2000}}}
 	b.Cleanup(s.stop)
-	at := regexp.MustCompile(`serving the pull API" addr=(\S+)`)
+	at := regexp.MustCompile(`msg=serving api="the pull API" addr=(\S+)`)
 	for began := time.Now(); s.url == ""; {
 		said, _ := os.ReadFile(log)
 		if m := at.FindSubmatch(said); m != nil {

@@ -198,7 +198,7 @@ func listen(ctx context.Context, what, setting, addr string, log *slog.Logger) (
 	}
 	tcp, ok := listener.Addr().(*net.TCPAddr)
 	open = ok && tcp.IP.IsLoopback()
-	log.InfoContext(ctx, "serving "+what, "addr", listener.Addr().String(), "loopback", open)
+	log.InfoContext(ctx, "serving", "api", what, "addr", listener.Addr().String(), "loopback", open)
 	return listener, open, nil
 }
 

@@ -39,7 +39,7 @@ func startServe(t *testing.T, binary, addr string, settings map[string]string) (
 	t.Helper()
 	settings["FAROL_PULL_ADDR"] = addr + ":0"
 	p = startProcess(t, binary, t.TempDir(), settings, "serve", "--pull", "--lease")
-	where := regexp.MustCompile(`serving the pull API" addr=(\S+)`)
+	where := regexp.MustCompile(`msg=serving api="the pull API" addr=(\S+)`)
 	p.eventually("the address", func() bool { return where.MatchString(p.said()) })
 	at = where.FindStringSubmatch(p.said())[1]
 	if _, port, err := net.SplitHostPort(at); err == nil && addr == "0.0.0.0" {

@@ -51,6 +51,9 @@ func (c Caller) ID() string {
 // Holds reports whether the caller has a permission.
 func (c Caller) Holds(p permission.Permission) bool { return slices.Contains(c.Permissions, p) }
 
+// Browser reports whether a person asks with a browser, and no program with a token.
+func (c Caller) Browser() bool { return c.Session.ID != 0 }
+
 // Full reports whether the session of the caller may do everything that the person may.
 func (c Caller) Full() bool { return c.Session.Level == people.LevelFull }
 
@@ -125,7 +128,7 @@ const (
 	callTimeout = 10 * time.Second
 )
 
-//nolint:gochecknoglobals,errname // a constant, but for Go
+//nolint:errname // it is a value, but for Go
 var errInvalid = &Error{http.StatusUnauthorized, "the token is not valid or has expired"}
 
 // NewTokens identifies callers by the tokens in the registry. With open, a request
@@ -186,19 +189,17 @@ func (a *Tokens) callerOf(ctx context.Context, t registry.Token) (Caller, error)
 		c.Stages = t.Stages
 	}
 	may := permission.All()
-	if t.UserID != 0 {
+	switch {
+	case t.UserID != 0:
 		p, err := people.In(a.registry).ByID(ctx, t.UserID)
-		if err == nil && !p.Active {
-			err = registry.ErrNotFound
-		}
-		if errors.Is(err, registry.ErrNotFound) {
+		if errors.Is(err, registry.ErrNotFound) || err == nil && !p.Active {
 			return Caller{}, errInvalid
 		}
 		if err != nil {
 			return Caller{}, err
 		}
 		c.Person, c.Scope, may = p, p.Scope(), permission.Of(p.Role, p.InstitutionID != 0)
-	} else if t.Institution != "" {
+	case t.Institution != "":
 		in, err := a.registry.Institution(ctx, t.Institution)
 		if err != nil {
 			return Caller{}, err

@@ -101,7 +101,7 @@ func (w *Web) Device(r *http.Request) string {
 }
 
 func (w *Web) sealed(name, value string, lasts time.Duration) *http.Cookie {
-	return &http.Cookie{
+	return &http.Cookie{ //nolint:gosec // Secure wherever browsers come by TLS; on loopback they would not send it
 		Name: name, Value: value, Path: "/", MaxAge: int(lasts.Seconds()), HttpOnly: true, Secure: w.Secure, SameSite: http.SameSiteLaxMode,
 	}
 }

@@ -62,20 +62,26 @@ func (a *API) account(t *ops.API) {
 			}
 			return &body[list[sessionRow]]{list[sessionRow]{Items: rows}}, err
 		})
-	ops.Register(t, ops.Operation{ID: "me.end_session", Method: remove, Path: "/api/v1/me/sessions/{id}", Summary: "End one of your sessions", Access: ops.SignedIn,
-		Session: true, Status: http.StatusNoContent},
+	ops.Register(t, ops.Operation{
+		ID: "me.end_session", Method: remove, Path: "/api/v1/me/sessions/{id}", Summary: "End one of your sessions", Access: ops.SignedIn,
+		Session: true, Status: http.StatusNoContent,
+	},
 		func(ctx context.Context, c access.Caller, in *ByID) (*empty, error) {
 			_, err := a.people().EndSession(ctx, c.Person.ID, in.ID)
 			return &empty{}, err
 		})
-	ops.Register(t, ops.Operation{ID: "me.offer_factor", Secret: true, Method: post, Path: "/api/v1/me/factor", Summary: "Begin to set up a second factor", Access: ops.Half, Session: true,
-		About: "Nothing is changed before a code of the new factor is sent to /api/v1/me/factor/confirm."},
+	ops.Register(t, ops.Operation{
+		ID: "me.offer_factor", Secret: true, Method: post, Path: "/api/v1/me/factor", Summary: "Begin to set up a second factor", Access: ops.Half, Session: true,
+		About: "Nothing is changed before a code of the new factor is sent to /api/v1/me/factor/confirm.",
+	},
 		func(_ context.Context, c access.Caller, _ *empty) (*body[auth.SetUp], error) {
 			s, err := a.Auth.SetUpFactor(c.Person)
 			return &body[auth.SetUp]{s}, err
 		})
-	ops.Register(t, ops.Operation{ID: "me.set_factor", Secret: true, Method: post, Path: "/api/v1/me/factor/confirm", Summary: "Set up a second factor", Access: ops.Half, Session: true, Audit: true,
-		About: "The answer has the recovery codes, once. To replace a second factor needs a fresh proof."},
+	ops.Register(t, ops.Operation{
+		ID: "me.set_factor", Secret: true, Method: post, Path: "/api/v1/me/factor/confirm", Summary: "Set up a second factor", Access: ops.Half, Session: true, Audit: true,
+		About: "The answer has the recovery codes, once. To replace a second factor needs a fresh proof.",
+	},
 		func(ctx context.Context, c access.Caller, in *body[confirmBody]) (*recovery, error) {
 			s, codes, err := a.Auth.ConfirmFactor(ctx, c.Session, in.Body.Pending, in.Body.Code, a.from(ctx, c))
 			if err != nil {
@@ -85,8 +91,10 @@ func (a *API) account(t *ops.API) {
 			out.Body.Codes = codes
 			return out, nil
 		})
-	ops.Register(t, ops.Operation{ID: "me.set_password", Secret: true, Method: post, Path: "/api/v1/me/password", Summary: "Set a new password", Access: ops.SignedIn, Session: true, Audit: true,
-		About: "All other sessions end."},
+	ops.Register(t, ops.Operation{
+		ID: "me.set_password", Secret: true, Method: post, Path: "/api/v1/me/password", Summary: "Set a new password", Access: ops.SignedIn, Session: true, Audit: true,
+		About: "All other sessions end.",
+	},
 		func(ctx context.Context, c access.Caller, in *body[passwordBody]) (*signedIn, error) {
 			s, err := a.Auth.ChangePassword(ctx, c.Session, in.Body.Old, in.Body.New, a.from(ctx, c))
 			if err != nil {

@@ -29,6 +29,7 @@ type institutionPatch struct {
 	}
 }
 
+// InstitutionFilter narrows the list of institutions.
 type InstitutionFilter struct {
 	State string `query:"state" enum:"A,D" doc:"Only active institutions, or only deactivated ones"`
 }
@@ -56,17 +57,23 @@ func (a *API) institutions(t *ops.API) {
 			i, err := a.people().Institution(ctx, c.Scope, in.ID)
 			return withTag(i, i.Version), err
 		})
-	ops.Register(t, ops.Operation{ID: "institutions.add", Method: post, Path: "/api/v1/institutions", Summary: "Register an institution", Access: ops.Holders, Needs: permission.InstitutionsWrite,
-		Fresh: true, Audit: true, Status: http.StatusCreated, About: "Its buckets are made by hand, or by `farol institution add --create-buckets`."}, a.addInstitution)
-	ops.Register(t, ops.Operation{ID: "institutions.set", Method: patch, Path: "/api/v1/institutions/{id}", Summary: "Change the settings of an institution", Access: ops.Holders,
-		Needs: permission.InstitutionsSettings, Fresh: true, Audit: true, About: "The name is changed by staff only."}, a.setInstitution)
+	ops.Register(t, ops.Operation{
+		ID: "institutions.add", Method: post, Path: "/api/v1/institutions", Summary: "Register an institution", Access: ops.Holders, Needs: permission.InstitutionsWrite,
+		Fresh: true, Audit: true, Status: http.StatusCreated, About: "Its buckets are made by hand, or by `farol institution add --create-buckets`.",
+	}, a.addInstitution)
+	ops.Register(t, ops.Operation{
+		ID: "institutions.set", Method: patch, Path: "/api/v1/institutions/{id}", Summary: "Change the settings of an institution", Access: ops.Holders,
+		Needs: permission.InstitutionsSettings, Fresh: true, Audit: true, About: "The name is changed by staff only.",
+	}, a.setInstitution)
 	for state, verb := range map[string]string{"D": "deactivate", "A": "activate"} {
 		summary := "Activate an institution again"
 		if state == "D" {
 			summary = "Deactivate an institution: nothing is read from its receiving bucket, and its people cannot sign in"
 		}
-		ops.Register(t, ops.Operation{ID: "institutions." + verb, Method: post, Path: "/api/v1/institutions/{id}/" + verb, Summary: summary, Access: ops.Holders,
-			Needs: permission.InstitutionsWrite, Fresh: true, Audit: true},
+		ops.Register(t, ops.Operation{
+			ID: "institutions." + verb, Method: post, Path: "/api/v1/institutions/{id}/" + verb, Summary: summary, Access: ops.Holders,
+			Needs: permission.InstitutionsWrite, Fresh: true, Audit: true,
+		},
 			func(ctx context.Context, c access.Caller, in *ByID) (*tagged[registry.Institution], error) {
 				return a.changeInstitution(ctx, c, "institutions."+verb, in.ID, 0, people.InstitutionChanges{State: &state}, nil)
 			})

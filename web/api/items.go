@@ -158,7 +158,7 @@ func (a *API) listItems(ctx context.Context, c access.Caller, in *itemQuery) (*b
 	if in.Worker != "" && !c.Holds(permission.ItemsWorkers) || in.Plan != 0 && !c.Holds(permission.PlansRead) {
 		return nil, ops.Problem(http.StatusForbidden, ops.CodeNotAllowed, "the filters worker and plan need the permissions items.workers and plans.read")
 	}
-	out, err := listOf(ctx, a, c, "items", in.ItemFilter, in.ItemFilter.browse(), in.Paging, in.Counting, browse.Records.Items)
+	out, err := listOf(ctx, a, c, "items", in.ItemFilter, in.browse(), in.Paging, in.Counting, browse.Records.Items)
 	if err != nil {
 		return nil, err
 	}

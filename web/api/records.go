@@ -101,7 +101,7 @@ func (a *API) records(t *ops.API) {
 	ops.Register(t, reads("objects.list", "/api/v1/objects", "List objects, newest first",
 		"institution, identifier, identifier_prefix and updated are found by an index; the others narrow what these find.", permission.ObjectsRead),
 		func(ctx context.Context, c access.Caller, in *objectQuery) (*body[list[browse.ListedObject]], error) {
-			return listOf(ctx, a, c, "objects", in.ObjectFilter, in.ObjectFilter.browse(), in.Paging, in.Counting, browse.Records.Objects)
+			return listOf(ctx, a, c, "objects", in.ObjectFilter, in.browse(), in.Paging, in.Counting, browse.Records.Objects)
 		})
 	ops.Register(t, reads("objects.show", "/api/v1/objects/{id}", "Show an object", "", permission.ObjectsRead),
 		func(ctx context.Context, c access.Caller, in *ByID) (*body[objectView], error) {
@@ -140,7 +140,7 @@ func (a *API) files(t *ops.API) {
 	ops.Register(t, reads("files.list", "/api/v1/files", "List files",
 		"One of object, identifier, identifier_prefix, uuid and digest, or an institution, has to be given; the others narrow what these find.", permission.FilesRead),
 		func(ctx context.Context, c access.Caller, in *fileQuery) (*body[list[browse.ListedFile]], error) {
-			return listOf(ctx, a, c, "files", in.FileFilter, in.FileFilter.browse(), in.Paging, in.Counting, browse.Records.Files)
+			return listOf(ctx, a, c, "files", in.FileFilter, in.browse(), in.Paging, in.Counting, browse.Records.Files)
 		})
 	ops.Register(t, reads("files.show", "/api/v1/files/{id}", "Show a file", "", permission.FilesRead),
 		func(ctx context.Context, c access.Caller, in *ByID) (*body[registry.File], error) {
@@ -176,6 +176,6 @@ func (a *API) events(t *ops.API) {
 	ops.Register(t, reads("events.list", "/api/v1/events", "List PREMIS events, newest first",
 		"One of object, file, failed, type=deletion, or a window of at most 31 days of recorded_after and recorded_before has to be given.", permission.EventsRead),
 		func(ctx context.Context, c access.Caller, in *eventQuery) (*body[list[browse.Event]], error) {
-			return listOf(ctx, a, c, "events", in.EventFilter, in.EventFilter.browse(), in.Paging, in.Counting, browse.Records.Events)
+			return listOf(ctx, a, c, "events", in.EventFilter, in.browse(), in.Paging, in.Counting, browse.Records.Events)
 		})
 }

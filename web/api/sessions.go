@@ -29,6 +29,17 @@ func (a *API) signedIn(s auth.SignedIn) *signedIn {
 	return out
 }
 
+// signs is a handler of what begins a session, or gives it another secret.
+func signs[B any](a *API, sign func(context.Context, access.Caller, B) (auth.SignedIn, error)) func(context.Context, access.Caller, *body[B]) (*signedIn, error) {
+	return func(ctx context.Context, c access.Caller, in *body[B]) (*signedIn, error) {
+		s, err := sign(ctx, c, in.Body)
+		if err != nil {
+			return nil, err
+		}
+		return a.signedIn(s), nil
+	}
+}
+
 func (a *API) cookies(s auth.SignedIn) []http.Cookie {
 	list := []http.Cookie{*a.Web.Cookie(s.Secret)}
 	if s.Device != "" {
@@ -69,15 +80,13 @@ type (
 
 // sessions are signing in and out.
 func (a *API) sessions(t *ops.API) {
-	ops.Register(t, ops.Operation{ID: "session.begin", Secret: true, Method: post, Path: "/api/v1/session", Summary: "Sign in with a password", Access: ops.Anyone,
-		About: "Sets the cookie of a session. With a second factor the session may do nothing until its code is given."},
-		func(ctx context.Context, c access.Caller, in *body[credentials]) (*signedIn, error) {
-			s, err := a.Auth.SignIn(ctx, in.Body.Email, in.Body.Password, a.from(ctx, c))
-			if err != nil {
-				return nil, err
-			}
-			return a.signedIn(s), nil
-		})
+	ops.Register(t, ops.Operation{
+		ID: "session.begin", Secret: true, Method: post, Path: "/api/v1/session", Summary: "Sign in with a password", Access: ops.Anyone,
+		About: "Sets the cookie of a session. With a second factor the session may do nothing until its code is given.",
+	},
+		signs(a, func(ctx context.Context, c access.Caller, in credentials) (auth.SignedIn, error) {
+			return a.Auth.SignIn(ctx, in.Email, in.Password, a.from(ctx, c))
+		}))
 	ops.Register(t, ops.Operation{ID: "session.show", Method: get, Path: "/api/v1/session", Summary: "Show this session", Access: ops.Half, Session: true},
 		func(_ context.Context, c access.Caller, _ *empty) (*body[sessionView], error) {
 			return &body[sessionView]{viewOf(c)}, nil
@@ -87,52 +96,46 @@ func (a *API) sessions(t *ops.API) {
 			_, err := a.people().EndSession(ctx, c.Person.ID, c.Session.ID)
 			return &ended{[]http.Cookie{*a.Web.NoCookie()}}, err
 		})
-	ops.Register(t, ops.Operation{ID: "session.factor", Secret: true, Method: post, Path: "/api/v1/session/factor", Summary: "Give a code of the second factor", Access: ops.Half, Session: true,
-		About: "A code is good once. The session gets another cookie."},
-		func(ctx context.Context, c access.Caller, in *body[codeBody]) (*signedIn, error) {
-			s, err := a.Auth.Factor(ctx, c.Session, in.Body.Code, a.from(ctx, c))
-			if err != nil {
-				return nil, err
-			}
-			return a.signedIn(s), nil
-		})
-	ops.Register(t, ops.Operation{ID: "session.proof", Secret: true, Method: post, Path: "/api/v1/session/proof", Summary: "Prove once more who you are", Access: ops.SignedIn, Session: true,
-		About: "Some operations need a proof of the last ten minutes. The session gets another cookie."},
-		func(ctx context.Context, c access.Caller, in *body[proofBody]) (*signedIn, error) {
-			s, err := a.Auth.Prove(ctx, c.Session, in.Body.Proof, a.from(ctx, c))
-			if err != nil {
-				return nil, err
-			}
-			return a.signedIn(s), nil
-		})
+	ops.Register(t, ops.Operation{
+		ID: "session.factor", Secret: true, Method: post, Path: "/api/v1/session/factor", Summary: "Give a code of the second factor", Access: ops.Half, Session: true,
+		About: "A code is good once. The session gets another cookie.",
+	},
+		signs(a, func(ctx context.Context, c access.Caller, in codeBody) (auth.SignedIn, error) {
+			return a.Auth.Factor(ctx, c.Session, in.Code, a.from(ctx, c))
+		}))
+	ops.Register(t, ops.Operation{
+		ID: "session.proof", Secret: true, Method: post, Path: "/api/v1/session/proof", Summary: "Prove once more who you are", Access: ops.SignedIn, Session: true,
+		About: "Some operations need a proof of the last ten minutes. The session gets another cookie.",
+	},
+		signs(a, func(ctx context.Context, c access.Caller, in proofBody) (auth.SignedIn, error) {
+			return a.Auth.Prove(ctx, c.Session, in.Proof, a.from(ctx, c))
+		}))
 	a.links(t)
 }
 
 func (a *API) links(t *ops.API) {
-	ops.Register(t, ops.Operation{ID: "link.show", Secret: true, Method: post, Path: "/api/v1/password-links/show", Summary: "Show whom a link to set a password is for", Access: ops.Anyone,
-		About: "The link stays as it is."},
+	ops.Register(t, ops.Operation{
+		ID: "link.show", Secret: true, Method: post, Path: "/api/v1/password-links/show", Summary: "Show whom a link to set a password is for", Access: ops.Anyone,
+		About: "The link stays as it is.",
+	},
 		func(ctx context.Context, _ access.Caller, in *body[linkBody]) (*body[linkView], error) {
 			p, err := a.Auth.PersonOfLink(ctx, in.Body.Secret)
 			return &body[linkView]{linkView{p.Email, p.Name}}, err
 		})
-	ops.Register(t, ops.Operation{ID: "link.use", Secret: true, Method: post, Path: "/api/v1/password-links/use", Summary: "Set a password by a link", Access: ops.Anyone,
-		About: "The link is good once. A session begins, in which a second factor may still be due."},
-		func(ctx context.Context, c access.Caller, in *body[linkPassword]) (*signedIn, error) {
-			s, err := a.Auth.SetPasswordByLink(ctx, in.Body.Secret, in.Body.Password, a.from(ctx, c))
-			if err != nil {
-				return nil, err
-			}
-			return a.signedIn(s), nil
-		})
-	ops.Register(t, ops.Operation{ID: "link.sign_in", Secret: true, Method: post, Path: "/api/v1/sign-in-links/use", Summary: "Sign in by a link of this machine", Access: ops.Anyone,
-		About: "Only the one-machine stack makes such links."},
-		func(ctx context.Context, c access.Caller, in *body[linkBody]) (*signedIn, error) {
-			s, err := a.Auth.SignInByLink(ctx, in.Body.Secret, a.from(ctx, c))
-			if err != nil {
-				return nil, err
-			}
-			return a.signedIn(s), nil
-		})
+	ops.Register(t, ops.Operation{
+		ID: "link.use", Secret: true, Method: post, Path: "/api/v1/password-links/use", Summary: "Set a password by a link", Access: ops.Anyone,
+		About: "The link is good once. A session begins, in which a second factor may still be due.",
+	},
+		signs(a, func(ctx context.Context, c access.Caller, in linkPassword) (auth.SignedIn, error) {
+			return a.Auth.SetPasswordByLink(ctx, in.Secret, in.Password, a.from(ctx, c))
+		}))
+	ops.Register(t, ops.Operation{
+		ID: "link.sign_in", Secret: true, Method: post, Path: "/api/v1/sign-in-links/use", Summary: "Sign in by a link of this machine", Access: ops.Anyone,
+		About: "Only the one-machine stack makes such links.",
+	},
+		signs(a, func(ctx context.Context, c access.Caller, in linkBody) (auth.SignedIn, error) {
+			return a.Auth.SignInByLink(ctx, in.Secret, a.from(ctx, c))
+		}))
 }
 
 func viewOf(c access.Caller) sessionView {

@@ -54,13 +54,17 @@ func (a *API) tokens(t *ops.API) {
 			}
 			return &body[list[tokenView]]{list[tokenView]{Items: rows}}, err
 		})
-	ops.Register(t, ops.Operation{ID: "me.add_token", Secret: true, Method: post, Path: "/api/v1/me/tokens", Summary: "Create a personal token", Access: ops.SignedIn, Session: true, Fresh: true,
-		Audit: true, Status: http.StatusCreated, About: "At most five a person. It ends with the person's account, and when role or institution change."},
+	ops.Register(t, ops.Operation{
+		ID: "me.add_token", Secret: true, Method: post, Path: "/api/v1/me/tokens", Summary: "Create a personal token", Access: ops.SignedIn, Session: true, Fresh: true,
+		Audit: true, Status: http.StatusCreated, About: "At most five a person. It ends with the person's account, and when role or institution change.",
+	},
 		func(ctx context.Context, c access.Caller, in *body[tokenBody]) (*body[newToken], error) {
 			return a.addToken(ctx, c, in.Body)
 		})
-	ops.Register(t, ops.Operation{ID: "me.remove_token", Method: remove, Path: "/api/v1/me/tokens/{id}", Summary: "Revoke a personal token", Access: ops.SignedIn, Session: true,
-		Audit: true, Status: http.StatusNoContent, About: "It is refused within two seconds."},
+	ops.Register(t, ops.Operation{
+		ID: "me.remove_token", Method: remove, Path: "/api/v1/me/tokens/{id}", Summary: "Revoke a personal token", Access: ops.SignedIn, Session: true,
+		Audit: true, Status: http.StatusNoContent, About: "It is refused within two seconds.",
+	},
 		func(ctx context.Context, c access.Caller, in *ByID) (*empty, error) {
 			entry := registry.AuditEntry{Operation: "me.remove_token", SubjectType: "token", SubjectID: fmt.Sprint(in.ID), Institution: c.Person.InstitutionID}
 			return act(ctx, a, c, &entry, func(ctx context.Context) (*empty, error) {

@@ -13,6 +13,7 @@ import (
 	"github.com/farol-preservation/farol/web/permission"
 )
 
+// UserFilter narrows the list of people.
 type UserFilter struct {
 	Role        string `query:"role" enum:"admin,operator,auditor,institutional_admin,institutional_user" doc:"Only people with this role"`
 	Institution string `query:"institution" maxLength:"255" doc:"Only people of this institution, by its identifier"`
@@ -58,17 +59,23 @@ func (a *API) users(t *ops.API) {
 			p, err := a.people().Profile(ctx, c.Scope, in.ID)
 			return withTag(p, p.Version), err
 		})
-	ops.Register(t, ops.Operation{ID: "users.add", Method: post, Path: "/api/v1/users", Summary: "Register a person", Access: ops.Holders, Needs: permission.UsersWrite, Fresh: true,
-		Audit: true, Status: http.StatusCreated, About: "An institutional admin registers people of the own institution."}, a.addUser)
-	ops.Register(t, ops.Operation{ID: "users.set", Method: patch, Path: "/api/v1/users/{id}", Summary: "Change a person", Access: ops.Holders, Needs: permission.UsersWrite, Fresh: true,
-		Audit: true, About: "A change of role, institution or e-mail ends all sessions of the person; of role or institution, all tokens too."}, a.setUser)
+	ops.Register(t, ops.Operation{
+		ID: "users.add", Method: post, Path: "/api/v1/users", Summary: "Register a person", Access: ops.Holders, Needs: permission.UsersWrite, Fresh: true,
+		Audit: true, Status: http.StatusCreated, About: "An institutional admin registers people of the own institution.",
+	}, a.addUser)
+	ops.Register(t, ops.Operation{
+		ID: "users.set", Method: patch, Path: "/api/v1/users/{id}", Summary: "Change a person", Access: ops.Holders, Needs: permission.UsersWrite, Fresh: true,
+		Audit: true, About: "A change of role, institution or e-mail ends all sessions of the person; of role or institution, all tokens too.",
+	}, a.setUser)
 	for _, active := range []bool{true, false} {
 		verb, summary := "deactivate", "Deactivate a person"
 		if active {
 			verb, summary = "activate", "Activate a person again"
 		}
-		ops.Register(t, ops.Operation{ID: "users." + verb, Method: post, Path: "/api/v1/users/{id}/" + verb, Summary: summary, Access: ops.Holders, Needs: permission.UsersWrite,
-			Fresh: true, Audit: true},
+		ops.Register(t, ops.Operation{
+			ID: "users." + verb, Method: post, Path: "/api/v1/users/{id}/" + verb, Summary: summary, Access: ops.Holders, Needs: permission.UsersWrite,
+			Fresh: true, Audit: true,
+		},
 			func(ctx context.Context, c access.Caller, in *ByID) (*tagged[people.Profile], error) {
 				return a.changeUser(ctx, c, "users."+verb, in.ID, 0, people.Changes{Active: &active}, nil)
 			})
@@ -78,14 +85,18 @@ func (a *API) users(t *ops.API) {
 		if kind == people.Reset {
 			summary = "Make a link with which a person sets a new password"
 		}
-		ops.Register(t, ops.Operation{ID: "users." + kind, Secret: true, Method: post, Path: "/api/v1/users/{id}/" + kind, Summary: summary, Access: ops.Holders, Needs: permission.UsersWrite,
-			Fresh: true, Audit: true, Status: http.StatusCreated},
+		ops.Register(t, ops.Operation{
+			ID: "users." + kind, Secret: true, Method: post, Path: "/api/v1/users/{id}/" + kind, Summary: summary, Access: ops.Holders, Needs: permission.UsersWrite,
+			Fresh: true, Audit: true, Status: http.StatusCreated,
+		},
 			func(ctx context.Context, c access.Caller, in *ByID) (*body[invitation], error) {
 				return a.invite(ctx, c, in.ID, kind)
 			})
 	}
-	ops.Register(t, ops.Operation{ID: "users.reset_factor", Method: post, Path: "/api/v1/users/{id}/reset-factor", Summary: "Remove the second factor of a person who has lost it",
-		Access: ops.Holders, Needs: permission.UsersWrite, Fresh: true, Audit: true, Status: http.StatusNoContent, About: "All sessions of the person end."}, a.resetFactor)
+	ops.Register(t, ops.Operation{
+		ID: "users.reset_factor", Method: post, Path: "/api/v1/users/{id}/reset-factor", Summary: "Remove the second factor of a person who has lost it",
+		Access: ops.Holders, Needs: permission.UsersWrite, Fresh: true, Audit: true, Status: http.StatusNoContent, About: "All sessions of the person end.",
+	}, a.resetFactor)
 }
 
 func (a *API) listUsers(ctx context.Context, c access.Caller, in *userQuery) (*body[list[people.Profile]], error) {

@@ -65,14 +65,14 @@ func (p *Pages) Routes(mux *http.ServeMux) {
 	mux.HandleFunc("POST /second-factor", p.giveCode)
 	mux.HandleFunc("POST /second-factor/set-up", p.setUpFactor)
 	mux.HandleFunc("POST /sign-out", p.signOut)
-	mux.HandleFunc("GET /style.css", func(w http.ResponseWriter, _ *http.Request) {
+	mux.HandleFunc("GET /style.css", func(w http.ResponseWriter, r *http.Request) {
 		text, err := files.ReadFile("style.css")
 		if err == nil {
 			w.Header().Set("Content-Type", "text/css; charset=utf-8")
 			_, err = w.Write(text)
 		}
 		if err != nil {
-			p.Log.Debug("the style was not read to its end", "err", err)
+			p.Log.DebugContext(r.Context(), "the style was not read to its end", "err", err)
 		}
 	})
 }
@@ -139,6 +139,8 @@ func (p *Pages) cookies(w http.ResponseWriter, s auth.SignedIn) {
 	}
 }
 
+var errLater = errors.New("you cannot sign in now; try again in a moment")
+
 // refused shows a form again with what was wrong.
 func (p *Pages) refused(w http.ResponseWriter, r *http.Request, name string, v page, err error) {
 	var many *auth.TooMany
@@ -154,7 +156,7 @@ func (p *Pages) refused(w http.ResponseWriter, r *http.Request, name string, v p
 		status = http.StatusServiceUnavailable
 	case !errors.Is(err, auth.ErrWrong):
 		p.Log.WarnContext(r.Context(), "cannot sign a person in", "err", err)
-		status, err = http.StatusServiceUnavailable, errors.New("Farol cannot sign you in now; try again in a moment")
+		status, err = http.StatusServiceUnavailable, errLater
 	}
 	v.Error = strings.ToUpper(err.Error()[:1]) + err.Error()[1:] + "."
 	p.show(w, r, status, name, v)

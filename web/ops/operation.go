@@ -71,18 +71,16 @@ func (o Operation) refuses(c access.Caller) *reply.Problem {
 		return Problem(http.StatusForbidden, CodeNotAllowed, "nobody may do this")
 	case !c.Known():
 		return Problem(http.StatusUnauthorized, CodeNotSignedIn, "sign in, or send the header Authorization: Bearer and a token")
-	case o.Session && c.Session.ID == 0:
+	case (o.Session || o.Fresh) && !c.Browser():
 		return Problem(http.StatusForbidden, CodeNotAllowed, "a token may not do this: sign in with a browser")
 	case o.Access == Half:
 		return nil
-	case c.Session.ID != 0 && !c.Full():
+	case c.Browser() && !c.Full():
 		return Problem(http.StatusForbidden, CodeSecondFactor, "give a code of your second factor, or set one up, before anything else")
 	case o.Access == Holders && !c.Holds(o.Needs):
 		return Problem(http.StatusForbidden, CodeNotAllowed, "your role does not have the permission "+string(o.Needs))
-	case o.Fresh && c.Session.ID != 0 && !c.Session.Fresh:
+	case o.Fresh && !c.Session.Fresh:
 		return Problem(http.StatusForbidden, CodeFreshProof, "prove once more who you are: POST /api/v1/session/proof")
-	case o.Fresh && c.Session.ID == 0:
-		return Problem(http.StatusForbidden, CodeNotAllowed, "a token may not do this: sign in with a browser")
 	}
 	return nil
 }
@@ -166,6 +164,22 @@ func Register[I, O any](a *API, o Operation, handler func(context.Context, acces
 		panic("operation " + o.ID + " does not say who it is for")
 	}
 	a.operations = append(a.operations, o)
+	huma.Register(a.huma, a.documented(o), func(ctx context.Context, in *I) (*O, error) {
+		c, _ := ctx.Value(callerKey{}).(access.Caller)
+		out, err := handler(ctx, c, in)
+		if err == nil {
+			return out, nil
+		}
+		p, ours := problemOf(err)
+		if ours && ctx.Err() == nil {
+			a.log.WarnContext(ctx, "request failed; the caller was asked to try again", "operation", o.ID, "err", err)
+		}
+		return nil, p
+	})
+}
+
+// documented is an operation as the OpenAPI document has it, with its guard.
+func (a *API) documented(o Operation) huma.Operation {
 	h := huma.Operation{
 		OperationID: o.ID, Method: o.Method, Path: o.Path, Summary: o.Summary, Description: o.About, DefaultStatus: o.Status,
 		MaxBodyBytes: o.body(), BodyReadTimeout: 30 * time.Second,
@@ -194,18 +208,7 @@ func Register[I, O any](a *API, o Operation, handler func(context.Context, acces
 	if o.Needs != "" {
 		h.Description += "\n\nNeeds the permission `" + string(o.Needs) + "`."
 	}
-	huma.Register(a.huma, h, func(ctx context.Context, in *I) (*O, error) {
-		c, _ := ctx.Value(callerKey{}).(access.Caller)
-		out, err := handler(ctx, c, in)
-		if err == nil {
-			return out, nil
-		}
-		p, ours := problemOf(err)
-		if ours && ctx.Err() == nil {
-			a.log.WarnContext(ctx, "request failed; the caller was asked to try again", "operation", o.ID, "err", err)
-		}
-		return nil, p
-	})
+	return h
 }
 
 func ptr[T any](v T) *T { return &v }
@@ -241,8 +244,8 @@ func (a *API) guard(o Operation) func(huma.Context, func(huma.Context)) {
 			return
 		}
 		serve := func(w http.ResponseWriter, r *http.Request) {
-			r = r.WithContext(context.WithValue(r.Context(), callerKey{}, c))
-			next(humago.NewContext(ctx.Operation(), r.WithContext(context.WithValue(r.Context(), requestKey{}, r)), w))
+			known := context.WithValue(r.Context(), callerKey{}, c)
+			next(humago.NewContext(ctx.Operation(), r.WithContext(context.WithValue(known, requestKey{}, r)), w))
 		}
 		switch {
 		case r.Header.Get(keyHeader) == "" || o.Method != http.MethodPost:

@@ -135,7 +135,8 @@ var roles = map[string]int{
 // what is about the whole archive.
 func Of(role string, ofInstitution bool) (list []Permission) {
 	for _, line := range table {
-		if line.roles&roles[role] != 0 && !(ofInstitution && role == registry.RoleAuditor && archiveOnly(line.permission)) {
+		narrow := ofInstitution && role == registry.RoleAuditor && archiveOnly(line.permission)
+		if line.roles&roles[role] != 0 && !narrow {
 			list = append(list, line.permission)
 		}
 	}
