@@ -29,13 +29,9 @@ ALTER TABLE users
 	ADD totp_sealed            bytea,   -- with FAROL_WEB_KEY; NULL: no second factor
 	ADD totp_last_step         bigint   NOT NULL DEFAULT 0,
 	ADD second_factor_required boolean  NOT NULL DEFAULT false,
-	ADD oidc_issuer            text,
-	ADD oidc_subject           text,
 	ADD signed_in_at           timestamptz,
 	ADD time_zone              text     NOT NULL DEFAULT 'UTC' CHECK (length(time_zone) BETWEEN 1 AND 64),
-	ADD version                bigint   NOT NULL DEFAULT 1,
-	ADD CONSTRAINT oidc_has_both CHECK ((oidc_issuer IS NULL) = (oidc_subject IS NULL)),
-	ADD CONSTRAINT users_oidc UNIQUE (oidc_issuer, oidc_subject);
+	ADD version                bigint   NOT NULL DEFAULT 1;
 
 ALTER TABLE institutions
 	ADD second_factor_required boolean NOT NULL DEFAULT false,
@@ -164,9 +160,9 @@ UPDATE auditor_rights SET columns = '' WHERE on_table = 'deletion_requests';
 
 -- Neither how people sign in, nor the secrets of it.
 UPDATE auditor_rights SET columns = 'id, email, name, institution_id, role, deactivated_at, created_at, updated_at, password_set_at,
-	second_factor_required, oidc_issuer, signed_in_at' WHERE on_table = 'users';
+	second_factor_required, signed_in_at' WHERE on_table = 'users';
 UPDATE administration_rights SET privilege = 'SELECT (id, email, name, institution_id, role, deactivated_at, created_at, updated_at, password_set_at,
-	second_factor_required, oidc_issuer, signed_in_at)' WHERE on_table = 'users';
+	second_factor_required, signed_in_at)' WHERE on_table = 'users';
 -- Who could read the whole table reads the columns that are named above, which grant_roles() gives.
 -- +goose StatementBegin
 DO $$

@@ -5,8 +5,6 @@ COMMENT ON COLUMN users.password_set_at IS 'When the password was set.';
 COMMENT ON COLUMN users.totp_sealed IS 'Secret of the second factor, sealed with FAROL_WEB_KEY; NULL: there is none.';
 COMMENT ON COLUMN users.totp_last_step IS 'Last 30-second step whose code was used; it is not accepted again.';
 COMMENT ON COLUMN users.second_factor_required IS 'Whether the person needs a second factor although role and institution do not ask for one.';
-COMMENT ON COLUMN users.oidc_issuer IS 'Issuer of the OpenID Connect account that signs the person in.';
-COMMENT ON COLUMN users.oidc_subject IS 'Subject of that account.';
 COMMENT ON COLUMN users.signed_in_at IS 'When the person signed in last.';
 COMMENT ON COLUMN users.time_zone IS 'Time zone in which the person reads times and gets digests.';
 COMMENT ON COLUMN users.version IS 'Grows with each change of what others see of the person.';

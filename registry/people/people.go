@@ -24,8 +24,7 @@ type Person struct {
 	FactorRequired bool   // by the role, the institution or for this person
 	TimeZone       string
 	Version        int64
-	RecoveryCodes  int    // that are not used
-	OIDCIssuer     string `db:"oidc_issuer"`
+	RecoveryCodes  int // that are not used
 	PasswordSetAt  *time.Time
 	SignedInAt     *time.Time
 }
@@ -51,7 +50,7 @@ const personSQL = `
 SELECT u.id, u.email, u.name, u.role, coalesce(u.institution_id, 0) AS institution_id, coalesce(i.identifier, '') AS institution,
 	u.deactivated_at IS NULL AND coalesce(i.state, 'A') = 'A' AS active, coalesce(u.password_hash, '') AS password_hash, u.totp_sealed AS sealed_totp,
 	u.second_factor_required OR coalesce(i.second_factor_required, false) OR u.role IN ('admin', 'operator', 'institutional_admin') AS factor_required,
-	u.time_zone, u.version, coalesce(u.oidc_issuer, '') AS oidc_issuer, u.password_set_at, u.signed_in_at,
+	u.time_zone, u.version, u.password_set_at, u.signed_in_at,
 	(SELECT count(*) FROM recovery_codes c WHERE c.user_id = u.id AND c.used_at IS NULL)::int AS recovery_codes
 FROM users u LEFT JOIN institutions i ON i.id = u.institution_id`
 
@@ -63,11 +62,6 @@ func (r Records) ByEmail(ctx context.Context, email string) (Person, error) {
 // ByID returns a person by the ID, or ErrNotFound.
 func (r Records) ByID(ctx context.Context, id int64) (Person, error) {
 	return r.one(ctx, personSQL+` WHERE u.id = $1`, id)
-}
-
-// ByAccount returns the person whom an account of OpenID Connect signs in, or ErrNotFound.
-func (r Records) ByAccount(ctx context.Context, issuer, subject string) (Person, error) {
-	return r.one(ctx, personSQL+` WHERE u.oidc_issuer = $1 AND u.oidc_subject = $2`, issuer, subject)
 }
 
 func (r Records) one(ctx context.Context, sql string, args ...any) (Person, error) {
@@ -147,11 +141,6 @@ func (r Records) Rehash(ctx context.Context, user int64, old, hash string) error
 		return fmt.Errorf("renew the hash of a password: %w", registry.Refusal(err))
 	}
 	return nil
-}
-
-// LinkAccount has an account of OpenID Connect sign in a person.
-func (r Records) LinkAccount(ctx context.Context, user int64, issuer, subject string) error {
-	return r.change(ctx, "link an account", `UPDATE users SET oidc_issuer = $2, oidc_subject = $3 WHERE id = $1`, user, issuer, subject)
 }
 
 // change runs a statement that has to change one row.
