@@ -1,0 +1,156 @@
+package console_test
+
+import (
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/cookiejar"
+	"net/http/httptest"
+	"net/url"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/pquerna/otp/totp"
+
+	"github.com/farol-preservation/farol/internal/testenv"
+	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/registry/people"
+	"github.com/farol-preservation/farol/web/access"
+	"github.com/farol-preservation/farol/web/auth"
+	"github.com/farol-preservation/farol/web/console"
+)
+
+func TestMain(m *testing.M) { testenv.Main(m) }
+
+// visitor is a browser at pages of the test's own.
+type visitor struct {
+	t        *testing.T
+	url      string
+	client   *http.Client
+	registry *registry.Registry
+}
+
+func visit(t *testing.T) *visitor {
+	t.Helper()
+	db, err := pgxpool.New(t.Context(), testenv.DatabaseURL(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(db.Close)
+	r := registry.New(db)
+	keys, err := auth.ParseKeys(auth.NewKey())
+	if err != nil {
+		t.Fatal(err)
+	}
+	mux := http.NewServeMux()
+	pages := &console.Pages{
+		Auth: auth.New(r, auth.Options{Keys: keys, Issuer: "Farol"}), Log: slog.New(slog.DiscardHandler),
+		Web: &access.Web{Tokens: access.NewTokens(r, false), Registry: r},
+	}
+	pages.Routes(mux)
+	server := httptest.NewServer(mux)
+	t.Cleanup(server.Close)
+	jar, err := cookiejar.New(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &visitor{t, server.URL, &http.Client{Jar: jar, Timeout: time.Minute}, r}
+}
+
+// invited registers a person and returns the path of the invitation.
+func (v *visitor) invited(email, name, role string) string {
+	v.t.Helper()
+	u, err := v.registry.AddUser(v.t.Context(), registry.User{Email: email, Name: name, Role: role})
+	if err != nil {
+		v.t.Fatal(err)
+	}
+	secret, err := people.In(v.registry).MakeLink(v.t.Context(), u.ID, people.Invite)
+	if err != nil {
+		v.t.Fatal(err)
+	}
+	return people.LinkPath(people.Invite, secret)
+}
+
+// sees opens a page, or sends a form to it, and fails the test unless it leads to a path
+// and shows a text.
+func (v *visitor) sees(path string, form url.Values, at, text string) string {
+	v.t.Helper()
+	var a *http.Response
+	var err error
+	if form == nil {
+		a, err = v.client.Get(v.url + path)
+	} else {
+		a, err = v.client.PostForm(v.url+path, form)
+	}
+	if err != nil {
+		v.t.Fatal(err)
+	}
+	defer a.Body.Close() //nolint:errcheck // read below
+	page, err := io.ReadAll(a.Body)
+	if err != nil {
+		v.t.Fatal(err)
+	}
+	if a.Request.URL.Path != at || !strings.Contains(string(page), text) {
+		v.t.Fatalf("%s led to %s (%d), which shows no %q:\n%s", path, a.Request.URL.Path, a.StatusCode, text, page)
+	}
+	return string(page)
+}
+
+// An invitation leads to a password, a second factor and recovery codes; the next time
+// password and code are enough.
+func TestInvitationToTheEnd(t *testing.T) {
+	t.Parallel()
+	v := visit(t)
+	link := v.invited("ann@archive.org", "Ann <script>alert(1)</script>", registry.RoleAdmin)
+	v.sees("/", nil, "/sign-in", "Sign in")
+	v.sees(link, nil, link, "ann@archive.org")
+	v.sees(link, nil, link, "ann@archive.org") // to look at it uses nothing up
+	v.sees(link, url.Values{"password": {"short"}}, link, "it has 5 characters")
+	page := v.sees(link, url.Values{"password": {"correct horse battery staple"}}, "/second-factor", "<svg")
+	key := regexp.MustCompile(`Key: <code>([A-Z2-7]+)</code>`).FindStringSubmatch(page)
+	pending := regexp.MustCompile(`name="pending" value="([^"]+)"`).FindStringSubmatch(page)
+	if key == nil || pending == nil {
+		t.Fatal(page)
+	}
+	v.sees("/", nil, "/second-factor", "Set it up")
+	v.sees("/second-factor/set-up", url.Values{"pending": {pending[1]}, "code": {"000000"}}, "/second-factor/set-up", "role=\"alert\"")
+	code, err := totp.GenerateCode(key[1], time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	codes := v.sees("/second-factor/set-up", url.Values{"pending": {pending[1]}, "code": {code}}, "/second-factor/set-up", "Recovery codes")
+	recovery := regexp.MustCompile(`<code>([a-z2-7]{4}-[a-z2-7-]+)</code>`).FindStringSubmatch(codes)
+	home := v.sees("/", nil, "/", "items.read")
+	if strings.Contains(home, "<script>") || recovery == nil {
+		t.Errorf("a name is markup, or there is no recovery code:\n%s", home)
+	}
+	v.sees("/sign-out", url.Values{}, "/sign-in", "Sign in")
+	v.sees("/", nil, "/sign-in", "Sign in")
+	v.sees(link, nil, link, "was used or has expired")
+	v.sees("/sign-in", url.Values{"email": {"ann@archive.org"}, "password": {"wrong horse battery staple"}}, "/sign-in", "is wrong")
+	v.sees("/sign-in", url.Values{"email": {"ann@archive.org"}, "password": {"correct horse battery staple"}}, "/second-factor", "six digits")
+	v.sees("/second-factor", url.Values{"code": {recovery[1]}}, "/", "You are Ann")
+}
+
+// A link to sign in is used by a button, not by opening it.
+func TestLinkToSignIn(t *testing.T) {
+	t.Parallel()
+	v := visit(t)
+	v.invited("dev@archive.org", "Developer", registry.RoleAdmin)
+	p, err := people.In(v.registry).ByEmail(t.Context(), "dev@archive.org")
+	if err != nil {
+		t.Fatal(err)
+	}
+	secret, err := people.In(v.registry).MakeLink(t.Context(), p.ID, people.SignIn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := people.LinkPath(people.SignIn, secret)
+	v.sees(path, nil, path, "signs you in once")
+	v.sees(path, url.Values{}, "/", "You are Developer")
+	v.sees(path, url.Values{}, path, "was used or has expired")
+	v.sees("/style.css", nil, "/style.css", "font:")
+}
