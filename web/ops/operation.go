@@ -15,6 +15,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -97,6 +98,17 @@ type API struct {
 	operations []Operation
 }
 
+// speakAsFarol has huma answer with problems in our words. It is a setting of the package's,
+// and set once.
+//
+//nolint:gochecknoglobals // huma has it so
+var speakAsFarol = sync.OnceFunc(func() {
+	huma.NewError = newError
+	huma.NewErrorWithContext = func(_ huma.Context, status int, message string, errs ...error) huma.StatusError {
+		return newError(status, message, errs...)
+	}
+})
+
 // Keys of a context.
 type (
 	callerKey  struct{} // who sends the request
@@ -118,10 +130,7 @@ func Request(ctx context.Context) *http.Request {
 //
 // rate is how many requests a second each caller may send, and three times as many at once.
 func New(mux *http.ServeMux, r *registry.Registry, version string, rate int, caller func(*http.Request) (access.Caller, error), log *slog.Logger) *API {
-	huma.NewError = newError
-	huma.NewErrorWithContext = func(_ huma.Context, status int, message string, errs ...error) huma.StatusError {
-		return newError(status, message, errs...)
-	}
+	speakAsFarol()
 	config := huma.DefaultConfig("Farol", version)
 	config.CreateHooks = nil // no links to schemas in every answer
 	config.DocsPath, config.SchemasPath = "", ""
