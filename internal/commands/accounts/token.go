@@ -54,7 +54,12 @@ that institution's items, since messages are shared.`,
 				t.ExpiresAt = &end
 			}
 			return connect.WithRegistry(cmd, func(ctx context.Context, r *registry.Registry) error {
-				added, secret, err := r.AddToken(ctx, t)
+				var secret string
+				entry := registry.AuditEntry{Operation: "tokens.add", SubjectType: "token", SubjectID: t.Name, Detail: map[string]any{"rights": t.Rights}}
+				added, err := registry.Acted(ctx, r, registry.Actor{}, &entry, func(ctx context.Context) (added registry.Token, err error) {
+					added, secret, err = r.AddToken(ctx, t)
+					return added, err
+				})
 				if err != nil {
 					return cli.Failure{Code: cli.ExitFailed, Err: err, Next: "`farol token list`, `farol stage list` and `farol institution list` show the tokens, stages and institutions"}
 				}
@@ -173,7 +178,8 @@ func removeToken(ctx context.Context, cmd *cobra.Command, r *registry.Registry, 
 		shown := cli.Print(cmd, asJSON, list[i], func(out io.Writer, t registry.Token) error { return printTokens(out, []registry.Token{t}) })
 		return errors.Join(shown, cli.Unchanged(cmd))
 	}
-	if err := r.RemoveToken(ctx, 0, name); err != nil {
+	entry := registry.AuditEntry{Operation: "tokens.remove", SubjectType: "token", SubjectID: name}
+	if err := r.Act(ctx, registry.Actor{}, &entry, func(ctx context.Context) error { return r.RemoveToken(ctx, 0, name) }); err != nil {
 		return noToken(err)
 	}
 	return cli.Printf(cmd, asJSON, list[i], "%s is no longer valid; servers refuse it within two seconds.\n", human.Line(name))
