@@ -125,6 +125,15 @@ topic_deliveries UPDATE
 topic_receivers UPDATE
 topic_readers UPDATE
 topic_partitions UPDATE`
+	peopleRights = `
+api_tokens INSERT UPDATE DELETE
+users INSERT UPDATE
+institutions INSERT UPDATE
+sessions INSERT UPDATE DELETE
+links INSERT UPDATE
+recovery_codes INSERT UPDATE DELETE
+sign_in_failures INSERT UPDATE DELETE
+idempotency_keys INSERT UPDATE DELETE`
 	queueUpkeep = "lock_object moved move_items record_moves move_stranded report_service tell_of_services backoff_of failed_attempts clamp_waiting clamp_times park_memory_needs "
 )
 
@@ -166,15 +175,7 @@ alerts INSERT UPDATE
 alert_repeats UPDATE DELETE
 mail_outbox INSERT UPDATE DELETE`, functions: "open_action_partitions lock_object lock_institution rotate_log_partitions trim_log trim_receivers wake_retrieval " +
 			"count_repeats raise_due_alerts alert_staff alert_of_requests gets_mail mail_choice second_person_is_staff"},
-		"serve": {tables: queueRights + `
-api_tokens INSERT UPDATE DELETE
-users INSERT UPDATE
-institutions INSERT UPDATE
-sessions INSERT UPDATE DELETE
-links INSERT UPDATE
-recovery_codes INSERT UPDATE DELETE
-sign_in_failures INSERT UPDATE DELETE
-idempotency_keys INSERT UPDATE DELETE
+		"serve": {tables: queueRights + peopleRights + `
 queues INSERT UPDATE
 topic_receivers INSERT
 topic_deliveries INSERT DELETE

@@ -74,7 +74,7 @@ EXCEPTION WHEN invalid_parameter_value THEN
 END
 $$;
 
--- raise_alert alerts people to something of which there may be many: within a time only
+-- raise_alert alerts people to something that may happen often: within a time only
 -- the first makes an alert, and the others add to its count. It waits for no other
 -- transaction. While one makes the alert, or if that is rolled back, the row in
 -- alert_repeats is enough for count_repeats() to make it.

@@ -153,7 +153,7 @@ func (f EventFilter) leads() bool {
 		!f.RecordedAfter.IsZero() && !f.RecordedBefore.IsZero() && window <= MostDays*24*time.Hour
 }
 
-// records are the conditions for records, each of which may have several events.
+// records are the conditions for records; each may have several events.
 func (f EventFilter) records(q *query) (conds []string) {
 	if f.Object != 0 || f.File != 0 { // which have an index that does not know the institution
 		q.within(`r.institution_id`)

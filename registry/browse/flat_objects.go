@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// countTime bounds a page of objects of which each file is counted.
+// countTime bounds a page of objects whose files are counted.
 const countTime = 10 * time.Second
 
 // ObjectDetails narrow a list of objects further. They have no indexes.

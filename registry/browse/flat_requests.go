@@ -111,7 +111,7 @@ func (r Records) FlatAlerts(ctx context.Context, f AlertFilter, s Slice) (Part[F
 // FlatAlert returns an alert as a person has it, or [registry.ErrNotFound].
 func (r Records) FlatAlert(ctx context.Context, id, person int64) (FlatAlert, error) {
 	q := in(r.scope, "", alertAdvice)
-	q.args["for"] = person
+	q.where(`(a.user_id IS NULL OR a.user_id = @for)`, "for", person)
 	q.where(`a.id = @id`, "id", id)
 	q.within(`a.institution_id`)
 	return single(ctx, r, flatAlerts(), fmt.Sprintf("alert %d", id), `SELECT a.*, a.deletion_request_id AS deletion_id FROM alerts a`, q)

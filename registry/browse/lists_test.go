@@ -22,7 +22,7 @@ func (o *oracle) questions() []func(*rand.Rand) question {
 	}
 }
 
-// The lists of two institutions, each of which is asked about everything.
+// The lists of two institutions; each is asked about everything.
 func TestLists(t *testing.T) {
 	t.Parallel()
 	a := newArchive(t)

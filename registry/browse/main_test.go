@@ -15,13 +15,13 @@ import (
 
 func TestMain(m *testing.M) { testenv.Main(m) }
 
-// sceneSQL makes the records of two institutions, one of which has hardly any among the
+// sceneSQL makes the records of two institutions; one has hardly any among the
 // newest items. The name of one begins as that of the other does.
 //
 //go:embed testdata/scene.sql
 var sceneSQL string
 
-// eventsSQL makes their events, some of which are the rows of an ingest.
+// eventsSQL makes their events; some are the rows of an ingest.
 //
 //go:embed testdata/events.sql
 var eventsSQL string

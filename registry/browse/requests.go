@@ -88,7 +88,7 @@ type AlertFilter struct {
 	Type          string // such as Failed Fixity Check
 	CreatedAfter  time.Time
 	CreatedBefore time.Time
-	For           int64 // ID of the person for whom [Records.FlatAlerts] shows them; it narrows nothing
+	For           int64 // ID of the person who reads: alerts for one person are read by that person only; 0: a program
 }
 
 // Alert is a message for the people of an institution, or for the archive's own staff.
@@ -120,10 +120,11 @@ func (r Records) Alerts(ctx context.Context, f AlertFilter, p Page) ([]Alert, Ke
 	return list(ctx, r, "alerts", f, p, func(found string) string { return found }, func(a Alert) Key { return Key{ID: a.ID} })
 }
 
-// Alert returns the alert with an ID, or [registry.ErrNotFound].
+// Alert returns the alert with an ID, or [registry.ErrNotFound]. Those for one person are
+// not there.
 func (r Records) Alert(ctx context.Context, id int64) (Alert, error) {
 	q := in(r.scope, "", alertAdvice)
-	q.where(`a.id = @id`, "id", id)
+	q.where(`a.id = @id AND a.user_id IS NULL`, "id", id)
 	q.within(`a.institution_id`)
 	q.sql = fmt.Sprintf(alertsSQL, `SELECT a.* FROM alerts a WHERE `+q.all())
 	return one[Alert](ctx, r, fmt.Sprintf("alert %d", id), q)
@@ -131,7 +132,7 @@ func (r Records) Alert(ctx context.Context, id int64) (Alert, error) {
 
 func (f AlertFilter) find(s registry.Scope, after Key) (*query, error) {
 	q := in(s, f.Institution, alertAdvice)
-	q.args["for"] = f.For
+	q.where(`(a.user_id IS NULL OR a.user_id = @for)`, "for", f.For)
 	q.equal(`a.type = @type`, "type", f.Type)
 	q.since(`a.created_at >= @created_after`, "created_after", f.CreatedAfter)
 	q.since(`a.created_at < @created_before`, "created_before", f.CreatedBefore)

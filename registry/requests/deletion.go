@@ -89,7 +89,7 @@ ORDER BY n.identifier`
 // RequestDeletion asks for the deletion of objects and files, by their identifiers.
 // by is the e-mail of an institutional admin, and everything has to be of the same
 // institution. Nothing is deleted before another person has approved it. What is refused of
-// one is refused of all, and says of which.
+// one is refused of all, and the error names it.
 func (r Records) RequestDeletion(ctx context.Context, by string, identifiers []string) (d DeletionRequest, err error) {
 	var id int64
 	err = registry.Again(func() error {

@@ -16,7 +16,7 @@ import (
 	"github.com/farol-preservation/farol/registry/people"
 )
 
-// page is the content of a mail, of which both its parts are written.
+// page is the content of a mail; both its parts are written from it.
 type page struct {
 	title string
 	parts []part

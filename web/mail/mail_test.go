@@ -308,7 +308,7 @@ func TestTLSIsRequired(t *testing.T) {
 }
 
 // Files of an object with restricted access are named in no mail, nor are those of an
-// object of which nobody knows yet whether it is one.
+// object that is perhaps none yet.
 func TestRestrictedNamesAreHidden(t *testing.T) {
 	t.Parallel()
 	p := newPost(t)

@@ -63,13 +63,18 @@ const mostBody = 1 << 20
 
 func (o Operation) body() int64 { return cmp.Or(o.Body, mostBody) }
 
+// isWhole reports whether a row says who it is for.
+func (o Operation) isWhole() bool {
+	return o.Access != nobody && (o.Access == Holders) == (o.Needs != "")
+}
+
 // refuses reports what keeps a caller from an operation; nil: nothing.
 func (o Operation) refuses(c access.Caller) *reply.Problem {
 	switch {
+	case !o.isWhole():
+		return Problem(http.StatusForbidden, CodeNotAllowed, "nobody may do this")
 	case o.Access == Anyone:
 		return nil
-	case o.Access == nobody:
-		return Problem(http.StatusForbidden, CodeNotAllowed, "nobody may do this")
 	case !c.Known():
 		return Problem(http.StatusUnauthorized, CodeNotSignedIn, "sign in, or send the header Authorization: Bearer and a token")
 	case (o.Session || o.Fresh) && !c.Browser():
@@ -166,12 +171,9 @@ func schemaName(t reflect.Type, hint string) string {
 // Operations returns the table.
 func (a *API) Operations() []Operation { return slices.Clone(a.operations) }
 
-// Register adds an operation to the table. It panics on a row that grants without naming
-// what it takes: that is a mistake of the program.
+// Register adds an operation to the table. A row that does not say who it is for, or names a
+// permission that nobody has, is for nobody.
 func Register[I, O any](a *API, o Operation, handler func(context.Context, access.Caller, *I) (*O, error)) {
-	if o.Access == nobody || (o.Access == Holders) != (o.Needs != "") || o.Access == Holders && !permission.Known(string(o.Needs)) {
-		panic("operation " + o.ID + " does not say who it is for")
-	}
 	a.operations = append(a.operations, o)
 	huma.Register(a.huma, a.documented(o), func(ctx context.Context, in *I) (*O, error) {
 		c, _ := ctx.Value(callerKey{}).(access.Caller)

@@ -2,7 +2,6 @@
 package permission
 
 import (
-	"slices"
 	"strings"
 
 	"github.com/farol-preservation/farol/registry"
@@ -155,9 +154,6 @@ func All() []Permission {
 	}
 	return list
 }
-
-// Known reports whether a name is one of a permission.
-func Known(name string) bool { return slices.Contains(All(), Permission(name)) }
 
 // Reads reports whether a permission changes nothing.
 func (p Permission) Reads() bool {
