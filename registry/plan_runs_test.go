@@ -246,7 +246,7 @@ func TestPlansAreListedNewestFirst(t *testing.T) {
 		most   int
 		want   string
 	}{{0, 9, "[3 2 1]"}, {0, 2, "[3 2]"}, {3, 9, "[2 1]"}} {
-		list, err := plans.In(a.Registry).List(context.Background(), tc.before, tc.most)
+		list, err := plans.In(a.Registry).List(context.Background(), "", tc.before, tc.most)
 		var ids []int64
 		for _, p := range list {
 			ids = append(ids, p.ID)

@@ -131,7 +131,9 @@ func TestConditionStandsBesideTheOtherFields(t *testing.T) {
 	a.put("other's", "e", "Validate", "Failed")
 	a.exec(`UPDATE work_items SET error_code = 'it''s so' WHERE id <> $1`, wrong)
 	for _, where := range []string{"", "id < 0 OR true", "true -- and no more", "note LIKE '%--%' IS NOT NULL"} {
-		p := a.plan(plans.Request{Action: "cancel", Where: where, Status: "Failed", AtStage: "Validate", Institution: "test.edu", ErrorCode: "it's so"})
+		p := a.plan(plans.Request{Action: "cancel", Where: where, Filter: plans.Filter{
+			Status: []registry.Status{"Failed"}, Stage: []registry.Stage{"Validate"}, Institution: "test.edu", ErrorCode: "it's so",
+		}})
 		if got := value[string](a, `SELECT string_agg(work_item_id::text, ' ') FROM plan_items WHERE plan_id = $1`, p.ID); got != fmt.Sprint(want) {
 			t.Errorf("%q finds items %s, want %d", where, got, want)
 		}
@@ -180,10 +182,10 @@ func TestConditionIsRefused(t *testing.T) {
 		"(cancel(id)).id > 0":                                         "read-only transaction",
 		"set_config('transaction_read_only', 'off', true) = 'off' AND nextval('work_items_id_seq') > 0": "read-write mode",
 	} {
-		for _, status := range []string{"", "Failed"} {
-			_, err := plans.In(a.Registry).Make(context.Background(), plans.Request{Action: "cancel", Where: where, Status: registry.Status(status)})
+		for _, filter := range []plans.Filter{{}, {Status: []registry.Status{"Failed"}}} {
+			_, err := plans.In(a.Registry).Make(context.Background(), plans.Request{Action: "cancel", Where: where, Filter: filter})
 			if !errors.Is(err, registry.ErrRefused) || !strings.Contains(err.Error(), why) {
-				t.Errorf("%s with status %q: %v, want a refusal with %q", where, status, err, why)
+				t.Errorf("%s with status %v: %v, want a refusal with %q", where, filter.Status, err, why)
 			}
 		}
 	}

@@ -47,6 +47,8 @@ COMMENT ON COLUMN plans.undone_at IS 'When it was undone for all items.';
 COMMENT ON COLUMN plans.undone_by IS 'Who undid it last.';
 COMMENT ON COLUMN plans.approved_by IS 'Second person, who approved a large plan.';
 COMMENT ON COLUMN plans.approved_at IS 'When it was approved.';
+COMMENT ON COLUMN plans.carry IS 'What a server carries out now: apply or undo.';
+COMMENT ON COLUMN plans.carry_for IS 'Person who asked for that over the REST API.';
 
 COMMENT ON TABLE plan_items IS 'Items of plans: how each stood when the plan was made, and what became of it.';
 COMMENT ON COLUMN plan_items.plan_id IS 'Plan.';

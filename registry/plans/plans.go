@@ -17,13 +17,10 @@ type Request struct {
 	Priority *int           // to set
 	Reason   string         // of a cancel; "" names who cancelled
 
-	// Which items: a condition as it could stand behind WHERE in a query of
-	// work_items, and what else they have in common. Empty fields do not narrow.
-	Where       string
-	Status      registry.Status
-	AtStage     registry.Stage
-	Institution string // identifier
-	ErrorCode   string
+	// Which items: a condition as it could stand behind WHERE in a query of work_items, and
+	// a filter. Both narrow.
+	Where  string
+	Filter Filter
 }
 
 // Plan is a bulk action that is looked at before it is done.
@@ -48,6 +45,11 @@ type Plan struct {
 	AppliedAt *time.Time       `json:"applied_at"`
 	UndoneAt  *time.Time       `json:"undone_at"`
 	UndoneBy  *string          `json:"undone_by"`
+
+	ApprovedBy *string    `json:"approved_by"` // the second person; nil: nobody
+	ApprovedAt *time.Time `json:"approved_at"`
+	Carry      *string    `json:"carry"`     // what a server carries out now: apply or undo; nil: nothing
+	CarryFor   *string    `json:"carry_for"` // who asked for that
 }
 
 const planColumns = `
@@ -56,31 +58,31 @@ const planColumns = `
 		SELECT i.state, count(*) AS n FROM plan_items i WHERE i.plan_id = p.id GROUP BY i.state
 	) c) AS counts,
 	(SELECT count(*) FROM plan_items i WHERE i.plan_id = p.id AND i.status = 'Started' AND i.state <> 'refused') AS in_work,
-	p.created_at, p.created_by, p.begun_at, p.begun_by, p.applied_at, p.undone_at, p.undone_by`
+	p.created_at, p.created_by, p.begun_at, p.begun_by, p.applied_at, p.undone_at, p.undone_by,
+	p.approved_by, p.approved_at, p.carry, p.carry_for`
 
 // makeSQL keeps a condition that stands alone as it was typed.
 const makeSQL = `
 WITH filter AS MATERIALIZED (
-	SELECT concat_ws(' AND ',
-		CASE WHEN @status <> '' THEN format('status = %L', @status::text) END,
-		CASE WHEN @at_stage <> '' THEN format('stage = %L', @at_stage::text) END,
-		CASE WHEN @institution <> '' THEN format('institution_id = (SELECT id FROM institutions WHERE identifier = %L)', @institution::text) END,
-		CASE WHEN @code <> '' THEN format('error_code = %L', @code::text) END,
-		CASE WHEN @condition = '' THEN NULL
-		     WHEN concat(@status::text, @at_stage::text, @institution::text, @code::text) = '' THEN @condition
-		     ELSE condition_alone(@condition) END) AS condition
+	SELECT string_agg(format(e.part->>'piece', VARIADIC ARRAY(SELECT jsonb_array_elements_text(e.part->'values'))), ' AND ' ORDER BY e.n) AS narrows
+	FROM jsonb_array_elements(@pieces::jsonb) WITH ORDINALITY AS e (part, n)
+), whole AS MATERIALIZED (
+	SELECT CASE WHEN @condition = '' THEN narrows WHEN narrows IS NULL THEN @condition ELSE concat_ws(' AND ', narrows, condition_alone(@condition)) END AS condition
+	FROM filter
 )
 SELECT p.id
-FROM filter CROSS JOIN LATERAL plan_make(@action, filter.condition, nullif(@stage, ''), @priority, nullif(@reason, '')) p`
+FROM whole CROSS JOIN LATERAL plan_make(@action, whole.condition, nullif(@stage, ''), @priority, nullif(@reason, '')) p`
 
 // Make stores a plan and changes no work item. What is wrong with its
 // condition is ErrRefused; that no item meets it, ErrNotFound.
 func (r Records) Make(ctx context.Context, q Request) (Plan, error) {
 	var id int64
-	err := r.db.QueryRow(ctx, makeSQL, pgx.NamedArgs{
-		"action": q.Action, "stage": q.Stage, "priority": q.Priority, "reason": q.Reason,
-		"condition": q.Where, "status": q.Status, "at_stage": q.AtStage, "institution": q.Institution, "code": q.ErrorCode,
-	}).Scan(&id)
+	narrows, err := q.Filter.pieces().asJSON()
+	if err == nil {
+		err = r.db.QueryRow(ctx, makeSQL, pgx.NamedArgs{
+			"action": q.Action, "stage": q.Stage, "priority": q.Priority, "reason": q.Reason, "condition": q.Where, "pieces": narrows,
+		}).Scan(&id)
+	}
 	if err != nil {
 		return Plan{}, fmt.Errorf("plan to %s: %w", q.Action, registry.Refusal(err))
 	}
@@ -97,16 +99,56 @@ func (r Records) Plan(ctx context.Context, id int64) (Plan, error) {
 	return p, nil
 }
 
-// List lists up to n plans, newest first; only those with a lower ID, unless
-// before is 0.
-func (r Records) List(ctx context.Context, before int64, n int) ([]Plan, error) {
+// List lists up to n plans, newest first: those in a state, or all if it is empty, and only
+// those with a lower ID, unless before is 0 (plans_pkey).
+func (r Records) List(ctx context.Context, state string, before int64, n int) ([]Plan, error) {
 	rows, _ := r.db.Query(ctx, `SELECT `+planColumns+`
-		FROM plans p WHERE $1 = 0 OR p.id < $1 ORDER BY p.id DESC LIMIT $2`, before, n)
+		FROM plans p WHERE ($1 = '' OR p.state = $1) AND ($2 = 0 OR p.id < $2) ORDER BY p.id DESC LIMIT $3`, state, before, n)
 	list, err := pgx.CollectRows(rows, pgx.RowToStructByName[Plan])
 	if err != nil {
 		return nil, fmt.Errorf("list plans: %w", err)
 	}
 	return list, nil
+}
+
+// Delete deletes a plan that is not applied, or was undone (plans_pkey): what an applied one
+// did is on record in it.
+func (r Records) Delete(ctx context.Context, id int64) error {
+	p, err := r.Plan(ctx, id)
+	if err != nil {
+		return err
+	}
+	tag, err := r.db.Exec(ctx, `DELETE FROM plans WHERE id = $1 AND state IN ('ready', 'undone') AND carry IS NULL`, id)
+	if err == nil && tag.RowsAffected() == 0 {
+		err = fmt.Errorf("%w: it is %s; a plan can be deleted before it is applied, and after it is undone", registry.ErrRefused, p.State)
+	}
+	if err != nil {
+		return fmt.Errorf("delete plan %d: %w", id, registry.Refusal(err))
+	}
+	return nil
+}
+
+// View is a plan with what is to be looked at before it is applied.
+type View struct {
+	Plan
+	Sample []Item  `json:"sample"` // the first of those to come
+	Causes []Cause `json:"causes"` // of items that are not as planned
+}
+
+// View returns a plan with some of its items.
+func (r Records) View(ctx context.Context, p Plan) (v View, err error) {
+	const some = 10
+	v = View{p, []Item{}, []Cause{}} // null is no list in JSON
+	if p.State == "ready" || p.State == "applying" {
+		sample, err := r.Items(ctx, p.ID, "planned", 0, some)
+		if err != nil {
+			return v, err
+		}
+		v.Sample = append(v.Sample, sample...)
+	}
+	causes, err := r.Causes(ctx, p.ID)
+	v.Causes = append(v.Causes, causes...)
+	return v, err
 }
 
 // Item is what a plan says of one work item.

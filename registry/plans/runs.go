@@ -48,21 +48,34 @@ func (r Records) run(ctx context.Context, id int64, progress func(int), batchSQL
 	if err := begin(c); err != nil {
 		return Plan{}, err
 	}
-	for deadlocks := 0; ; {
-		var n int
-		err := c.QueryRow(ctx, batchSQL, id).Scan(&n)
-		var pg *pgconn.PgError
+	for {
+		n, err := batch(ctx, c, "", id, batchSQL)
 		switch {
-		case errors.As(err, &pg) && pg.Code == "40P01" && deadlocks < 20:
-			// A worker holds some of the items and waits for others of them. The
-			// batch was taken back whole, and the worker is done by now.
-			deadlocks++
 		case err != nil:
 			return Plan{}, err
 		case n == 0:
 			return r.Plan(ctx, id)
 		default:
 			progress(n)
+		}
+	}
+}
+
+// mostDeadlocks is how often a batch is tried again in a row.
+const mostDeadlocks = 20
+
+// batch carries out the next items of a plan, in the name of a person if a server does it,
+// and returns how many there were.
+func batch(ctx context.Context, c *pgx.Conn, actor string, id int64, batchSQL string) (n int, err error) {
+	for deadlocks := 0; ; deadlocks++ {
+		var b pgx.Batch // which is one transaction
+		b.Queue(`SELECT set_config('farol.actor', $1, true)`, actor)
+		b.Queue(batchSQL, id).QueryRow(func(row pgx.Row) error { return row.Scan(&n) })
+		err = c.SendBatch(ctx, &b).Close()
+		// A worker holds some of the items and waits for others of them. The batch was taken
+		// back whole, and the worker is done by now.
+		if pg := (*pgconn.PgError)(nil); !errors.As(err, &pg) || pg.Code != "40P01" || deadlocks == mostDeadlocks {
+			return n, err
 		}
 	}
 }

@@ -1,7 +1,6 @@
 package items
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -33,14 +32,22 @@ be undone for each item that has not changed since.`
 // planTime bounds the making of a plan: its condition may have to read every item.
 const planTime = 10 * time.Minute
 
+// planRequest is a request with the flags that name one of many.
+type planRequest struct {
+	plans.Request
+
+	status  registry.Status
+	atStage registry.Stage
+}
+
 // planFlags adds what says which items a plan is about.
-func planFlags(c *cobra.Command, q *plans.Request, asJSON *bool) {
+func planFlags(c *cobra.Command, q *planRequest, asJSON *bool) {
 	flags := c.Flags()
 	flags.StringVar(&q.Where, "where", "", "only items for which this SQL condition is true; \"true\" selects all")
-	flags.StringVar((*string)(&q.Status), "status", "", "only with this status: "+strings.Join(cli.Strings(values.Statuses()), ", "))
-	flags.StringVar((*string)(&q.AtStage), "stage", "", values.StageHelp())
-	flags.StringVar(&q.Institution, "institution", "", "only of the institution with this identifier")
-	flags.StringVar(&q.ErrorCode, "error-code", "", "only with this error code")
+	flags.StringVar((*string)(&q.status), "status", "", "only with this status: "+strings.Join(cli.Strings(values.Statuses()), ", "))
+	flags.StringVar((*string)(&q.atStage), "stage", "", values.StageHelp())
+	flags.StringVar(&q.Filter.Institution, "institution", "", "only of the institution with this identifier")
+	flags.StringVar(&q.Filter.ErrorCode, "error-code", "", "only with this error code")
 	cli.JSONFlag(c, asJSON)
 }
 
@@ -50,7 +57,7 @@ const conditionHelp = `
 read-only and with your own rights.`
 
 func planRequeueCommand() *cobra.Command {
-	q := plans.Request{Action: "requeue"}
+	q := planRequest{Request: plans.Request{Action: "requeue"}}
 	var asJSON bool
 	c := &cobra.Command{
 		Use:   "requeue",
@@ -73,7 +80,7 @@ plan is applied.` + conditionHelp,
 }
 
 func planCancelCommand() *cobra.Command {
-	q := plans.Request{Action: "cancel"}
+	q := planRequest{Request: plans.Request{Action: "cancel"}}
 	var asJSON bool
 	c := &cobra.Command{
 		Use:   "cancel",
@@ -90,7 +97,7 @@ plan is applied.` + conditionHelp,
 }
 
 func planPriorityCommand() *cobra.Command {
-	q := plans.Request{Action: "set priority"}
+	q := planRequest{Request: plans.Request{Action: "set priority"}}
 	var asJSON bool
 	c := &cobra.Command{
 		Use:   "priority NUMBER",
@@ -114,21 +121,27 @@ is 0. Nothing is changed until the plan is applied.` + conditionHelp,
 }
 
 // makePlan stores a plan and shows what it would do.
-func makePlan(cmd *cobra.Command, q plans.Request, asJSON bool) (err error) {
-	if cmp.Or(q.Where, string(q.Status), string(q.AtStage), q.Institution, q.ErrorCode) == "" {
+func makePlan(cmd *cobra.Command, q planRequest, asJSON bool) (err error) {
+	if q.Where == "" && q.status == "" && q.atStage == "" && q.Filter.Empty() {
 		return cli.Usage(errors.New("no items are named"), "select items with --where or another flag; --where true selects all")
 	}
-	if q.Status, err = cli.OneOf("--status", q.Status, values.Statuses()); err != nil {
+	if q.status, err = cli.OneOf("--status", q.status, values.Statuses()); err != nil {
 		return err
 	}
-	if q.AtStage, err = values.Stage(cmd.Context(), "--stage", q.AtStage); err != nil {
+	if q.atStage, err = values.Stage(cmd.Context(), "--stage", q.atStage); err != nil {
 		return err
+	}
+	if q.status != "" {
+		q.Filter.Status = []registry.Status{q.status}
+	}
+	if q.atStage != "" {
+		q.Filter.Stage = []registry.Stage{q.atStage}
 	}
 	return connect.WithRegistryFor(cmd, planTime, func(ctx context.Context, r *registry.Registry) error {
-		if err := values.CheckInstitution(ctx, r, q.Institution); err != nil {
+		if err := values.CheckInstitution(ctx, r, q.Filter.Institution); err != nil {
 			return err
 		}
-		p, err := plans.In(r).Make(ctx, q)
+		p, err := plans.In(r).Make(ctx, q.Request)
 		switch {
 		case errors.Is(err, registry.ErrNotFound):
 			return cli.Failure{Code: cli.ExitFailed, Err: err, Next: "no plan was made; `farol item list` lists the items"}

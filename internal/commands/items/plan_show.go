@@ -73,7 +73,7 @@ func planListCommand() *cobra.Command {
 				return err
 			}
 			return connect.WithRegistryFor(cmd, planTime, func(ctx context.Context, r *registry.Registry) error {
-				list, err := plans.In(r).List(ctx, before, limit)
+				list, err := plans.In(r).List(ctx, "", before, limit)
 				if err != nil {
 					return err
 				}
@@ -91,39 +91,28 @@ func planListCommand() *cobra.Command {
 	return c
 }
 
-// planView is a plan with the state of its items.
-type planView struct {
-	plans.Plan
-	Sample []plans.Item  `json:"sample"` // the first of those to come
-	Causes []plans.Cause `json:"causes"` // of items that are not as planned
-}
-
 func showPlan(ctx context.Context, cmd *cobra.Command, r *registry.Registry, p plans.Plan, asJSON bool) error {
-	const some = 10
-	v := planView{p, []plans.Item{}, []plans.Cause{}} // null is no list
-	if p.State == "ready" || p.State == "applying" {
-		sample, err := plans.In(r).Items(ctx, p.ID, "planned", 0, some)
-		if err != nil {
-			return err
-		}
-		v.Sample = append(v.Sample, sample...)
-	}
-	causes, err := plans.In(r).Causes(ctx, p.ID)
+	v, err := plans.In(r).View(ctx, p)
 	if err != nil {
 		return err
 	}
-	v.Causes = append(v.Causes, causes...)
 	return cli.Print(cmd, asJSON, v, printPlan)
 }
 
-func printPlan(w io.Writer, v planView) error {
+func printPlan(w io.Writer, v plans.View) error {
 	lines := [][]string{
 		{"Does", does(v.Plan)},
-		{"State", v.standing()},
+		{"State", standing(v)},
 		{"Condition", human.Line(v.Condition)},
 		{"Items", fmt.Sprintf("%d, %s; %d more are refused", v.Items-v.Refused, human.Bytes(v.Bytes), v.Refused)},
 		{"Hash", v.SetHash},
 		{"Made", human.Time(v.CreatedAt) + " by " + human.Line(v.CreatedBy)},
+	}
+	if v.ApprovedAt != nil && v.ApprovedBy != nil {
+		lines = append(lines, []string{"Approved", human.Time(*v.ApprovedAt) + " by " + human.Line(*v.ApprovedBy)})
+	}
+	if v.Carry != nil && v.CarryFor != nil {
+		lines = append(lines, []string{"A server", *v.Carry + " for " + human.Line(*v.CarryFor)})
 	}
 	if v.InWork > 0 && v.Action != "set priority" {
 		lines = append(lines, []string{"In progress", fmt.Sprintf("%d; their workers lose them", v.InWork)})
@@ -147,12 +136,12 @@ func printPlan(w io.Writer, v planView) error {
 			return err
 		}
 	}
-	_, err := fmt.Fprintf(w, "\n%s\n", v.next())
+	_, err := fmt.Fprintf(w, "\n%s\n", nextOf(v))
 	return err
 }
 
 // standing is the state of a plan and of its items.
-func (v planView) standing() string {
+func standing(v plans.View) string {
 	text := v.State
 	for _, state := range PlanStates() {
 		if n := v.Counts[state]; n > 0 {
@@ -163,7 +152,7 @@ func (v planView) standing() string {
 }
 
 // next says what can be done with a plan.
-func (v planView) next() string {
+func nextOf(v plans.View) string {
 	again := "To make it again: " + commandOf(v.Plan)
 	switch v.State {
 	case "ready":
