@@ -37,7 +37,7 @@ func mayImport() map[string][]string {
 		"virus":      nil,
 
 		"registry":          nil,
-		"registry/browse":   {"registry"},
+		"registry/browse":   {"registry", "registry/requests"},
 		"registry/fixity":   {"registry"},
 		"registry/outbox":   {"registry"},
 		"registry/plans":    {"registry"},

@@ -153,6 +153,9 @@ func (f ItemFilter) archive(q *query) []string {
 		return nil
 	}
 	own := *q
+	if f.requests() { // which have indexes of their own: work_items_archive_requests, _institution_requests
+		own.conds = append([]string{`w.action <> 'Ingest'`}, own.conds...)
+	}
 	switch {
 	case f.Deletion != 0:
 		return []string{own.newest(archivedOfDeletion, `w`)}
@@ -164,4 +167,9 @@ func (f ItemFilter) archive(q *query) []string {
 		own.conds = append([]string{`w.status = 'Cancelled'`}, own.conds...)
 	}
 	return []string{own.newest(`work_items_archive`, `w`)}
+}
+
+// requests reports whether the filter has actions, and no ingests.
+func (f ItemFilter) requests() bool {
+	return len(f.Action) > 0 && !slices.Contains(f.Action, "Ingest")
 }

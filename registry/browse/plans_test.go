@@ -26,7 +26,15 @@ func TestEachListHasItsIndex(t *testing.T) {
 		INSERT INTO archived (id, institution_id, size, bag_date, retry, stage, status, name, etag, bucket, action, object_identifier)
 		SELECT 20000 + n, 1 + h(n, 1, 2), 1, now(), false, 'Cleanup', CASE WHEN n % 100 = 0 THEN 'Cancelled' ELSE 'Success' END, 'bag' || n || '.tar', 'e', 'b', 'Ingest', 'test.edu/bag' || n
 		FROM generate_series(1, 40000) n;
-		INSERT INTO work_items_archive SELECT * FROM archived; ANALYZE`); err != nil {
+		INSERT INTO work_items_archive SELECT * FROM archived;
+		INSERT INTO deletion_receipts (work_item_id, generic_file_id, target, bucket, key, url)
+		SELECT 20000 + n % 50, f.id, 'T', 'b', 'k' || n, 'u' FROM generate_series(1, 200) n CROSS JOIN (SELECT id FROM generic_files ORDER BY id LIMIT 50) f;
+		INSERT INTO deletion_requests (institution_id, requested_by) SELECT institution_id, requested_by FROM deletion_requests, generate_series(1, 10);
+		INSERT INTO deletion_requests_intellectual_objects
+		SELECT d.id, o.id FROM (SELECT id FROM deletion_requests ORDER BY id DESC LIMIT 10) d CROSS JOIN (SELECT id FROM intellectual_objects ORDER BY id LIMIT 1000) o ON CONFLICT DO NOTHING;
+		INSERT INTO deletion_requests_generic_files
+		SELECT d.id, f.id FROM (SELECT id FROM deletion_requests ORDER BY id DESC LIMIT 10) d CROSS JOIN (SELECT id FROM generic_files ORDER BY id LIMIT 1000) f ON CONFLICT DO NOTHING;
+		ANALYZE`); err != nil {
 		t.Fatal(err)
 	}
 	own := registry.Only(a.ins[1])
@@ -55,6 +63,8 @@ func TestEachListHasItsIndex(t *testing.T) {
 		{status("Cancelled"), own, "work_items_ended_bag work_items_archive_institution_unsuccessful"},
 		{status("Pending"), registry.Everything(), "work_items_pkey"},
 		{status("Success"), registry.Everything(), "work_items_pkey work_items_archive_pkey"},
+		{browse.ItemFilter{Action: []registry.Action{"Restore File"}}, registry.Everything(), "work_items_pkey work_items_archive_requests"},
+		{browse.ItemFilter{Action: []registry.Action{"Restore File"}}, own, "work_items_ended_bag work_items_archive_institution_requests"},
 
 		{browse.ObjectFilter{}, registry.Everything(), "intellectual_objects_pkey"},
 		{browse.ObjectFilter{}, own, "intellectual_objects_of_institution"},
@@ -85,6 +95,8 @@ func TestEachListHasItsIndex(t *testing.T) {
 
 		{browse.DeletionFilter{}, own, "deletion_requests_institution"},
 		{browse.AlertFilter{}, own, "alerts_institution"},
+		{browse.NamedFilter{Deletion: 1}, own, "deletion_requests_intellectual_objects_pkey deletion_requests_generic_files_pkey"},
+		{browse.ReceiptFilter{Deletion: 1}, own, "work_items_deletion work_items_archive_deletion deletion_receipts_pkey"},
 	} {
 		for _, after := range []browse.Key{{}, {ID: 5000, Of: 100, At: day, Identifier: "test.edu/bag5"}} {
 			plan := a.plan(browse.Statement, tc.filter, tc.scope, after)

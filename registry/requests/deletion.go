@@ -76,6 +76,7 @@ func (r Records) DeletionRequest(ctx context.Context, id int64) (DeletionRequest
 // named are the identifiers of a request, each once.
 type named struct {
 	objects, files []int64
+	unknown        []string
 }
 
 // lookUpSQL says of each identifier what it is to the institution of who asks.
@@ -105,20 +106,44 @@ func (r Records) RequestDeletion(ctx context.Context, by string, identifiers []s
 }
 
 func (r Records) requestDeletion(ctx context.Context, tx pgx.Tx, by string, identifiers []string) (id int64, err error) {
-	u, err := r.registry.Actor(ctx, tx, by)
+	u, err := r.requester(ctx, tx, by, identifiers)
 	if err != nil {
 		return 0, err
-	}
-	if u.Role != registry.RoleInstitutionalAdmin {
-		return 0, fmt.Errorf("%w: %s is no institutional admin; only they request deletions", registry.ErrRefused, u.Email)
-	}
-	if len(identifiers) == 0 {
-		return 0, fmt.Errorf("%w: name an object or files", registry.ErrRefused)
 	}
 	n, err := lookUp(ctx, tx, identifiers, u.InstitutionID)
 	if err != nil {
 		return 0, err
 	}
+	if len(n.unknown) > 0 {
+		return 0, fmt.Errorf("%w: the institution has no object and no file %s", registry.ErrNotFound, some(n.unknown))
+	}
+	if id, err = noteNamed(ctx, tx, u, n); err != nil {
+		return 0, err
+	}
+	if err := deletable(ctx, tx, id); err != nil {
+		return 0, err
+	}
+	return id, alertOfDeletion(ctx, tx, id, "Deletion Requested", fmt.Sprintf(
+		"%s requests the deletion of %d objects and %d files. Nothing is deleted before another person has approved it.",
+		u.Email, len(n.objects), len(n.files)))
+}
+
+// requester is the person who asks for a deletion, if that person may.
+func (r Records) requester(ctx context.Context, tx pgx.Tx, by string, identifiers []string) (registry.User, error) {
+	u, err := r.registry.Actor(ctx, tx, by)
+	switch {
+	case err != nil:
+		return u, err
+	case u.Role != registry.RoleInstitutionalAdmin:
+		return u, fmt.Errorf("%w: %s is no institutional admin; only they request deletions", registry.ErrRefused, u.Email)
+	case len(identifiers) == 0:
+		return u, fmt.Errorf("%w: name an object or files", registry.ErrRefused)
+	}
+	return u, nil
+}
+
+// noteNamed records a request with what it names.
+func noteNamed(ctx context.Context, tx pgx.Tx, u registry.User, n named) (id int64, err error) {
 	err = tx.QueryRow(ctx, `INSERT INTO deletion_requests (institution_id, requested_by) VALUES ($1, $2) RETURNING id`, u.InstitutionID, u.ID).Scan(&id)
 	if err != nil {
 		return 0, err
@@ -134,17 +159,11 @@ func (r Records) requestDeletion(ctx context.Context, tx pgx.Tx, by string, iden
 			return 0, err
 		}
 	}
-	if err := deletable(ctx, tx, id); err != nil {
-		return 0, err
-	}
-	return id, alertOfDeletion(ctx, tx, id, "Deletion Requested", fmt.Sprintf(
-		"%s requests the deletion of %d objects and %d files. Nothing is deleted before another person has approved it.",
-		u.Email, len(n.objects), len(n.files)))
+	return id, nil
 }
 
 func lookUp(ctx context.Context, db registry.RowQuerier, identifiers []string, institution int64) (n named, err error) {
 	rows, _ := db.Query(ctx, lookUpSQL, identifiers, institution)
-	var unknown []string
 	var identifier string
 	var object, file *int64
 	_, err = pgx.ForEachRow(rows, []any{&identifier, &object, &file}, func() error {
@@ -154,13 +173,10 @@ func lookUp(ctx context.Context, db registry.RowQuerier, identifiers []string, i
 		case file != nil:
 			n.files = append(n.files, *file)
 		default:
-			unknown = append(unknown, identifier)
+			n.unknown = append(n.unknown, identifier)
 		}
 		return nil
 	})
-	if err == nil && len(unknown) > 0 {
-		err = fmt.Errorf("%w: the institution has no object and no file %s", registry.ErrNotFound, some(unknown))
-	}
 	return n, err
 }
 
@@ -198,19 +214,34 @@ WITH named AS (
 		ELSE request_rival(n.object, n.file, 0) END AS why
 	FROM named n JOIN storage_options s ON s.name = n.storage_option
 )
-SELECT identifier || ' (' || why || ')' FROM judged WHERE why IS NOT NULL ORDER BY identifier`
+SELECT identifier, why FROM judged WHERE why IS NOT NULL ORDER BY identifier`
+
+// Undeletable is what cannot be deleted now.
+type Undeletable struct {
+	Identifier string `json:"identifier"`
+	Why        string `json:"why"`
+}
+
+func undeletable(ctx context.Context, db registry.RowQuerier, request int64) ([]Undeletable, error) {
+	rows, _ := db.Query(ctx, undeletableSQL, request)
+	list, err := pgx.CollectRows(rows, pgx.RowToStructByName[Undeletable])
+	if err != nil {
+		return nil, fmt.Errorf("check what can be deleted: %w", err)
+	}
+	return list, nil
+}
 
 // deletable refuses a request for what cannot be deleted now.
 func deletable(ctx context.Context, db registry.RowQuerier, request int64) error {
-	rows, _ := db.Query(ctx, undeletableSQL, request)
-	list, err := pgx.CollectRows(rows, pgx.RowTo[string])
-	if err != nil {
-		return fmt.Errorf("check what can be deleted: %w", err)
+	list, err := undeletable(ctx, db, request)
+	if err != nil || len(list) == 0 {
+		return err
 	}
-	if len(list) > 0 {
-		return fmt.Errorf("%w: cannot be deleted: %s", registry.ErrRefused, some(list))
+	texts := make([]string, len(list))
+	for i, u := range list {
+		texts[i] = u.Identifier + " (" + u.Why + ")"
 	}
-	return nil
+	return fmt.Errorf("%w: cannot be deleted: %s", registry.ErrRefused, some(texts))
 }
 
 // alertOfDeletion alerts the institution to the result of a request.

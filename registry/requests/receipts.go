@@ -145,6 +145,7 @@ func (r Records) AcceptMissing(ctx context.Context, item int64, by string) (int6
 // DeletedCopy is a receipt as people see it.
 type DeletedCopy struct {
 	Item       int64      `json:"work_item_id"`
+	FileID     int64      `json:"generic_file_id" db:"file_id"`
 	Identifier string     `json:"identifier"` // of the file
 	Target     string     `json:"target"`
 	Bucket     string     `json:"bucket"`
@@ -159,7 +160,7 @@ type DeletedCopy struct {
 }
 
 const receiptSQL = `
-SELECT d.work_item_id AS item, f.identifier, d.target, d.bucket, d.key, d.url, d.seen_at, d.found_missing AS missing, d.accepted_by,
+SELECT d.work_item_id AS item, d.generic_file_id AS file_id, f.identifier, d.target, d.bucket, d.key, d.url, d.seen_at, d.found_missing AS missing, d.accepted_by,
 	d.removed_at, d.kept, d.absent_at
 FROM deletion_receipts d JOIN generic_files f ON f.id = d.generic_file_id`
 
