@@ -10,6 +10,7 @@ import (
 
 	"github.com/farol-preservation/farol/internal/build"
 	"github.com/farol-preservation/farol/internal/cli"
+	"github.com/farol-preservation/farol/pipeline/restore"
 	"github.com/farol-preservation/farol/web/access"
 	"github.com/farol-preservation/farol/web/api"
 	"github.com/farol-preservation/farol/web/auth"
@@ -39,7 +40,11 @@ func (v *server) serveWeb(ctx context.Context) error {
 	web := &access.Web{Tokens: access.NewTokens(v.Registry, false), Registry: v.Registry, Secure: c.Secure(), Proxies: c.Trusted()}
 	handlers := &api.API{
 		Registry: v.Registry, Web: web, Version: build.This().Version, Log: v.log,
-		Auth: auth.New(v.Registry, auth.Options{Keys: keys, Issuer: issuerOf(c.Base())}),
+		Auth:      auth.New(v.Registry, auth.Options{Keys: keys, Issuer: issuerOf(c.Base())}),
+		PlanAlone: int64(c.PlanAlone),
+		ArchiveClass: func(option string, fromArchive bool) string {
+			return restore.ArchiveClass(option, v.config.ClassOf, fromArchive)
+		},
 	}
 	guard := access.Guard{}
 	if name := c.Host(); name != "" {
@@ -47,6 +52,10 @@ func (v *server) serveWeb(ctx context.Context) error {
 	} else if host, _, err := net.SplitHostPort(c.Addr); err == nil {
 		guard.Hosts, guard.AnyHost = []string{host}, !open // TLS with a name that the certificate has
 	}
+	v.group.Go(func() error {
+		handlers.CarryPlans(ctx)
+		return nil
+	})
 	handler, _ := handlers.Handler(guard, v.requests.Observed)
 	v.group.Go(func() error { return serveUntil(ctx, handler, listener, v.log) })
 	return nil

@@ -224,6 +224,7 @@ type Server struct {
 	Web      Web
 	Log      Log
 	HTTP     HTTP
+	Classes
 }
 
 // ReadServer reads [Server]. web says that the server is for people, too.
@@ -232,6 +233,7 @@ func ReadServer(web bool) func(*Reader) Server {
 		s.read(&c.Database, &c.Pull, &c.Log, &c.HTTP)
 		if web {
 			s.readWeb(&c.Web, true)
+			c.Classes = s.readClasses()
 		}
 		return c
 	}

@@ -135,24 +135,32 @@ func TargetPrefix(target string) string {
 	return "FAROL_TARGET_" + strings.ToUpper(strings.ReplaceAll(target, "-", "_")) + "_"
 }
 
-// Restore is what farol restore reads: the classes of the targets decide what
-// has to be restored from an archive first.
-type Restore struct {
-	Database Database
-	classes  map[string]string // by target
-}
+// Classes are the storage classes of the targets: they decide what has to be restored from
+// an archive first.
+type Classes struct{ classes map[string]string }
 
 // ClassOf returns the storage class of a target; "" is the bucket's own.
-func (c Restore) ClassOf(target string) string { return c.classes[target] }
+func (c Classes) ClassOf(target string) string { return c.classes[target] }
 
-// ReadRestore reads [Restore].
-func ReadRestore(s *Reader) (c Restore) {
-	s.read(&c.Database)
-	c.classes = map[string]string{}
+func (s *Reader) readClasses() Classes {
+	c := Classes{map[string]string{}}
 	for _, spec := range storage.Targets() {
 		var own Target
 		s.readBlock(TargetPrefix(spec.Name), &own)
 		c.classes[spec.Name] = cmp.Or(own.StorageClass, spec.StorageClass)
 	}
+	return c
+}
+
+// Restore is what farol restore reads.
+type Restore struct {
+	Database Database
+	Classes
+}
+
+// ReadRestore reads [Restore].
+func ReadRestore(s *Reader) (c Restore) {
+	s.read(&c.Database)
+	c.Classes = s.readClasses()
 	return c
 }

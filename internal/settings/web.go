@@ -19,6 +19,8 @@ type Web struct {
 	CertKey string         `env:"FAROL_WEB_TLS_KEY" is:"the path of a PEM file" doc:"Private key of that certificate"`
 	Proxies string         `env:"FAROL_WEB_PROXIES" is:"addresses or networks such as 10.0.0.0/8, separated by commas" doc:"Proxies whose X-Forwarded-For is believed, and which end TLS"`
 
+	PlanAlone int `env:"FAROL_PLAN_SECOND" envDefault:"1000" min:"0" doc:"Number of items that a plan over the REST API may change without a second person's approval"`
+
 	site    Site
 	proxies []netip.Prefix
 }

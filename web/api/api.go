@@ -25,6 +25,14 @@ type API struct {
 	Version  string // of the program
 	Log      *slog.Logger
 	Rate     int // requests a second of each caller; 0: 20
+
+	// PlanAlone is how many items a person may change by a plan that nobody else has approved.
+	PlanAlone int64
+
+	// ArchiveClass is the storage class from which what is kept under an option has to be
+	// restored first; "": its copies can be read. With fromArchive it is that of an archived
+	// copy all the same.
+	ArchiveClass func(option string, fromArchive bool) string
 }
 
 // Handler serves the API, the one for depositors' tools, and the pages on which people sign
@@ -49,6 +57,9 @@ func (a *API) Register(t *ops.API) {
 	a.institutions(t)
 	a.items(t)
 	a.records(t)
+	a.plans(t)
+	a.deletions(t)
+	a.restorations(t)
 }
 
 // body is an answer or a request that is JSON.

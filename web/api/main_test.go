@@ -63,8 +63,24 @@ func newSite(t *testing.T) *site {
 	}
 	a := &api.API{
 		Registry: s.registry, Version: "test", Log: slog.New(slog.DiscardHandler), Rate: 100_000, Auth: auth.New(s.registry, auth.Options{Keys: keys, Issuer: "Farol"}),
-		Web: &access.Web{Tokens: access.NewTokens(s.registry, false), Registry: s.registry},
+		Web:       &access.Web{Tokens: access.NewTokens(s.registry, false), Registry: s.registry},
+		PlanAlone: 3, ArchiveClass: func(option string, fromArchive bool) string {
+			if option == "Glacier-VA" {
+				return "GLACIER"
+			}
+			return ""
+		},
 	}
+	ctx, stop := context.WithCancel(context.Background())
+	carried := make(chan struct{})
+	go func() {
+		defer close(carried)
+		a.CarryPlans(ctx)
+	}()
+	t.Cleanup(func() {
+		stop()
+		<-carried
+	})
 	handler, table := a.Handler(access.Guard{}, func(mux *http.ServeMux) http.Handler { return mux })
 	server := httptest.NewServer(handler)
 	t.Cleanup(server.Close)

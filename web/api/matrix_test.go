@@ -58,6 +58,27 @@ files.show                U A R S
 files.copies              U A R S
 files.checksums           U A R S
 events.list               U A R S
+plans.list                O S
+plans.show                O S
+plans.items               O S
+plans.make                O S
+plans.delete              O S
+plans.approve             O S b f
+plans.apply               O S
+plans.undo                O S
+deletions.list            U A R S
+deletions.show            U A R S
+deletions.named           U A R S
+deletions.receipts        U A R S
+deletions.check           A
+deletions.request         A
+deletions.approve         A S b f
+deletions.cancel          A
+restorations.list         U A R O S
+restorations.show         U A R O S
+restorations.quote        U A S
+restorations.request      U A S
+restorations.approve      A S
 institutions.list         U A R O S
 institutions.show         U A R O S
 institutions.add          S b f

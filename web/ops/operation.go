@@ -53,6 +53,8 @@ type Operation struct {
 	Needs   permission.Permission // for Holders
 	Session bool                  // no token may do it
 	Fresh   bool                  // a person must have proved who they are within ten minutes
+	Person  bool                  // it is the decision of a person: the token of a service may not do it
+	Once    bool                  // it is sent with an Idempotency-Key only
 	Audit   bool                  // it is recorded in actions, refusals too
 	Secret  bool                  // its answer has a secret, which is not kept with an Idempotency-Key
 	Body    int64                 // bytes that a request may have; 0: a MiB
@@ -78,17 +80,27 @@ func (o Operation) refuses(c access.Caller) *reply.Problem {
 	case !c.Known():
 		return Problem(http.StatusUnauthorized, CodeNotSignedIn, "sign in, or send the header Authorization: Bearer and a token")
 	case (o.Session || o.Fresh) && !c.Browser():
-		return Problem(http.StatusForbidden, CodeNotAllowed, "a token may not do this: sign in with a browser")
+		return FreshProof(c)
 	case o.Access == Half:
 		return nil
 	case c.Browser() && !c.Full():
 		return Problem(http.StatusForbidden, CodeSecondFactor, "give a code of your second factor, or set one up, before anything else")
 	case o.Access == Holders && !c.Holds(o.Needs):
 		return Problem(http.StatusForbidden, CodeNotAllowed, "your role does not have the permission "+string(o.Needs))
+	case o.Person && c.Person.ID == 0:
+		return Problem(http.StatusForbidden, CodeNotAllowed, "the token of a service may not do this: a person decides it")
 	case o.Fresh && !c.Session.Fresh:
-		return Problem(http.StatusForbidden, CodeFreshProof, "prove once more who you are: POST /api/v1/session/proof")
+		return FreshProof(c)
 	}
 	return nil
+}
+
+// FreshProof is what a caller is answered whose operation needs a fresh proof and has none.
+func FreshProof(c access.Caller) *reply.Problem {
+	if !c.Browser() {
+		return Problem(http.StatusForbidden, CodeNotAllowed, "a token may not do this: sign in with a browser")
+	}
+	return Problem(http.StatusForbidden, CodeFreshProof, "prove once more who you are: POST /api/v1/session/proof")
 }
 
 // API registers operations on a mux.
@@ -213,7 +225,7 @@ func (a *API) documented(o Operation) huma.Operation {
 		h.Errors = append(h.Errors, http.StatusUnprocessableEntity)
 		h.Parameters = append(h.Parameters, &huma.Param{
 			Name: keyHeader, In: "header", Description: "A name of your choice for this request. Sent again within a day, the request is answered as before and not carried out again.",
-			Schema: &huma.Schema{Type: huma.TypeString, MaxLength: ptr(mostKey)},
+			Required: o.Once, Schema: &huma.Schema{Type: huma.TypeString, MaxLength: ptr(mostKey)},
 		})
 	}
 	if o.Needs != "" {
@@ -259,6 +271,8 @@ func (a *API) guard(o Operation) func(huma.Context, func(huma.Context)) {
 			next(humago.NewContext(ctx.Operation(), r.WithContext(context.WithValue(known, requestKey{}, r)), w))
 		}
 		switch {
+		case r.Header.Get(keyHeader) == "" && o.Once:
+			a.refuse(r, w, o, c, Problem(http.StatusBadRequest, CodeBadRequest, "send an Idempotency-Key of your choice, so that a request that is sent twice is carried out once"))
 		case r.Header.Get(keyHeader) == "" || o.Method != http.MethodPost:
 			serve(w, r)
 		case o.Secret || !c.Known():
@@ -305,7 +319,7 @@ func (a *API) refuse(r *http.Request, w http.ResponseWriter, o Operation, c acce
 	if ours {
 		a.log.WarnContext(r.Context(), "cannot find out who sends a request", "operation", o.ID, "err", err)
 	}
-	if o.Audit && c.Known() && !ours {
+	if o.Audit && c.Known() && p.Status == http.StatusForbidden {
 		entry := registry.AuditEntry{Operation: o.ID, SubjectType: tagOf(o.ID), Detail: map[string]any{"path": r.URL.Path}}
 		noted := a.registry.Act(r.Context(), c.Actor(), &entry, func(context.Context) error {
 			return errors.Join(registry.ErrRefused, errors.New(p.Detail))

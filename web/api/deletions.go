@@ -1,0 +1,128 @@
+package api
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/registry/browse"
+	"github.com/farol-preservation/farol/registry/requests"
+	"github.com/farol-preservation/farol/web/access"
+	"github.com/farol-preservation/farol/web/ops"
+	"github.com/farol-preservation/farol/web/permission"
+)
+
+// DeletionFilter narrows the list of deletion requests.
+type DeletionFilter struct {
+	Institution     string    `query:"institution" maxLength:"255" doc:"Identifier of the institution"`
+	State           string    `query:"state" enum:"open,approved,cancelled"`
+	RequestedAfter  time.Time `query:"requested_after" doc:"Then or later"`
+	RequestedBefore time.Time `query:"requested_before" doc:"Before then"`
+}
+
+// deletionBody names what is to be deleted.
+type deletionBody struct {
+	Identifiers []string `json:"identifiers" minItems:"1" maxItems:"100000" doc:"Of objects and of files"`
+}
+
+// deletionBytes is how large a request for a deletion may be.
+const deletionBytes = 16 << 20
+
+// deletions are requests for deletions, and what two people decide about them.
+func (a *API) deletions(t *ops.API) {
+	op := func(id, method, path, summary string, needs permission.Permission) ops.Operation {
+		return ops.Operation{ID: id, Method: method, Path: "/api/v1/deletions" + path, Summary: summary, Access: ops.Holders, Needs: needs}
+	}
+	ops.Register(t, op("deletions.list", get, "", "List deletion requests, newest first", permission.DeletionsRead),
+		func(ctx context.Context, c access.Caller, in *struct {
+			DeletionFilter
+			Paging
+			Counting
+		},
+		) (*body[list[browse.Deletion]], error) {
+			return listOf(ctx, a, c, "deletions", in.DeletionFilter, browse.DeletionFilter(in.DeletionFilter), in.Paging, in.Counting, browse.Records.Deletions)
+		})
+	ops.Register(t, op("deletions.show", get, "/{id}", "Show a deletion request, and how far it is", permission.DeletionsRead),
+		func(ctx context.Context, c access.Caller, in *ByID) (*body[requests.DeletionRequest], error) {
+			return a.deletion(ctx, c, in.ID)
+		})
+	ops.Register(t, op("deletions.named", get, "/{id}/named", "List the objects and files that a deletion request names", permission.DeletionsRead), a.named)
+	ops.Register(t, op("deletions.receipts", get, "/{id}/receipts", "List what was done to each copy", permission.DeletionsRead), a.receipts)
+
+	check := op("deletions.check", post, "/check", "Check what a deletion would be about, and what would be refused", permission.DeletionsRequest)
+	check.About, check.Body, check.Person = "Nothing is changed.", deletionBytes, true
+	ops.Register(t, check, func(ctx context.Context, c access.Caller, in *body[deletionBody]) (*body[requests.DeletionCheck], error) {
+		found, err := requests.In(a.Registry).CheckDeletion(ctx, c.Person.Email, in.Body.Identifiers)
+		return &body[requests.DeletionCheck]{found}, err
+	})
+	request := op("deletions.request", post, "", "Request the deletion of objects and files of your institution", permission.DeletionsRequest)
+	request.Status, request.Body, request.Person, request.Once, request.Audit = http.StatusCreated, deletionBytes, true, true, true
+	request.About = "Nothing is deleted before another person approves it. What is refused of one is refused of all."
+	ops.Register(t, request, func(ctx context.Context, c access.Caller, in *body[deletionBody]) (*body[requests.DeletionRequest], error) {
+		entry := registry.AuditEntry{Operation: request.ID, SubjectType: "deletion", Institution: c.Person.InstitutionID, Detail: map[string]any{"named": len(in.Body.Identifiers)}}
+		return act(ctx, a, c, &entry, func(ctx context.Context) (*body[requests.DeletionRequest], error) {
+			d, err := requests.In(a.Registry).RequestDeletion(ctx, c.Person.Email, in.Body.Identifiers)
+			entry.SubjectID = fmt.Sprint(d.ID)
+			return &body[requests.DeletionRequest]{d}, err
+		})
+	})
+	a.decideDeletions(t, op)
+}
+
+// decideDeletions are what people decide about requests.
+func (a *API) decideDeletions(t *ops.API, op func(id, method, path, summary string, needs permission.Permission) ops.Operation) {
+	approve := op("deletions.approve", post, "/{id}/approve", "Approve a deletion that another person has requested", permission.DeletionsApprove)
+	approve.Person, approve.Fresh, approve.Audit = true, true, true
+	approve.About = "It cannot be undone. Nobody approves the own request. Staff approve where the institution has no second active admin. " +
+		"Retention and pending work are checked again: either everything that the request names goes into the queue, or nothing."
+	cancel := op("deletions.cancel", post, "/{id}/cancel", "Cancel a deletion request that is not approved", permission.DeletionsCancel)
+	cancel.Person, cancel.Audit = true, true
+	for _, d := range []struct {
+		operation ops.Operation
+		do        func(ctx context.Context, id int64, by string) (requests.DeletionRequest, error)
+	}{
+		{approve, func(ctx context.Context, id int64, by string) (requests.DeletionRequest, error) {
+			return requests.In(a.Registry).ApproveDeletion(ctx, id, by, "")
+		}},
+		{cancel, requests.In(a.Registry).CancelDeletion},
+	} {
+		ops.Register(t, d.operation, func(ctx context.Context, c access.Caller, in *ByID) (*body[requests.DeletionRequest], error) {
+			entry := registry.AuditEntry{Operation: d.operation.ID, SubjectType: "deletion", SubjectID: fmt.Sprint(in.ID)}
+			return act(ctx, a, c, &entry, func(ctx context.Context) (*body[requests.DeletionRequest], error) {
+				decided, err := d.do(ctx, in.ID, c.Person.Email)
+				entry.Institution = c.Person.InstitutionID
+				return &body[requests.DeletionRequest]{decided}, err
+			})
+		})
+	}
+}
+
+func (a *API) deletion(ctx context.Context, c access.Caller, id int64) (*body[requests.DeletionRequest], error) {
+	if _, err := a.browse(c).Deletion(ctx, id); err != nil {
+		return nil, err
+	}
+	d, err := requests.In(a.Registry).DeletionRequest(ctx, id)
+	return &body[requests.DeletionRequest]{d}, err
+}
+
+// pagedByID is a request for a page of what belongs to one record.
+type pagedByID struct {
+	ByID
+	Paging
+}
+
+func (a *API) named(ctx context.Context, c access.Caller, in *pagedByID) (*body[list[browse.Named]], error) {
+	if _, err := a.browse(c).Deletion(ctx, in.ID); err != nil {
+		return nil, err
+	}
+	return listOf(ctx, a, c, "named", in.ByID, browse.NamedFilter{Deletion: in.ID}, in.Paging, Counting{}, browse.Records.Named)
+}
+
+func (a *API) receipts(ctx context.Context, c access.Caller, in *pagedByID) (*body[list[requests.DeletedCopy]], error) {
+	if _, err := a.browse(c).Deletion(ctx, in.ID); err != nil {
+		return nil, err
+	}
+	return listOf(ctx, a, c, "receipts", in.ByID, browse.ReceiptFilter{Deletion: in.ID}, in.Paging, Counting{}, browse.Records.Receipts)
+}

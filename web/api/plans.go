@@ -1,0 +1,242 @@
+package api
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/registry/plans"
+	"github.com/farol-preservation/farol/web/access"
+	"github.com/farol-preservation/farol/web/ops"
+	"github.com/farol-preservation/farol/web/permission"
+)
+
+// planFilter is the filter of the list of items, as JSON.
+type planFilter struct {
+	IDs           []int64           `json:"ids,omitempty" maxItems:"100000" doc:"Any of these items"`
+	Status        []registry.Status `json:"status,omitempty" maxItems:"6" enum:"Pending,Started,Success,Failed,Cancelled,Suspended" doc:"Any of these"`
+	Stage         []registry.Stage  `json:"stage,omitempty" maxItems:"30" doc:"Any of these"`
+	Action        []registry.Action `json:"action,omitempty" maxItems:"5" doc:"Any of these"`
+	Institution   string            `json:"institution,omitempty" maxLength:"255" doc:"Identifier of the institution"`
+	ErrorCode     string            `json:"error_code,omitempty" maxLength:"100"`
+	Name          string            `json:"name,omitempty" maxLength:"1000" doc:"Key in the receiving bucket"`
+	NamePrefix    string            `json:"name_prefix,omitempty" maxLength:"1000" doc:"With which the name begins"`
+	Object        string            `json:"object,omitempty" maxLength:"1000" doc:"Identifier of the object"`
+	Worker        string            `json:"worker,omitempty" maxLength:"255" doc:"Only items that this worker runs"`
+	StorageOption string            `json:"storage_option,omitempty" maxLength:"100"`
+	Review        bool              `json:"review,omitempty" doc:"Only items that wait for a person"`
+	SizeMin       int64             `json:"size_min,omitempty" minimum:"0" doc:"Bytes"`
+	SizeMax       *int64            `json:"size_max,omitempty" minimum:"0" doc:"Bytes"`
+	UpdatedAfter  time.Time         `json:"updated_after,omitzero" doc:"Then or later"`
+	UpdatedBefore time.Time         `json:"updated_before,omitzero" doc:"Before then"`
+	CreatedAfter  time.Time         `json:"created_after,omitzero" doc:"Then or later"`
+	CreatedBefore time.Time         `json:"created_before,omitzero" doc:"Before then"`
+}
+
+type planMake struct {
+	Body struct {
+		Action   string         `json:"action" enum:"requeue,cancel,set priority"`
+		Stage    registry.Stage `json:"stage,omitempty" maxLength:"100" doc:"To requeue to; without it, the stage that each item is at"`
+		Priority *int           `json:"priority,omitempty" minimum:"-100" maximum:"100" doc:"To set; -100 goes first"`
+		Reason   string         `json:"reason,omitempty" maxLength:"1000" doc:"Note of cancelled items, for the depositors"`
+		Filter   planFilter     `json:"filter" doc:"Which items"`
+	}
+}
+
+type planApply struct {
+	ByID
+	Condition
+	Body struct {
+		Tolerance float64 `json:"tolerance,omitempty" default:"5" minimum:"0" maximum:"100" doc:"Per cent of the items that may have changed since the plan was made"`
+	}
+}
+
+// PlanFilter narrows the list of plans.
+type PlanFilter struct {
+	State string `query:"state" enum:"ready,applying,applied,undoing,undone"`
+}
+
+// PlanItemFilter narrows the list of a plan's items.
+type PlanItemFilter struct {
+	State string `query:"state" enum:"planned,done,refused,changed,undone,not undone" doc:"Only items in this state"`
+}
+
+// planAnswer is a plan with its version.
+type planAnswer struct {
+	ETag string `header:"ETag"`
+	Body plans.View
+}
+
+// plans are bulk changes.
+func (a *API) plans(t *ops.API) {
+	op := func(id, method, path, summary string, needs permission.Permission) ops.Operation {
+		return ops.Operation{ID: id, Method: method, Path: "/api/v1/plans" + path, Summary: summary, Access: ops.Holders, Needs: needs, Audit: method != get}
+	}
+	ops.Register(t, op("plans.list", get, "", "List plans, newest first", permission.PlansRead), a.listPlans)
+	made := op("plans.make", post, "", "Make a plan, which changes nothing", permission.PlansMake)
+	made.Status, made.Body = http.StatusCreated, 4<<20
+	ops.Register(t, made, a.makePlan)
+	ops.Register(t, op("plans.show", get, "/{id}", "Show a plan, how far it is, and why items are not as planned", permission.PlansRead),
+		func(ctx context.Context, _ access.Caller, in *ByID) (*planAnswer, error) { return a.plan(ctx, in.ID) })
+	ops.Register(t, op("plans.items", get, "/{id}/items", "List the items of a plan, by ID", permission.PlansRead), a.planItems)
+	ops.Register(t, op("plans.delete", remove, "/{id}", "Delete a plan that was not applied, or was undone", permission.PlansMake),
+		func(ctx context.Context, c access.Caller, in *decideInput) (*empty, error) {
+			_, err := a.changePlan(ctx, c, "plans.delete", in.ID, in.Condition, func(ctx context.Context, p plans.Plan) (plans.Plan, error) {
+				return p, plans.In(a.Registry).Delete(ctx, p.ID)
+			})
+			return &empty{}, err
+		})
+	approve := op("plans.approve", post, "/{id}/approve", "Approve a large plan of another person's", permission.PlansApprove)
+	approve.Person, approve.Fresh = true, true
+	ops.Register(t, approve, func(ctx context.Context, c access.Caller, in *decideInput) (*planAnswer, error) {
+		return a.shownPlan(ctx, c, approve.ID, in.ID, in.Condition, func(ctx context.Context, p plans.Plan) (plans.Plan, error) {
+			return plans.In(a.Registry).Approve(ctx, p.ID)
+		})
+	})
+	apply := op("plans.apply", post, "/{id}/apply", "Have a server apply a plan, or the rest of it", permission.PlansApply)
+	apply.Status, apply.Once = http.StatusAccepted, true
+	apply.About = "It goes on in batches after the answer; the plan shows how far it is. A plan of many items has to be approved by another person first, and applied with a fresh proof."
+	ops.Register(t, apply, a.applyPlan)
+	undo := op("plans.undo", post, "/{id}/undo", "Have a server undo a plan", permission.PlansUndo)
+	undo.Status = http.StatusAccepted
+	undo.About = "A plan that is being applied is applied no further."
+	ops.Register(t, undo, func(ctx context.Context, c access.Caller, in *decideInput) (*planAnswer, error) {
+		return a.shownPlan(ctx, c, undo.ID, in.ID, in.Condition, func(ctx context.Context, p plans.Plan) (plans.Plan, error) {
+			return plans.In(a.Registry).AskToUndo(ctx, p.ID)
+		})
+	})
+}
+
+func (a *API) listPlans(ctx context.Context, _ access.Caller, in *struct {
+	PlanFilter
+	Paging
+},
+) (*body[list[plans.Plan]], error) {
+	before, err := decodeCursor[int64]("plans", in.PlanFilter, in.After)
+	if err != nil {
+		return nil, err
+	}
+	found, err := plans.In(a.Registry).List(ctx, in.State, before, in.Limit+1)
+	if err != nil {
+		return nil, err
+	}
+	return pageOf(ctx, found, in.Limit, func(p plans.Plan) string { return encodeCursor("plans", in.PlanFilter, p.ID) }), nil
+}
+
+func (a *API) makePlan(ctx context.Context, c access.Caller, in *planMake) (*planAnswer, error) {
+	b := in.Body
+	q := plans.Request{Action: b.Action, Stage: b.Stage, Priority: b.Priority, Reason: b.Reason, Filter: plans.Filter(b.Filter)}
+	switch {
+	case q.Filter.Empty():
+		return nil, ops.Problem(http.StatusBadRequest, ops.CodeBadRequest, "filter is empty; say which items, such as by status")
+	case (b.Action == "set priority") != (b.Priority != nil):
+		return nil, ops.Problem(http.StatusBadRequest, ops.CodeBadRequest, "priority belongs to the action set priority, and to no other")
+	case b.Stage != "" && b.Action != "requeue" || b.Reason != "" && b.Action != "cancel":
+		return nil, ops.Problem(http.StatusBadRequest, ops.CodeBadRequest, "stage belongs to the action requeue, and reason to cancel")
+	}
+	entry := registry.AuditEntry{Operation: "plans.make", SubjectType: "plan", Detail: map[string]any{"action": b.Action}}
+	p, err := act(ctx, a, c, &entry, func(ctx context.Context) (plans.Plan, error) {
+		p, err := plans.In(a.Registry).Make(ctx, q)
+		entry.SubjectID = strconv.FormatInt(p.ID, 10)
+		return p, err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return a.viewPlan(ctx, p)
+}
+
+func (a *API) plan(ctx context.Context, id int64) (*planAnswer, error) {
+	p, err := plans.In(a.Registry).Plan(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	return a.viewPlan(ctx, p)
+}
+
+func (a *API) viewPlan(ctx context.Context, p plans.Plan) (*planAnswer, error) {
+	v, err := plans.In(a.Registry).View(ctx, p)
+	return &planAnswer{planTag(p), v}, err
+}
+
+// planTag changes with what decisions about a plan depend on.
+func planTag(p plans.Plan) string {
+	return fmt.Sprintf(`"%.12s.%s.%t"`, p.SetHash, p.State, p.ApprovedAt != nil)
+}
+
+func (a *API) planItems(ctx context.Context, _ access.Caller, in *struct {
+	ByID
+	PlanItemFilter
+	Paging
+},
+) (*body[list[plans.Item]], error) {
+	name := fmt.Sprintf("plan %d", in.ID)
+	after, err := decodeCursor[int64](name, in.PlanItemFilter, in.After)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := plans.In(a.Registry).Plan(ctx, in.ID); err != nil {
+		return nil, err
+	}
+	found, err := plans.In(a.Registry).Items(ctx, in.ID, in.State, after, in.Limit+1)
+	if err != nil {
+		return nil, err
+	}
+	return pageOf(ctx, found, in.Limit, func(i plans.Item) string { return encodeCursor(name, in.PlanItemFilter, i.ID) }), nil
+}
+
+func (a *API) applyPlan(ctx context.Context, c access.Caller, in *planApply) (*planAnswer, error) {
+	return a.shownPlan(ctx, c, "plans.apply", in.ID, in.Condition, func(ctx context.Context, p plans.Plan) (plans.Plan, error) {
+		if p.Items-p.Refused > a.PlanAlone && !c.Session.Fresh {
+			return p, ops.FreshProof(c)
+		}
+		return plans.In(a.Registry).AskToApply(ctx, p.ID, in.Body.Tolerance, a.PlanAlone)
+	})
+}
+
+// changePlan decides about a plan, unless it is another than the one that was looked at.
+func (a *API) changePlan(ctx context.Context, c access.Caller, operation string, id int64, m Condition, do func(context.Context, plans.Plan) (plans.Plan, error)) (plans.Plan, error) {
+	entry := registry.AuditEntry{Operation: operation, SubjectType: "plan", SubjectID: strconv.FormatInt(id, 10)}
+	return act(ctx, a, c, &entry, func(ctx context.Context) (plans.Plan, error) {
+		p, err := plans.In(a.Registry).Lock(ctx, id)
+		if err != nil {
+			return p, err
+		}
+		if m.IfMatch != "" && m.IfMatch != "*" && m.IfMatch != planTag(p) {
+			return p, registry.ErrChanged
+		}
+		return do(ctx, p)
+	})
+}
+
+func (a *API) shownPlan(ctx context.Context, c access.Caller, operation string, id int64, m Condition, do func(context.Context, plans.Plan) (plans.Plan, error)) (*planAnswer, error) {
+	p, err := a.changePlan(ctx, c, operation, id, m, do)
+	if err != nil {
+		return nil, err
+	}
+	return a.viewPlan(ctx, p)
+}
+
+// between is the time between two looks for plans that people have asked for.
+const between = time.Second
+
+// CarryPlans carries out the plans that people apply and undo over the API, until ctx ends.
+// Any number of servers do; one that dies leaves its plan to the others.
+func (a *API) CarryPlans(ctx context.Context) {
+	for ctx.Err() == nil {
+		n, err := plans.In(a.Registry).Carry(ctx)
+		if err != nil && ctx.Err() == nil {
+			a.Log.WarnContext(ctx, "cannot carry out a plan now; it is tried again", "err", err)
+		}
+		if n > 0 && err == nil {
+			continue
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(between):
+		}
+	}
+}

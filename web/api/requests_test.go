@@ -1,0 +1,263 @@
+package api_test
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/web/permission"
+)
+
+// old makes what is stored old enough to be deleted.
+func (s *site) old() {
+	s.t.Helper()
+	s.exec(`UPDATE storage_options SET retention_days = 0`)
+}
+
+// A deletion takes two people, each signed in; what one institution asks for, no other sees.
+func TestDeletionTakesTwoPeople(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.stock()
+	s.old()
+	first, second := s.in("first@test.edu", registry.RoleInstitutionalAdmin, "test.edu"), s.in("second@test.edu", registry.RoleInstitutionalAdmin, "test.edu")
+	other, staff := s.in("admin@other.edu", registry.RoleInstitutionalAdmin, "other.edu"), s.in("staff@archive.org", registry.RoleAdmin, "")
+	named := `{"identifiers": ["test.edu/bag/data/f"]}`
+	if a := first.do("POST", "/api/v1/deletions", named); a.status != 400 || !strings.Contains(a.body, "Idempotency-Key") {
+		t.Errorf("without a key: %d %s", a.status, a.body)
+	}
+	var d struct {
+		ID                     int64
+		Files, Objects, Items  int64
+		RequestedAs            string `json:"requested_as"`
+		ApprovedBy, ApprovedAs string `json:"-"`
+	}
+	first.reads(first.wants(http.StatusCreated, "POST", "/api/v1/deletions", named, "Idempotency-Key", "one"), &d)
+	if d.Files != 1 || d.Objects != 0 || d.Items != 0 || d.RequestedAs != "first@test.edu" {
+		t.Errorf("request = %+v", d)
+	}
+	if a := first.do("POST", "/api/v1/deletions", named, "Idempotency-Key", "one"); a.header.Get("Idempotency-Replayed") != "true" ||
+		ask[int](s, `SELECT count(*) FROM deletion_requests`) != 1 {
+		t.Errorf("sent twice: %d %s", a.status, a.body)
+	}
+	at := fmt.Sprint("/api/v1/deletions/", d.ID)
+	absent := other.do("GET", "/api/v1/deletions/999999", nil)
+	for _, path := range []string{"", "/named", "/receipts"} {
+		if a := other.do("GET", at+path, nil); a.status != 404 || a.body != absent.body {
+			t.Errorf("another sees %s: %d %s", path, a.status, a.body)
+		}
+	}
+	for _, path := range []string{"/approve", "/cancel"} {
+		missing := other.do("POST", "/api/v1/deletions/999999"+path, nil)
+		if a := other.do("POST", at+path, nil); a.status != 404 || a.body != missing.body {
+			t.Errorf("another decides %s: %d %s", path, a.status, a.body)
+		}
+	}
+	if a := other.wants(200, "GET", "/api/v1/deletions?count=true", nil); strings.Contains(a.body, "test.edu") || !strings.Contains(a.body, `"value":0`) {
+		t.Errorf("another lists %s", a.body)
+	}
+	if a := first.do("POST", at+"/approve", nil); a.status != 409 {
+		t.Errorf("the own request: %d %s", a.status, a.body)
+	}
+	if a := staff.do("POST", at+"/approve", nil); a.status != 409 {
+		t.Errorf("staff, where there is a second admin: %d %s", a.status, a.body)
+	}
+	s.exec(`UPDATE sessions SET strong_at = now() - interval '11 minutes' WHERE user_id = $1`, second.person.ID)
+	if a := second.do("POST", at+"/approve", nil); a.code() != "fresh-proof-needed" {
+		t.Errorf("without a fresh proof: %d %s", a.status, a.body)
+	}
+	s.exec(`UPDATE sessions SET strong_at = now() WHERE user_id = $1`, second.person.ID)
+	if a := second.program(string(permission.DeletionsApprove)).do("POST", at+"/approve", nil); a.status != 403 {
+		t.Errorf("with a token: %d %s", a.status, a.body)
+	}
+	if a := second.wants(200, "POST", at+"/approve", nil); !strings.Contains(a.body, `"approved_as":"second@test.edu"`) || !strings.Contains(a.body, `"items":1`) {
+		t.Errorf("approved: %s", a.body)
+	}
+	if a := second.do("POST", at+"/approve", nil); a.status != 409 || ask[int](s, `SELECT count(*) FROM work_items WHERE action = 'Delete'`) != 1 {
+		t.Errorf("approved twice: %d %s", a.status, a.body)
+	}
+	if a := first.do("POST", at+"/cancel", nil); a.status != 409 {
+		t.Errorf("cancelled after approval: %d %s", a.status, a.body)
+	}
+	if a := first.wants(200, "GET", at+"/named", nil); !strings.Contains(a.body, `"kind":"file"`) || !strings.Contains(a.body, "test.edu/bag/data/f") {
+		t.Errorf("named: %s", a.body)
+	}
+	s.exec(`INSERT INTO deletion_receipts (work_item_id, generic_file_id, target, bucket, key, url)
+		SELECT w.id, w.generic_file_id, t, 'b', 'k' || n, 'u' FROM work_items w, unnest('{A,B}'::text[]) t, generate_series(1, 2) n WHERE w.action = 'Delete'`)
+	seen, next := "", at+"/receipts?limit=1"
+	for range 4 {
+		var page struct {
+			Items []struct{ Target, Key string }
+			Next  *string
+		}
+		first.reads(first.wants(200, "GET", next, nil), &page)
+		for _, r := range page.Items {
+			seen += r.Target + r.Key + " "
+		}
+		if page.Next != nil {
+			next = *page.Next
+		}
+	}
+	if seen != "Ak1 Ak2 Bk1 Bk2 " {
+		t.Errorf("receipts page by page: %s", seen)
+	}
+	if got := ask[string](s, `SELECT string_agg(operation || ' ' || actor || ' ' || outcome, ', ' ORDER BY id) FROM actions WHERE operation LIKE 'deletions.%' AND outcome = 'done'`); got !=
+		"deletions.request first@test.edu done, deletions.approve second@test.edu done" {
+		t.Errorf("actions: %s", got)
+	}
+}
+
+// A check says what a request would be refused for, and leaves nothing behind.
+func TestDeletionIsChecked(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.stock()
+	first := s.in("first@test.edu", registry.RoleInstitutionalAdmin, "test.edu")
+	var c struct {
+		Objects, Files, Bytes int64
+		Unknown               []string
+		Refused               []struct{ Identifier, Why string }
+	}
+	check := func(body string) answer { return first.wants(200, "POST", "/api/v1/deletions/check", body) }
+	s.exec(`UPDATE storage_options SET retention_days = 30`)
+	first.reads(check(`{"identifiers": ["test.edu/bag", "other.edu/bag", "test.edu/nothing"]}`), &c)
+	if c.Objects != 1 || c.Bytes != 7 || strings.Join(c.Unknown, " ") != "other.edu/bag test.edu/nothing" || len(c.Refused) != 1 ||
+		c.Refused[0].Identifier != "test.edu/bag" || !strings.Contains(c.Refused[0].Why, "must be kept for 30 days") {
+		t.Errorf("check = %+v", c)
+	}
+	s.old()
+	first.reads(check(`{"identifiers": ["test.edu/bag/data/f"]}`), &c)
+	if c.Files != 1 || c.Bytes != 7 || len(c.Refused) != 0 || len(c.Unknown) != 0 {
+		t.Errorf("check = %+v", c)
+	}
+	if n := ask[int](s, `SELECT (SELECT count(*) FROM deletion_requests) + (SELECT count(*) FROM alerts WHERE type LIKE 'Deletion%')`); n != 0 {
+		t.Errorf("%d rows are left", n)
+	}
+	first.reads(check(`{"identifiers": ["test.edu/bag/data/f", "test.edu/bag"]}`), &c)
+	if c.Bytes != 7 || len(c.Refused) != 1 || c.Refused[0].Why != "its object is named too" {
+		t.Errorf("check of a file and its object = %+v", c)
+	}
+	for body, why := range map[string]string{`{"identifiers": []}`: "identifiers", `{}`: "identifiers", `{"identifiers": ["a\u0000"]}`: "NUL"} {
+		if a := first.do("POST", "/api/v1/deletions/check", body); a.status != 400 && a.status != 409 || !strings.Contains(a.body, why) {
+			t.Errorf("%s: %d %s", body, a.status, a.body)
+		}
+	}
+	if a := first.do("POST", "/api/v1/deletions", `{"identifiers": ["other.edu/bag"]}`, "Idempotency-Key", "x"); a.status != 404 {
+		t.Errorf("another's object: %d %s", a.status, a.body)
+	}
+}
+
+// A service decides nothing that a person has to.
+func TestServicesDecideNothing(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	var all []string
+	for _, p := range permission.All() {
+		all = append(all, string(p))
+	}
+	_, secret, err := s.registry.AddToken(t.Context(), registry.Token{Name: "service", Institution: "test.edu", Permissions: all})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := s.browser()
+	c.token = secret
+	for _, path := range []string{"deletions", "deletions/check", "deletions/1/cancel", "restorations", "restorations/quote", "restorations/1/approve"} {
+		if a := c.do("POST", "/api/v1/"+path, `{}`, "Idempotency-Key", "k"); a.status != 403 || !strings.Contains(a.body, "a person decides it") {
+			t.Errorf("%s: %d %s", path, a.status, a.body)
+		}
+	}
+	c.wants(200, "GET", "/api/v1/deletions", nil)
+}
+
+// Restorations are requested by their depositors, and of others there is nothing.
+func TestRestoration(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.stock()
+	user, admin := s.in("user@test.edu", registry.RoleInstitutionalUser, "test.edu"), s.in("admin@test.edu", registry.RoleInstitutionalAdmin, "test.edu")
+	other := s.in("admin@other.edu", registry.RoleInstitutionalAdmin, "other.edu")
+	var q struct {
+		Files, Bytes  int64
+		Price         string `json:"price_usd"`
+		NeedsApproval bool   `json:"needs_approval"`
+	}
+	user.reads(user.wants(200, "POST", "/api/v1/restorations/quote", `{"object": "test.edu/bag"}`), &q)
+	if q.Files != 1 || q.Bytes != 7 || q.Price != "0.00" || q.NeedsApproval {
+		t.Errorf("quote = %+v", q)
+	}
+	var r struct {
+		Item struct {
+			ID     int64
+			Status string
+		}
+	}
+	user.reads(user.wants(http.StatusCreated, "POST", "/api/v1/restorations", `{"file": "test.edu/bag/data/f"}`, "Idempotency-Key", "1"), &r)
+	if got := ask[string](s, `SELECT action || ' ' || status || ' ' || "user" FROM work_items WHERE id = $1`, r.Item.ID); got != "Restore File Pending user@test.edu" {
+		t.Errorf("item = %s", got)
+	}
+	at := fmt.Sprint("/api/v1/restorations/", r.Item.ID)
+	if a := user.wants(200, "GET", at, nil); !strings.Contains(a.body, `"file":"test.edu/bag/data/f"`) {
+		t.Errorf("restoration: %s", a.body)
+	}
+	absent := other.do("GET", "/api/v1/restorations/999999", nil)
+	if a := other.do("GET", at, nil); a.status != 404 || a.body != absent.body {
+		t.Errorf("another sees it: %d %s", a.status, a.body)
+	}
+	if a := other.wants(200, "GET", "/api/v1/restorations?count=true", nil); !strings.Contains(a.body, `"value":0`) {
+		t.Errorf("another lists %s", a.body)
+	}
+	for _, body := range []string{`{"object": "%s/bag"}`, `{"file": "%s/bag/data/f"}`} {
+		theirs, none := fmt.Sprintf(body, "test.edu"), fmt.Sprintf(body, "none.edu")
+		a, b := other.do("POST", "/api/v1/restorations", theirs, "Idempotency-Key", "t"+body[2:6]), other.do("POST", "/api/v1/restorations", none, "Idempotency-Key", "n"+body[2:6])
+		if a.status != 404 || a.body != b.body {
+			t.Errorf("of another: %d %s, of nothing: %d %s", a.status, a.body, b.status, b.body)
+		}
+	}
+	ingest := s.ids(s.test)["items"]
+	user.wants(404, "GET", fmt.Sprint("/api/v1/restorations/", ingest), nil)
+	for body, why := range map[string]string{
+		`{}`: "an object or a file", `{"object": "a", "file": "b"}`: "not both", `{"object": "test.edu/bag", "tier": "Slow"}`: "tier",
+		`{"object": "test.edu/bag", "days": 0}`: "days", `{"object": "test.edu/bag", "from_archive": true}`: "no archived copy",
+		`{"object": "test.edu/bag", "by": "x@y"}`: "by",
+	} {
+		if a := user.do("POST", "/api/v1/restorations", body, "Idempotency-Key", body); a.status != 400 && a.status != 409 || !strings.Contains(a.body, why) {
+			t.Errorf("%s: %d %s", body, a.status, a.body)
+		}
+	}
+	s.approvals(user, admin, other)
+}
+
+// approvals has a restoration that costs more than the cap.
+func (s *site) approvals(user, admin, other *caller) {
+	s.t.Helper()
+	s.exec(`UPDATE work_items SET status = 'Cancelled', retry = false WHERE action LIKE 'Restore%'`)
+	s.exec(`WITH o AS (UPDATE intellectual_objects SET storage_option = 'Glacier-VA')
+		UPDATE generic_files SET storage_option = 'Glacier-VA', size = 1000000000000000`)
+	var r struct {
+		Item  struct{ ID int64 }
+		Quote struct {
+			NeedsApproval bool `json:"needs_approval"`
+		}
+	}
+	admin.reads(admin.wants(http.StatusCreated, "POST", "/api/v1/restorations", `{"object": "test.edu/bag"}`, "Idempotency-Key", "cost"), &r)
+	if !r.Quote.NeedsApproval {
+		s.t.Errorf("restoration = %+v", r)
+	}
+	at := fmt.Sprint("/api/v1/restorations/", r.Item.ID, "/approve")
+	missing := other.do("POST", "/api/v1/restorations/999999/approve", nil)
+	if a := other.do("POST", at, nil); a.status != 404 || a.body != missing.body {
+		s.t.Errorf("another approves: %d %s", a.status, a.body)
+	}
+	if a := admin.do("POST", at, nil); a.status != 409 {
+		s.t.Errorf("the own request: %d %s", a.status, a.body)
+	}
+	if a := user.do("POST", at, nil); a.status != 403 {
+		s.t.Errorf("a user approves: %d %s", a.status, a.body)
+	}
+	second := s.in("second@test.edu", registry.RoleInstitutionalAdmin, "test.edu")
+	if a := second.wants(200, "POST", at, nil); !strings.Contains(a.body, `"status":"Pending"`) {
+		s.t.Errorf("approved: %s", a.body)
+	}
+}

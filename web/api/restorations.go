@@ -1,0 +1,151 @@
+package api
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/registry/browse"
+	"github.com/farol-preservation/farol/registry/requests"
+	"github.com/farol-preservation/farol/web/access"
+	"github.com/farol-preservation/farol/web/ops"
+	"github.com/farol-preservation/farol/web/permission"
+)
+
+// restorationActions are those of items that give something back.
+//
+//nolint:gochecknoglobals // a constant, but for Go
+var restorationActions = []registry.Action{"Restore Object", "Restore File", "Glacier Restore"}
+
+// RestorationFilter narrows the list of restorations.
+type RestorationFilter struct {
+	Status        []registry.Status `query:"status,explode" maxItems:"6" enum:"Pending,Started,Success,Failed,Cancelled,Suspended" doc:"Any of these"`
+	Institution   string            `query:"institution" maxLength:"255" doc:"Identifier of the institution"`
+	Object        string            `query:"object" maxLength:"1000" doc:"Identifier of the object"`
+	UpdatedAfter  time.Time         `query:"updated_after" doc:"Then or later"`
+	UpdatedBefore time.Time         `query:"updated_before" doc:"Before then"`
+}
+
+// restorationBody says what is to be given back, and how.
+type restorationBody struct {
+	Object      string `json:"object,omitempty" maxLength:"1000" doc:"Identifier of the object, or"`
+	File        string `json:"file,omitempty" maxLength:"2000" doc:"identifier of the file"`
+	Tier        string `json:"tier,omitempty" default:"Standard" enum:"Expedited,Standard,Bulk" doc:"How quickly archived copies are made readable"`
+	Days        int    `json:"days,omitempty" default:"10" minimum:"1" maximum:"365" doc:"For which they stay readable"`
+	FromArchive bool   `json:"from_archive,omitempty" doc:"From the archived copy, for example if the others are bad"`
+}
+
+// shownRestoration is an item that gives something back.
+type shownRestoration struct {
+	Item    registry.WorkItem `json:"item"`
+	Request requests.Request  `json:"request"`
+}
+
+// restorations are objects and files that are given back.
+func (a *API) restorations(t *ops.API) {
+	op := func(id, method, path, summary string, needs permission.Permission) ops.Operation {
+		return ops.Operation{ID: id, Method: method, Path: "/api/v1/restorations" + path, Summary: summary, Access: ops.Holders, Needs: needs}
+	}
+	ops.Register(t, op("restorations.list", get, "", "List restorations, newest first", permission.ItemsRead), a.listRestorations)
+	ops.Register(t, op("restorations.show", get, "/{id}", "Show a restoration, by the ID of its item", permission.ItemsRead),
+		func(ctx context.Context, c access.Caller, in *ByID) (*body[shownRestoration], error) {
+			return a.restoration(ctx, c, in.ID)
+		})
+	quote := op("restorations.quote", post, "/quote", "Estimate what a restoration costs and how long it takes", permission.RestorationsRequest)
+	quote.About, quote.Person = "Nothing is changed.", true
+	ops.Register(t, quote, func(ctx context.Context, c access.Caller, in *body[restorationBody]) (*body[requests.Quote], error) {
+		q, err := a.restorationOf(ctx, c, in.Body)
+		if err != nil {
+			return nil, err
+		}
+		found, err := requests.In(a.Registry).Quote(ctx, q)
+		return &body[requests.Quote]{found}, err
+	})
+	request := op("restorations.request", post, "", "Request the restoration of an object or a file", permission.RestorationsRequest)
+	request.Status, request.Person, request.Once, request.Audit = http.StatusCreated, true, true, true
+	request.About = "It appears in the institution's restoration bucket. One that costs more than the cap waits for an approval."
+	ops.Register(t, request, a.requestRestoration)
+	approve := op("restorations.approve", post, "/{id}/approve", "Approve a restoration that costs more than the cap", permission.RestorationsApprove)
+	approve.Person, approve.Audit = true, true
+	approve.About = "An institutional admin does not approve the own request."
+	ops.Register(t, approve, func(ctx context.Context, c access.Caller, in *ByID) (*body[shownRestoration], error) {
+		entry := registry.AuditEntry{Operation: approve.ID, SubjectType: "item", SubjectID: fmt.Sprint(in.ID)}
+		_, err := act(ctx, a, c, &entry, func(ctx context.Context) (registry.WorkItem, error) {
+			w, err := a.Registry.LockItem(ctx, c.Scope, in.ID)
+			if err != nil {
+				return w, err
+			}
+			entry.Institution = w.InstitutionID
+			return requests.In(a.Registry).ApproveRetrieval(ctx, in.ID, c.Person.Email)
+		})
+		if err != nil {
+			return nil, err
+		}
+		return a.restoration(ctx, c, in.ID)
+	})
+}
+
+func (a *API) listRestorations(ctx context.Context, c access.Caller, in *struct {
+	RestorationFilter
+	Paging
+	Counting
+},
+) (*body[list[registry.WorkItem]], error) {
+	f := in.RestorationFilter
+	out, err := listOf(ctx, a, c, "restorations", f, browse.ItemFilter{
+		Action: restorationActions, Status: f.Status, Institution: f.Institution, Object: f.Object, UpdatedAfter: f.UpdatedAfter, UpdatedBefore: f.UpdatedBefore,
+	}, in.Paging, in.Counting, browse.Records.Items)
+	if err != nil {
+		return nil, err
+	}
+	for i, w := range out.Body.Items {
+		out.Body.Items[i] = seen(c, w)
+	}
+	return out, nil
+}
+
+func (a *API) restoration(ctx context.Context, c access.Caller, id int64) (*body[shownRestoration], error) {
+	w, err := a.browse(c).Item(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	if !slices.Contains(restorationActions, w.Action) {
+		return nil, ops.NotFound()
+	}
+	of, err := requests.In(a.Registry).RequestOf(ctx, w)
+	return &body[shownRestoration]{shownRestoration{seen(c, w), of}}, err
+}
+
+// restorationOf is a request as the registry takes it. Whether something has to be restored
+// from an archive first depends on where it is kept.
+func (a *API) restorationOf(ctx context.Context, c access.Caller, b restorationBody) (requests.RestorationRequest, error) {
+	q := requests.RestorationRequest{By: c.Person.Email, Identifier: b.Object + b.File, File: b.File != "", Tier: b.Tier, Days: b.Days}
+	if (b.Object == "") == (b.File == "") {
+		return q, ops.Problem(http.StatusBadRequest, ops.CodeBadRequest, "name an object or a file, and not both")
+	}
+	option, err := requests.In(a.Registry).StorageOptionOf(ctx, q)
+	if err != nil {
+		return q, err
+	}
+	if q.Class = a.ArchiveClass(option, b.FromArchive); b.FromArchive && q.Class == "" {
+		return q, ops.Problem(http.StatusConflict, ops.CodeRefused, q.Identifier+" has no archived copy: it is kept under "+option+"; leave from_archive out")
+	}
+	return q, nil
+}
+
+func (a *API) requestRestoration(ctx context.Context, c access.Caller, in *body[restorationBody]) (*body[requests.Restoration], error) {
+	entry := registry.AuditEntry{Operation: "restorations.request", SubjectType: "item", Detail: map[string]any{"identifier": in.Body.Object + in.Body.File}}
+	return act(ctx, a, c, &entry, func(ctx context.Context) (*body[requests.Restoration], error) {
+		q, err := a.restorationOf(ctx, c, in.Body)
+		if err != nil {
+			return nil, err
+		}
+		done, err := requests.In(a.Registry).RequestRestoration(ctx, q)
+		entry.SubjectID, entry.Institution = fmt.Sprint(done.Item.ID), done.Item.InstitutionID
+		done.Item = seen(c, done.Item)
+		return &body[requests.Restoration]{done}, err
+	})
+}
