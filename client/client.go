@@ -1,5 +1,6 @@
 // Package client is for programs that use Farol over HTTP: they post messages to its
-// queues and pull them, and process the stages of its pipeline that were added for them.
+// queues and pull them, process the stages of its pipeline that were added for them, and
+// read the registry and decide about its records ([Client.Registry]).
 //
 // Calls that fail temporarily are retried with a backoff. [Client.Work] and
 // [Client.WorkStage] are whole workers: they pull or claim, call a function for each
@@ -67,7 +68,7 @@ func New(server string, o Options) (*Client, error) {
 // Error is the answer of a server that refused a request.
 type Error struct {
 	Status int    // of HTTP
-	Code   string // stable, of the lease API; "" of the queues
+	Code   string // stable, of the registry and the lease API; "" of the queues
 	// Outcome is how the claim had been ended before, if the code is "ended".
 	Outcome string
 	Text    string // for people
@@ -114,63 +115,82 @@ func pause(ctx context.Context, failures int) bool {
 	}
 }
 
-// call sends a request until it is answered, and reads the answer, which stays as it is
-// if there is nothing (204). wait is how long the server may wait before it answers.
-func (c *Client) call(ctx context.Context, path string, request, answer any, wait time.Duration) error {
-	body, err := json.Marshal(request)
+// request is what is sent, as often as it is sent.
+type request struct {
+	method, path string
+	header       http.Header
+	body         []byte // nil: none
+}
+
+// call posts a request to the queues or the lease API until it is answered, and reads the
+// answer, which stays as it is if there is nothing (204). wait is how long the server may
+// wait before it answers.
+func (c *Client) call(ctx context.Context, path string, sent, answer any, wait time.Duration) error {
+	body, err := json.Marshal(sent)
 	if err != nil {
 		return fmt.Errorf("call %s: %w", path, err)
 	}
+	_, err = c.send(ctx, request{method: http.MethodPost, path: path, body: body}, answer, wait)
+	return err
+}
+
+// send sends a request until it is answered, and returns the header of the answer.
+func (c *Client) send(ctx context.Context, r request, answer any, wait time.Duration) (http.Header, error) {
 	end := time.Now().Add(c.o.RetryFor)
 	for failures := 1; ; failures++ {
-		err := c.try(ctx, path, body, answer, wait)
+		header, err := c.try(ctx, r, answer, wait)
 		if err == nil {
-			return nil
+			return header, nil
 		}
 		if !retryable(err) || ctx.Err() != nil || time.Now().After(end) || !pause(ctx, failures) {
-			return fmt.Errorf("call %s: %w", path, err)
+			return nil, fmt.Errorf("call %s: %w", r.path, err)
 		}
 	}
 }
 
 // try sends a request once. A server that does not answer is one that failed.
-func (c *Client) try(ctx context.Context, path string, body []byte, answer any, wait time.Duration) error {
+func (c *Client) try(ctx context.Context, r request, answer any, wait time.Duration) (http.Header, error) {
 	timed, cancel := context.WithTimeout(ctx, wait+c.o.AnswerTimeout)
 	defer cancel()
-	err := c.once(timed, path, body, answer)
+	header, err := c.once(timed, r, answer)
 	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
-		return fmt.Errorf("the server does not answer within %v", wait+c.o.AnswerTimeout)
+		return nil, fmt.Errorf("the server does not answer within %v", wait+c.o.AnswerTimeout)
 	}
-	return err
+	return header, err
 }
 
-func (c *Client) once(ctx context.Context, path string, body []byte, answer any) error {
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, c.base+path, bytes.NewReader(body))
+func (c *Client) once(ctx context.Context, sent request, answer any) (http.Header, error) {
+	r, err := http.NewRequestWithContext(ctx, sent.method, c.base+sent.path, bytes.NewReader(sent.body))
 	if err != nil {
-		return err
+		return nil, err
 	}
-	r.Header.Set("Content-Type", "application/json")
+	if sent.body != nil {
+		r.Header.Set("Content-Type", "application/json")
+	}
+	for name, values := range sent.header {
+		r.Header[name] = values
+	}
 	if c.token != "" {
 		r.Header.Set("Authorization", "Bearer "+c.token)
 	}
 	response, err := c.http.Do(r)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer response.Body.Close() //nolint:errcheck // only read
 	text, err := io.ReadAll(io.LimitReader(response.Body, mostAnswer))
 	switch {
 	case err != nil:
-		return fmt.Errorf("read the answer: %w", err)
-	case response.StatusCode == http.StatusNoContent:
-		return nil
-	case response.StatusCode != http.StatusOK:
-		return refusal(response.StatusCode, text)
+		return nil, fmt.Errorf("read the answer: %w", err)
+	case response.StatusCode < 200 || response.StatusCode > 299:
+		return nil, refusal(response.StatusCode, text)
+	case response.StatusCode == http.StatusNoContent || answer == nil:
+		return response.Header, nil
 	}
 	if err := json.Unmarshal(text, answer); err != nil {
-		return fmt.Errorf("read the answer: %w", err)
+		return nil, fmt.Errorf("read the answer: %w", err)
 	}
-	return nil
+	return response.Header, nil
 }
 
 // workers calls step repeatedly in so many goroutines until ctx is done, with a pause

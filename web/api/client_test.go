@@ -1,0 +1,276 @@
+package api_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"iter"
+	"net/http"
+	"net/http/httptest"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/farol-preservation/farol/client"
+	"github.com/farol-preservation/farol/internal/testenv"
+	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/web/permission"
+)
+
+// clientOf is the Go client of a person, who reaches the server at a URL.
+func (c *caller) clientOf(url string) client.Registry {
+	c.s.t.Helper()
+	var all []string
+	for _, p := range permission.Of(c.person.Role, c.person.InstitutionID != 0) {
+		all = append(all, string(p))
+	}
+	made, err := client.New(url, client.Options{Token: c.program(all...).token})
+	if err != nil {
+		c.s.t.Fatal(err)
+	}
+	return made.Registry()
+}
+
+// all reads a whole list.
+func all[T any](t *testing.T, list iter.Seq2[T, error]) (found []T) {
+	t.Helper()
+	for v, err := range list {
+		if err != nil {
+			t.Fatal(err)
+		}
+		found = append(found, v)
+	}
+	return found
+}
+
+// The types of the client have the fields that the API's document has, and no others.
+func TestClientHasTheFieldsOfTheAPI(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	var doc struct {
+		Components struct {
+			Schemas map[string]struct{ Properties map[string]json.RawMessage }
+		}
+	}
+	c := s.browser()
+	c.reads(c.wants(200, "GET", "/api/v1/openapi.json", nil), &doc)
+	for schema, of := range map[string]any{
+		"WorkItem": client.WorkItem{}, "ItemView": client.ShownItem{}, "Obstacle": client.Obstacle{}, "ListedObject": client.ListedObject{}, "ObjectView": client.Object{},
+		"ObjectSummary": client.ObjectSummary{}, "ListedFile": client.ListedFile{}, "ListedCopy": client.Copy{}, "ListedChecksum": client.Checksum{},
+		"ListedEvent": client.Event{}, "PlanFilter": client.PlanFilter{}, "PlanMakeBody": client.PlanRequest{}, "Plan": client.Plan{}, "View": client.ShownPlan{},
+		"Item": client.PlanItem{}, "Cause": client.PlanCause{}, "RestorationBody": client.RestorationRequest{}, "Quote": client.Quote{}, "Restoration": client.Restoration{},
+		"DeletionCheck": client.DeletionCheck{}, "Undeletable": client.Undeletable{}, "DeletionRequest": client.Deletion{}, "ListedDeletion": client.ListedDeletion{},
+		"ListedNamed": client.NamedRecord{}, "DeletedCopy": client.Receipt{},
+	} {
+		var want []string
+		for name := range doc.Components.Schemas[schema].Properties {
+			if name != "$schema" {
+				want = append(want, name)
+			}
+		}
+		got := fieldsOf(reflect.TypeOf(of))
+		slices.Sort(want)
+		slices.Sort(got)
+		if len(want) == 0 || !slices.Equal(got, want) {
+			t.Errorf("%T has %v, and the API's %s has %v", of, got, schema, want)
+		}
+	}
+}
+
+// fieldsOf are the names that a type has in JSON.
+func fieldsOf(t reflect.Type) (names []string) {
+	for f := range t.Fields() {
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		switch {
+		case f.Anonymous:
+			names = append(names, fieldsOf(f.Type)...)
+		case name != "-":
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// What a person lists, shows and decides with the client is what the API has.
+func TestClientReadsAndDecides(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.stock()
+	s.parked(s.test, 120) // several pages
+	o, admin := s.in("operator@archive.org", registry.RoleOperator, "").clientOf(s.url), s.in("admin@test.edu", registry.RoleInstitutionalAdmin, "test.edu").clientOf(s.url)
+	ctx := t.Context()
+	items := all(t, o.Items(ctx, client.ItemFilter{Status: []string{"Failed", "Suspended"}, Institution: "test.edu"}))
+	if len(items) != 120 || items[0].ID < items[119].ID || items[0].Name != "parked-120.tar" {
+		t.Errorf("%d items, first %+v", len(items), items[0])
+	}
+	for _, err := range o.Items(ctx, client.ItemFilter{}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		break // which reads no other page
+	}
+	id := items[0].ID
+	v, err := o.Item(ctx, id)
+	if err != nil || v.Version == "" || v.Status != "Failed" {
+		t.Fatalf("item = %+v, %v", v, err)
+	}
+	if v, err = o.SetPriority(ctx, id, -7, v.Version); err != nil || v.Priority != -7 {
+		t.Errorf("priority = %+v, %v", v, err)
+	}
+	if v, err = o.RequeueItem(ctx, id, "Receive", v.Version); err != nil || v.Stage != "Receive" || v.Status != "Pending" {
+		t.Errorf("requeued = %+v, %v", v, err)
+	}
+	var refused *client.Error
+	if _, err = o.CancelItem(ctx, id, "No.", `"1.2.true"`); !errors.As(err, &refused) || refused.Status != 412 || refused.Code != "changed" {
+		t.Errorf("by an old version: %v", err)
+	}
+	if v, err = o.CancelItem(ctx, id, "Trials.", ""); err != nil || v.Status != "Cancelled" || v.Note != "Trials." {
+		t.Errorf("cancelled = %+v, %v", v, err)
+	}
+	if _, err = o.ReleaseItem(ctx, id, ""); !errors.As(err, &refused) || refused.Code != "refused" {
+		t.Errorf("released: %v", err)
+	}
+	objects := all(t, admin.Objects(ctx, client.ObjectFilter{State: "A"}))
+	if len(objects) != 1 || objects[0].Identifier != "test.edu/bag" {
+		t.Fatalf("objects = %+v", objects)
+	}
+	x, err := admin.ObjectByIdentifier(ctx, "test.edu/bag")
+	if y, e := admin.Object(ctx, x.ID); err != nil || e != nil || !reflect.DeepEqual(x, y) || x.Summary.Files != 1 {
+		t.Errorf("object = %+v, %v; %+v, %v", x, err, y, e)
+	}
+	files := all(t, admin.Files(ctx, client.FileFilter{Object: "test.edu/bag"}))
+	if len(files) != 1 || files[0].Copies != 1 {
+		t.Fatalf("files = %+v", files)
+	}
+	copies, sums := all(t, admin.Copies(ctx, files[0].ID)), all(t, admin.Checksums(ctx, files[0].ID))
+	if len(copies) != 1 || copies[0].Target != "Standard-VA" || len(sums) != 1 || sums[0].Algorithm != "md5" {
+		t.Errorf("copies = %+v, checksums = %+v", copies, sums)
+	}
+	if events := all(t, admin.Events(ctx, client.EventFilter{Object: x.ID})); len(events) != 1 || events[0].EventType != "ingestion" {
+		t.Errorf("events = %+v", events)
+	}
+	if _, err := admin.ObjectByIdentifier(ctx, "other.edu/bag"); !errors.As(err, &refused) || refused.Status != 404 {
+		t.Errorf("another's object: %v", err)
+	}
+	for _, err := range admin.Events(ctx, client.EventFilter{}) {
+		if !errors.As(err, &refused) || refused.Code != "too-broad" {
+			t.Errorf("all events: %v", err)
+		}
+	}
+}
+
+// The client makes a plan and follows it, asks for what is stored, and has it deleted by two.
+func TestClientPlansAndRequests(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.stock()
+	s.old()
+	s.parked(s.test, 3)
+	operator := s.in("operator@archive.org", registry.RoleOperator, "")
+	o, admin := operator.clientOf(s.url), s.in("admin@test.edu", registry.RoleInstitutionalAdmin, "test.edu").clientOf(s.url)
+	second := s.in("second@test.edu", registry.RoleInstitutionalAdmin, "test.edu")
+	ctx := t.Context()
+	p, err := o.MakePlan(ctx, client.PlanRequest{Action: "requeue", Filter: client.PlanFilter{ErrorCode: "timeout"}})
+	if err != nil || p.Items != 3 || len(p.Sample) != 3 {
+		t.Fatalf("plan = %+v, %v", p, err)
+	}
+	if _, err := o.ApplyPlan(ctx, p.ID, 5, p.Version); err != nil {
+		t.Fatal(err)
+	}
+	operator.until(p.ID, "applied")
+	if done := all(t, o.PlanItems(ctx, p.ID, "done")); len(done) != 3 || done[0].Status != "Failed" {
+		t.Errorf("items of the plan = %+v", done)
+	}
+	if _, err := o.UndoPlan(ctx, p.ID, ""); err != nil {
+		t.Fatal(err)
+	}
+	operator.until(p.ID, "undone")
+	if list := all(t, o.Plans(ctx, "undone")); len(list) != 1 || list[0].ID != p.ID {
+		t.Errorf("plans = %+v", list)
+	}
+	if p, err = o.Plan(ctx, p.ID); err != nil || p.State != "undone" || o.DeletePlan(ctx, p.ID, p.Version) != nil {
+		t.Errorf("plan = %+v, %v", p, err)
+	}
+	q, err := admin.QuoteRestoration(ctx, client.RestorationRequest{Object: "test.edu/bag"})
+	if err != nil || q.Files != 1 || q.NeedsApproval {
+		t.Errorf("quote = %+v, %v", q, err)
+	}
+	r, err := admin.Restore(ctx, client.RestorationRequest{File: "test.edu/bag/data/f"})
+	if list := all(t, admin.Restorations(ctx, client.RestorationFilter{Object: "test.edu/bag"})); err != nil || len(list) != 1 || list[0].ID != r.Item.ID {
+		t.Errorf("restorations = %+v, %v", list, err)
+	}
+	var refused *client.Error
+	if err := admin.ApproveRestoration(ctx, r.Item.ID); !errors.As(err, &refused) || refused.Status != 404 {
+		t.Errorf("approved what costs nothing: %v", err)
+	}
+	s.exec(`UPDATE work_items SET status = 'Cancelled', retry = false WHERE action LIKE 'Restore%'`)
+	c, err := admin.CheckDeletion(ctx, []string{"test.edu/bag"})
+	if err != nil || c.Objects != 1 || c.RefusedCount != 0 {
+		t.Errorf("check = %+v, %v", c, err)
+	}
+	d, err := admin.RequestDeletion(ctx, []string{"test.edu/bag/data/f"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d, err = admin.CancelDeletion(ctx, d.ID); err != nil || d.CancelledBy != "admin@test.edu" {
+		t.Errorf("cancelled = %+v, %v", d, err)
+	}
+	if d, err = admin.RequestDeletion(ctx, []string{"test.edu/bag/data/f"}); err != nil {
+		t.Fatal(err)
+	}
+	second.wants(200, "POST", fmt.Sprintf("/api/v1/deletions/%d/approve", d.ID), nil)
+	if d, err = admin.Deletion(ctx, d.ID); err != nil || d.Items != 1 || d.ApprovedAs != "second@test.edu" {
+		t.Errorf("deletion = %+v, %v", d, err)
+	}
+	if list := all(t, admin.Deletions(ctx, "test.edu", "approved")); len(list) != 1 || list[0].ID != d.ID {
+		t.Errorf("deletions = %+v", list)
+	}
+	named, receipts := all(t, admin.NamedBy(ctx, d.ID)), all(t, admin.Receipts(ctx, d.ID))
+	if len(named) != 1 || named[0].Kind != "file" || len(receipts) != 0 {
+		t.Errorf("named = %+v, receipts = %+v", named, receipts)
+	}
+}
+
+// A line that loses answers has nothing done twice.
+func TestClientThroughTrouble(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.stock()
+	s.old()
+	admin := s.in("admin@test.edu", registry.RoleInstitutionalAdmin, "test.edu").clientOf(testenv.LossyServer(t, s.url))
+	for range 6 {
+		d, err := admin.RequestDeletion(t.Context(), []string{"test.edu/bag/data/f"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := admin.CancelDeletion(t.Context(), d.ID); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := ask[int](s, `SELECT count(*) FROM deletion_requests`); n != 6 {
+		t.Errorf("%d requests, want 6", n)
+	}
+}
+
+// A token goes to no other server, whatever an answer says.
+func TestClientStaysAtItsServer(t *testing.T) {
+	t.Parallel()
+	for _, next := range []string{"https://evil.example/api/v1/items", "//evil.example/api/v1/", "@evil.example/", "/elsewhere", ""} {
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			fmt.Fprintf(w, `{"items": [], "next": %q}`, next)
+		}))
+		c, err := client.New(server.URL, client.Options{Token: "secret", RetryFor: -1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		failed := false
+		for _, err := range c.Registry().Items(t.Context(), client.ItemFilter{}) {
+			failed = err != nil
+		}
+		if !failed {
+			t.Errorf("next %q is followed", next)
+		}
+		server.Close()
+	}
+}
