@@ -3,6 +3,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"io"
 	"log/slog"
 	"os"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/farol-preservation/farol/internal/cli"
 	"github.com/farol-preservation/farol/internal/connect"
+	"github.com/farol-preservation/farol/internal/remote"
 	"github.com/farol-preservation/farol/internal/settings"
 )
 
@@ -36,6 +38,10 @@ func rootCommand() *cobra.Command {
 
 Settings come from the environment; docs/configuration.md lists them. With --json a
 command prints JSON, and its error as JSON to standard error.
+
+With --server, commands that read records or decide about them need no database: they
+use the REST API of farol serve --web, with your rights. FAROL_SERVER and FAROL_TOKEN are
+the same as the flags; a token in the environment is not seen by others on the machine.
 Exit codes: 0 success; 1 failure or negative result; 2 usage error or unknown result.`,
 		SilenceUsage: true, SilenceErrors: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -48,6 +54,10 @@ Exit codes: 0 success; 1 failure or negative result; 2 usage error or unknown re
 	// Not by cobra's template: with text/template in it, the linker has to keep every
 	// method of every type, which is a third of the program.
 	root.Flags().BoolP("version", "v", false, "print the version")
+	var to remote.Options
+	root.PersistentFlags().StringVar(&to.URL, "server", "", "work through the REST API of the server at this URL, without a database")
+	root.PersistentFlags().StringVar(&to.Token, "token", "", "personal token for --server")
+	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error { return throughServer(cmd, to) }
 	for _, g := range commandGroups() {
 		root.AddGroup(&cobra.Group{ID: g.id, Title: g.title})
 		for _, c := range g.commands {
@@ -60,6 +70,23 @@ Exit codes: 0 success; 1 failure or negative result; 2 usage error or unknown re
 	root.AddCommand(internalCommand())
 	addCompletions(root)
 	return root
+}
+
+// throughServer has a command work through a server, if one is named.
+func throughServer(cmd *cobra.Command, to remote.Options) error {
+	if to.URL == "" && os.Getenv("FAROL_SERVER") == "" {
+		if to.Token != "" {
+			return cli.Usage(errors.New("--token is for --server"), "give --server with the URL of farol serve --web")
+		}
+		return nil
+	}
+	config, err := connect.Load(settings.ReadRemote(to.URL, to.Token))
+	if err != nil {
+		return err
+	}
+	ctx, err := remote.With(cmd.Context(), remote.Options{URL: config.Server, Token: string(config.Token)})
+	cmd.SetContext(ctx)
+	return err
 }
 
 // untilParentEnds ends ctx when farol-dev started this process and has ended or wants

@@ -45,7 +45,14 @@ func Usage(err error, next string) Failure { return Failure{ExitUsage, err, next
 // Run runs a command line, reports its error and returns the exit code.
 func Run(ctx context.Context, root *cobra.Command, args []string, stderr io.Writer) int {
 	parsed := false // a wrong command line is recognized by nothing else
-	root.PersistentPreRun = func(*cobra.Command, []string) { parsed = true }
+	before := root.PersistentPreRunE
+	root.PersistentPreRunE = func(cmd *cobra.Command, args []string) error {
+		parsed = true
+		if before == nil {
+			return nil
+		}
+		return before(cmd, args)
+	}
 	root.SetArgs(args)
 	cmd, err := root.ExecuteContextC(ctx)
 	if err == nil {

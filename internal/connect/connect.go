@@ -18,6 +18,7 @@ import (
 
 	"github.com/farol-preservation/farol/internal/build"
 	"github.com/farol-preservation/farol/internal/cli"
+	"github.com/farol-preservation/farol/internal/remote"
 	"github.com/farol-preservation/farol/internal/settings"
 	"github.com/farol-preservation/farol/progress"
 	"github.com/farol-preservation/farol/registry"
@@ -107,6 +108,9 @@ func agentsOf(c settings.Database) registry.Agents {
 }
 
 func (s *Services) connectDatabase(ctx context.Context, command string, c settings.Database) error {
+	if err := remote.Refuse(ctx, "this command"); err != nil {
+		return err
+	}
 	var options []registry.Option
 	if c.Pooler != "" {
 		options = append(options, registry.ThroughPooler)

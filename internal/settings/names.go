@@ -31,7 +31,7 @@ func SettingBlocks() []any {
 	return []any{
 		&Database{}, &Redis{}, &S3{}, &Staging{}, &Keep{}, &NSQ{}, &Work{}, &Identify{}, &Virus{},
 		&Janitor{}, &Profiles{}, &Bags{}, &Pools{}, &Fixity{}, &Repair{}, &Pull{}, &HTTP{},
-		&Read{}, &Schedule{}, &Mail{}, &Web{}, &Site{}, &Log{},
+		&Read{}, &Schedule{}, &Mail{}, &Web{}, &Site{}, &Remote{}, &Log{},
 	}
 }
 
@@ -39,7 +39,7 @@ func SettingBlocks() []any {
 // other programs that are set next to them.
 func knownNames() map[string]bool {
 	known := map[string]bool{
-		ChildEnv: true, "FAROL_URL": true, "FAROL_TOKEN": true, // of our children, and of the clients in examples
+		ChildEnv: true, "FAROL_URL": true, // of our children, and of the clients in examples
 	}
 	for _, name := range strings.Fields("POSTGRES_PASSWORD REDIS_PASSWORD S3_ACCESS_KEY_ID S3_SECRET_ACCESS_KEY VERSION") { // deploy/env.example
 		known["FAROL_"+name] = true

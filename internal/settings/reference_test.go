@@ -52,6 +52,7 @@ func settingsTables() string {
 		{&Database{}, "all but `validate`, `version`, `dev`, `demo`"},
 		{&Web{}, "`serve`; the address and the URL: `user`, `dev`"},
 		{&Site{}, "`serve`, `schedule`, `mail`, `user`"},
+		{&Remote{}, "commands that read records or decide about them, with a server in place of the database"},
 		{&Redis{}, "`work`, `schedule`, `item show`, `item files`, `item watch`, `item explain`, `janitor`, `doctor`, `check`"},
 		{&S3{}, "`work`, `schedule`, `identify`, `read-buckets`, `institution add --create-buckets`, `janitor`, `doctor`, `check`, `item files`"},
 		{&Staging{}, "`work`, `schedule`, `janitor`, `doctor`, `check`, `item files`"},

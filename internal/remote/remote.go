@@ -1,0 +1,157 @@
+// Package remote has commands work through a server of the REST API, with the rights of a
+// token, where there is no database URL.
+package remote
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/farol-preservation/farol/client"
+	"github.com/farol-preservation/farol/internal/cli"
+	"github.com/farol-preservation/farol/registry"
+)
+
+// Server is the server that a command works through. Its errors are those of the registry,
+// so that commands answer them as they do without a server.
+type Server struct{ client client.Registry }
+
+// Options say which server that is.
+type Options struct{ URL, Token string }
+
+// retryTime is how long a call is tried again: a person waits.
+const retryTime = 15 * time.Second
+
+type key struct{}
+
+// With has everything with the context work through a server.
+func With(ctx context.Context, o Options) (context.Context, error) {
+	c, err := client.New(o.URL, client.Options{Token: o.Token, RetryFor: retryTime})
+	if err != nil {
+		return ctx, cli.Usage(err, "give --server the URL of farol serve --web")
+	}
+	return context.WithValue(ctx, key{}, &Server{c.Registry()}), nil
+}
+
+// From is the server that a command works through; nil: it works with the database.
+func From(ctx context.Context) *Server {
+	s, _ := ctx.Value(key{}).(*Server)
+	return s
+}
+
+// Refuse refuses a command, or a flag of it, that works with the database only.
+func Refuse(ctx context.Context, what string) error {
+	if From(ctx) == nil {
+		return nil
+	}
+	return cli.Usage(fmt.Errorf("%s works with the database only, and not through a server", what),
+		"leave --server out, and unset FAROL_SERVER; `farol --help` says which commands work through a server")
+}
+
+// RefuseFlags refuses flags that were given, and that work with the database only.
+func RefuseFlags(cmd *cobra.Command, flags ...string) error {
+	for _, f := range flags {
+		if cmd.Flags().Changed(f) {
+			if err := Refuse(cmd.Context(), "--"+f); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// Do sends a request and reads its answer into a pointer, unless that is nil. It returns the
+// ETag of the record.
+func (s *Server) Do(ctx context.Context, call client.Call, answer any) (etag string, err error) {
+	etag, err = s.client.Do(ctx, call, answer)
+	return etag, wordsOf(err)
+}
+
+// Get reads one record.
+func Get[T any](ctx context.Context, s *Server, path string, query url.Values) (v T, err error) {
+	_, err = s.Do(ctx, client.Call{Path: path, Query: query}, &v)
+	return v, err
+}
+
+// Send sends a request that changes something, and reads the answer.
+func Send[T any](ctx context.Context, s *Server, method, path string, body any) (v T, err error) {
+	_, err = s.Do(ctx, client.Call{Method: method, Path: path, Body: body}, &v)
+	return v, err
+}
+
+// mostOnPage is how many records the server answers at once.
+const mostOnPage = 500
+
+// List reads up to n records of a list.
+func List[T any](ctx context.Context, s *Server, path string, query url.Values, n int) ([]T, error) {
+	list := []T{} // null is no list in JSON
+	for v, err := range client.Pages[T](ctx, s.client, path, query, min(n, mostOnPage)) {
+		if err != nil {
+			return nil, wordsOf(err)
+		}
+		if list = append(list, v); len(list) == n {
+			break
+		}
+	}
+	return list, nil
+}
+
+// About is the path of something about a record.
+func About(kind string, id int64, what string) string {
+	return kind + "/" + strconv.FormatInt(id, 10) + what
+}
+
+// More is how a list with a server is continued: by a longer page.
+func More(limit int) string { return fmt.Sprintf("--limit %d", 2*limit) }
+
+// wordsOf is an error of the client as one of the registry.
+func wordsOf(err error) error {
+	var refused *client.Error
+	if !errors.As(err, &refused) {
+		return err
+	}
+	switch refused.Code {
+	case "not-found":
+		return fmt.Errorf("%w: %s", registry.ErrNotFound, refused.Text)
+	case "refused", "changed", "too-broad":
+		return fmt.Errorf("%w: %s", registry.ErrRefused, refused.Text)
+	case "not-signed-in":
+		return cli.Failure{Code: cli.ExitFailed, Err: refused, Next: "make a personal token in the browser, and set FAROL_TOKEN"}
+	case "not-allowed", "fresh-proof-needed", "second-factor-needed":
+		return cli.Failure{Code: cli.ExitFailed, Err: refused, Next: "`GET /api/v1/me` lists what you may; some decisions need a browser"}
+	}
+	return err
+}
+
+// Query is a filter as the API takes it: pairs of names and values, of which empty ones are
+// left out.
+func Query(pairs ...string) url.Values {
+	q := url.Values{}
+	for i := 0; i+1 < len(pairs); i += 2 {
+		if pairs[i+1] != "" {
+			q.Add(pairs[i], pairs[i+1])
+		}
+	}
+	return q
+}
+
+// Time is a time in a filter; the zero time is none.
+func Time(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return t.UTC().Format(time.RFC3339Nano)
+}
+
+// Truth is a truth in a filter.
+func Truth(v bool) string {
+	if v {
+		return "true"
+	}
+	return ""
+}
