@@ -73,7 +73,7 @@ func mayImport() map[string][]string {
 		"web/auth":       {"registry", "registry/people", "web/limit"},
 		"web/ops":        {"registry", "registry/browse", "web/access", "web/auth", "web/limit", "web/permission", "web/reply"},
 		"web/console":    {"registry", "registry/people", "web/access", "web/auth"},
-		"web/api":        {"explain", "registry/...", "web/access", "web/auth", "web/console", "web/memberapi", "web/ops", "web/permission", "web/reply"},
+		"web/api":        {"explain", "pipeline/interim", "progress", "registry/...", "web/access", "web/auth", "web/console", "web/memberapi", "web/ops", "web/permission", "web/reply"},
 		"web/mail":       {"registry/..."},
 		"web/memberapi":  {"registry/...", "web/access", "web/permission", "web/reply"},
 		"web/request":    nil,

@@ -3,6 +3,7 @@ package registry
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"time"
 
@@ -35,6 +36,15 @@ func (r *Registry) Pause(ctx context.Context, stage Stage, reason string) ([]Sta
 	return Collect[StagePause](ctx, r.db, "pause stages", sql, pgx.NamedArgs{"stage": stage, "reason": reason})
 }
 
+// SetPaused pauses a stage of one action, or resumes it. The reason of a pause may be "".
+func (r *Registry) SetPaused(ctx context.Context, action Action, stage Stage, paused bool, reason string) ([]StagePause, error) {
+	sql := `SELECT * FROM resume_stage(@stage, @action)`
+	if paused {
+		sql = `SELECT * FROM pause_stage(@stage, nullif(@reason, ''), @action)`
+	}
+	return Collect[StagePause](ctx, r.db, "pause or resume a stage", sql, pgx.NamedArgs{"action": action, "stage": stage, "reason": reason})
+}
+
 // Pauses returns how each stage stands, and the checks of stored copies.
 func (r *Registry) Pauses(ctx context.Context) ([]StagePause, error) {
 	return Collect[StagePause](ctx, r.db, "list pauses",
@@ -63,6 +73,33 @@ func (r *Registry) SetPriority(ctx context.Context, id int64, priority int) (Wor
 	return r.oneItem(ctx, "set the priority of", `SELECT `+WorkItemColumns+`
 		FROM set_priority(@id, @priority) w JOIN institutions i ON i.id = w.institution_id`,
 		pgx.NamedArgs{"id": id, "priority": priority})
+}
+
+// ItemChange is what is to be different about an item; what is nil stays.
+type ItemChange struct {
+	Priority *int
+	Note     *string
+	Review   *bool // whether a person has to look at it
+}
+
+// SetItem changes what people may change of an item without moving it. An item that has
+// succeeded or was cancelled is ErrRefused.
+func (r *Registry) SetItem(ctx context.Context, id int64, c ItemChange) (WorkItem, error) {
+	set, err := r.oneItem(ctx, "set", `
+		WITH w AS (
+			UPDATE work_items w SET priority = coalesce(@priority::int, w.priority), note = coalesce(@note::text, w.note),
+				needs_admin_review = coalesce(@review::boolean, w.needs_admin_review)
+			FROM item_to_change(@id) k WHERE w.id = k.id AND k.status NOT IN ('Success', 'Cancelled')
+			RETURNING w.*
+		)
+		SELECT `+WorkItemColumns+` FROM w JOIN institutions i ON i.id = w.institution_id`,
+		pgx.NamedArgs{"id": id, "priority": c.Priority, "note": c.Note, "review": c.Review})
+	if errors.Is(err, ErrNotFound) {
+		if w, found := r.WorkItem(ctx, id); found == nil {
+			err = fmt.Errorf("set item %d: %w: it has ended (%s) and cannot be changed", id, ErrRefused, w.Status)
+		}
+	}
+	return set, err
 }
 
 // Obstacle is one reason why an item is not claimed now, and what to do about it.

@@ -46,6 +46,39 @@ func (r *Registry) Stages(ctx context.Context) ([]QueueStage, error) {
 		ORDER BY s.action <> 'Ingest', s.action, s.ordinal`, nil)
 }
 
+// StageSettings are the settings of a stage, with its pause. What is at the stage is not
+// counted.
+type StageSettings struct {
+	QueueStage
+
+	PausedBy    *string    `json:"paused_by"`
+	PausedAt    *time.Time `json:"paused_at"`
+	PauseReason *string    `json:"pause_reason"`
+}
+
+const settingsColumns = stageColumns + `, 0 AS waiting, 0 AS running, 0 AS parked, s.paused_by, s.paused_at, s.pause_reason`
+
+// StageSettings lists the settings of all stages, in the order of [Registry.Stages].
+func (r *Registry) StageSettings(ctx context.Context) ([]StageSettings, error) {
+	return Collect[StageSettings](ctx, r.db, "list the settings of stages",
+		`SELECT `+settingsColumns+` FROM stage_settings s ORDER BY s.action <> 'Ingest', s.action, s.ordinal`, nil)
+}
+
+// LockStage returns the settings of one stage, and keeps others from changing them until
+// the transaction of ctx ends. One that there is not is ErrNotFound.
+func (r *Registry) LockStage(ctx context.Context, action Action, stage Stage) (StageSettings, error) {
+	list, err := Collect[StageSettings](ctx, r.db, "lock a stage",
+		`SELECT `+settingsColumns+` FROM stage_settings s WHERE s.action::text = @action AND s.stage::text = @stage FOR NO KEY UPDATE`,
+		pgx.NamedArgs{"action": action, "stage": stage})
+	if err == nil && len(list) == 0 {
+		err = fmt.Errorf("lock the stage %s of %s: %w", stage, action, ErrNotFound)
+	}
+	if err != nil {
+		return StageSettings{}, err
+	}
+	return list[0], nil
+}
+
 // StageNames lists the names of all stages that there are in their order, then of
 // those that were removed: what is on record may be at them.
 func (r *Registry) StageNames(ctx context.Context) ([]Stage, error) {

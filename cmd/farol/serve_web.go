@@ -45,6 +45,7 @@ func (v *server) serveWeb(ctx context.Context) error {
 		ArchiveClass: func(option string, fromArchive bool) string {
 			return restore.ArchiveClass(option, v.config.ClassOf, fromArchive)
 		},
+		Fixity: api.Fixity{Days: v.config.Fixity.Days, Tries: v.config.Fixity.Attempts}, Interim: v.interim(ctx),
 	}
 	guard := access.Guard{}
 	if name := c.Host(); name != "" {

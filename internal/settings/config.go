@@ -222,6 +222,7 @@ type Server struct {
 	Database Database
 	Pull     Pull
 	Web      Web
+	Fixity   Fixity // only of a server for people
 	Log      Log
 	HTTP     HTTP
 	Classes
@@ -232,6 +233,7 @@ func ReadServer(web bool) func(*Reader) Server {
 	return func(s *Reader) (c Server) {
 		s.read(&c.Database, &c.Pull, &c.Log, &c.HTTP)
 		if web {
+			s.read(&c.Fixity)
 			s.readWeb(&c.Web, true)
 			c.Classes = s.readClasses()
 		}

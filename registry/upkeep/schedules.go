@@ -57,6 +57,27 @@ func (r Records) PauseSchedule(ctx context.Context, job string, paused bool) (Sc
 	return s, nil
 }
 
+// RunSoon has a job be due now, for the scheduler that polls next. A job that is in progress
+// or paused is [registry.ErrRefused], and one that nobody has ever run ErrNotFound.
+func (r Records) RunSoon(ctx context.Context, job string) (Schedule, error) {
+	rows, _ := r.db.Query(ctx, `
+		UPDATE schedules SET next_run_at = CASE WHEN paused OR held_until > now() THEN next_run_at ELSE now() END WHERE job = $1
+		RETURNING `+scheduleColumns, job)
+	s, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[Schedule])
+	switch {
+	case err != nil:
+		err = registry.Refusal(err)
+	case s.Running:
+		err = fmt.Errorf("%w: %s is in progress; wait until it has ended", registry.ErrRefused, job)
+	case s.Paused:
+		err = fmt.Errorf("%w: %s is paused; resume it first", registry.ErrRefused, job)
+	}
+	if err != nil {
+		return Schedule{}, fmt.Errorf("run the job %s: %w", job, err)
+	}
+	return s, nil
+}
+
 // setScheduleSQL leaves a time that someone has chosen, unless the new interval
 // ends before it.
 const setScheduleSQL = `

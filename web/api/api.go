@@ -33,6 +33,10 @@ type API struct {
 	// restored first; "": its copies can be read. With fromArchive it is that of an archived
 	// copy all the same.
 	ArchiveClass func(option string, fromArchive bool) string
+	Fixity       Fixity
+	Interim      Interim
+
+	figures figures
 }
 
 // Handler serves the API, the one for depositors' tools, and the pages on which people sign
@@ -60,6 +64,13 @@ func (a *API) Register(t *ops.API) {
 	a.plans(t)
 	a.deletions(t)
 	a.restorations(t)
+	a.queue(t)
+	a.stages(t)
+	a.workers(t)
+	a.schedules(t)
+	a.fixity(t)
+	a.progress(t)
+	a.health(t)
 }
 
 // body is an answer or a request that is JSON.

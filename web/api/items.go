@@ -88,7 +88,9 @@ type (
 		ByID
 		Condition
 		Body struct {
-			Priority int `json:"priority" minimum:"-100" maximum:"100" doc:"-100 goes first"`
+			Priority *int    `json:"priority,omitempty" minimum:"-100" maximum:"100" doc:"-100 goes first"`
+			Note     *string `json:"note,omitempty" maxLength:"1000"`
+			Review   *bool   `json:"needs_admin_review,omitempty" doc:"Whether a person has to look at the item"`
 		}
 	}
 )
@@ -126,12 +128,7 @@ func (a *API) items(t *ops.API) {
 		func(ctx context.Context, c access.Caller, in *decideInput) (*itemAnswer, error) {
 			return a.decide(ctx, c, "items.release", in.ID, in.Condition, nil, func(ctx context.Context) (registry.WorkItem, error) { return a.Registry.Release(ctx, in.ID) })
 		})
-	ops.Register(t, decide("items.set", patch, "/api/v1/items/{id}", "Set the priority of an item", ""),
-		func(ctx context.Context, c access.Caller, in *itemPatch) (*itemAnswer, error) {
-			return a.decide(ctx, c, "items.set", in.ID, in.Condition, map[string]any{"priority": in.Body.Priority}, func(ctx context.Context) (registry.WorkItem, error) {
-				return a.Registry.SetPriority(ctx, in.ID, in.Body.Priority)
-			})
-		})
+	ops.Register(t, decide("items.set", patch, "/api/v1/items/{id}", "Set the priority or the note of an item, or whether a person has to look at it", "What is left out stays."), a.setItem)
 }
 
 // itemAnswer is an item with its version.
@@ -228,6 +225,16 @@ func (a *API) explainItem(ctx context.Context, c access.Caller, in *ByID) (*body
 	}
 	e.Waits = a.obstacles(c, e.Waits)
 	return &body[explain.Explanation]{*e}, nil
+}
+
+func (a *API) setItem(ctx context.Context, c access.Caller, in *itemPatch) (*itemAnswer, error) {
+	change := registry.ItemChange{Priority: in.Body.Priority, Note: in.Body.Note, Review: in.Body.Review}
+	if change == (registry.ItemChange{}) {
+		return nil, nothingToSet("priority, note or needs_admin_review")
+	}
+	return a.decide(ctx, c, "items.set", in.ID, in.Condition, map[string]any{"set": in.Body}, func(ctx context.Context) (registry.WorkItem, error) {
+		return a.Registry.SetItem(ctx, in.ID, change)
+	})
 }
 
 // decide changes an item, unless it is another than the one that the decision was about.

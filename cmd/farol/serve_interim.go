@@ -1,0 +1,61 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+
+	"github.com/farol-preservation/farol/internal/connect"
+	"github.com/farol-preservation/farol/internal/settings"
+	"github.com/farol-preservation/farol/pipeline"
+	"github.com/farol-preservation/farol/pipeline/ingest"
+	"github.com/farol-preservation/farol/progress"
+	"github.com/farol-preservation/farol/storage"
+	"github.com/farol-preservation/farol/web/api"
+)
+
+// interim is where the server finds how far items are: in Redis and the staging bucket, if
+// it has settings for them. It serves the rest without.
+func (v *server) interim(ctx context.Context) api.Interim {
+	i := api.Interim{Measures: ingest.Measures()}
+	d := pipeline.Deps{Registry: v.Registry, Log: slog.New(slog.DiscardHandler)}
+	if item, err := connect.Load(settings.ReadItem); err != nil {
+		v.log.InfoContext(ctx, "Redis is not set up; the progress of items is not served", "why", err)
+	} else {
+		i.Progress = v.openProgress(item.Redis)
+	}
+	if stores, err := connect.Load(settings.ReadItemStores); err != nil {
+		v.log.InfoContext(ctx, "S3 is not set up; the files of items in progress are not served", "why", err)
+	} else if d.Staging, err = stagingOf(ctx, stores); err != nil {
+		v.log.WarnContext(ctx, "cannot open the staging bucket; the files of items in progress are not served", "err", err)
+	}
+	i.Reader = ingest.InterimReader(d)
+	return i
+}
+
+// stagingOf opens the staging bucket, and does not ask for it yet.
+func stagingOf(ctx context.Context, c settings.ItemStores) (*storage.Bucket, error) {
+	s, err := connect.Open(ctx, "serve", connect.Needs{S3: &c.S3})
+	if err != nil {
+		return nil, err
+	}
+	return s.Receiving(c.Staging.Bucket)
+}
+
+// openProgress opens Redis when it is first needed, and again until it answers: the server
+// starts without it.
+func (v *server) openProgress(c settings.Redis) func(context.Context) (*progress.Store, error) {
+	var mu sync.Mutex
+	return func(ctx context.Context) (*progress.Store, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		if v.Progress != nil {
+			return v.Progress, nil
+		}
+		if err := v.OpenProgress(ctx, c); err != nil {
+			return nil, fmt.Errorf("connect to Redis: %w", err)
+		}
+		return v.Progress, nil
+	}
+}

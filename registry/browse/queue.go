@@ -1,0 +1,131 @@
+package browse
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/farol-preservation/farol/registry"
+)
+
+// Queue is what waited, ran and was parked at one moment. It is read for all institutions
+// at once, so that a server can read it rarely and show it often; [Queue.Of] is the only way
+// to what it has.
+type Queue struct {
+	at    time.Time
+	cells []QueueCell
+	own   map[int64][]QueueCell // of each institution
+}
+
+// QueueCell counts the items of an institution at a stage in one size band.
+type QueueCell struct {
+	InstitutionID int64           `json:"institution_id"`
+	Institution   string          `json:"institution_identifier"`
+	Action        registry.Action `json:"action"`
+	Stage         registry.Stage  `json:"stage"`
+	SizeBand      int16           `json:"size_band"`
+	Due           int64           `json:"due"`
+	Delayed       int64           `json:"delayed"` // until a time
+	Waiting       int64           `json:"waiting"` // for another item
+	Running       int64           `json:"running"`
+	Parked        int64           `json:"parked"`             // Failed or Suspended
+	Bytes         int64           `json:"bytes"`              // of those that are not parked
+	OldestDue     float64         `json:"oldest_due_seconds"` // for which the first has been due; 0: none is
+}
+
+// countsSQL reads the queue once from end to end. It has the live items, and those that have
+// ended since the archive was last written.
+const countsSQL = `
+SELECT w.institution_id, i.identifier AS institution, w.action, w.stage, w.size_band,
+	count(*) FILTER (WHERE w.status = 'Pending' AND w.run_at <= now()) AS due,
+	count(*) FILTER (WHERE w.status = 'Pending' AND w.run_at > now() AND w.run_at < 'infinity') AS delayed,
+	count(*) FILTER (WHERE w.status = 'Pending' AND w.run_at = 'infinity') AS waiting,
+	count(*) FILTER (WHERE w.status = 'Started') AS running,
+	count(*) FILTER (WHERE w.status IN ('Failed', 'Suspended')) AS parked,
+	coalesce(sum(w.size) FILTER (WHERE w.status IN ('Pending', 'Started')), 0)::bigint AS bytes,
+	coalesce(extract(epoch FROM now() - min(w.run_at) FILTER (WHERE w.status = 'Pending' AND w.run_at <= now())), 0)::float8 AS oldest_due
+FROM work_items w JOIN institutions i ON i.id = w.institution_id
+WHERE w.status IN ('Pending', 'Started', 'Failed', 'Suspended')
+GROUP BY w.institution_id, i.identifier, w.action, w.stage, w.size_band
+ORDER BY w.action, w.stage, w.size_band, i.identifier`
+
+// TakeQueue reads the queue. What is left of ctx's time is the bound of the statement, too.
+func TakeQueue(ctx context.Context, r *registry.Registry) (q Queue, err error) {
+	most := time.Minute
+	if deadline, ok := ctx.Deadline(); ok {
+		most = max(time.Until(deadline), time.Millisecond)
+	}
+	err = pgx.BeginTxFunc(ctx, r.DB(), pgx.TxOptions{AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
+		if err := tx.QueryRow(ctx, `SELECT now() FROM set_config('statement_timeout', $1, true)`, strconv.FormatInt(most.Milliseconds(), 10)).Scan(&q.at); err != nil {
+			return err
+		}
+		rows, _ := tx.Query(ctx, countsSQL)
+		q.cells, err = pgx.CollectRows(rows, pgx.RowToStructByName[QueueCell])
+		return err
+	})
+	if err != nil {
+		return Queue{}, fmt.Errorf("count the queue: %w", err)
+	}
+	q.own = map[int64][]QueueCell{}
+	for _, c := range q.cells {
+		q.own[c.InstitutionID] = append(q.own[c.InstitutionID], c)
+	}
+	return q, nil
+}
+
+// At is when the queue was read, by the database's clock.
+func (q Queue) At() time.Time { return q.at }
+
+// Of returns what a scope has of the queue: nothing for the zero scope.
+func (q Queue) Of(s registry.Scope) []QueueCell {
+	if s.All() {
+		return q.cells
+	}
+	id, _ := s.Institution()
+	return q.own[id]
+}
+
+// Ended counts items that came to an end within an hour.
+type Ended struct {
+	Hour   time.Time       `json:"hour"` // when it began
+	Action registry.Action `json:"action"`
+	Status registry.Status `json:"status"` // Success, Cancelled, Failed or Suspended
+	Items  int64           `json:"items"`
+	Bytes  int64           `json:"bytes"`
+}
+
+// endedSQL finds those that have ended (work_items_ended, and work_items_archive_updated in
+// the archive) and those that are parked (work_items_review).
+const endedSQL = `
+SELECT date_trunc('hour', w.updated_at, 'UTC') AS hour, w.action, w.status, count(*) AS items, sum(w.size)::bigint AS bytes FROM (
+	SELECT w.institution_id, w.updated_at, w.action, w.status, w.size FROM work_items w
+	WHERE w.status IN ('Success', 'Cancelled') AND w.updated_at >= @since
+	UNION ALL
+	SELECT w.institution_id, w.updated_at, w.action, w.status, w.size FROM work_items w
+	WHERE w.status IN ('Failed', 'Suspended') AND w.updated_at >= @since
+	UNION ALL
+	SELECT w.institution_id, w.updated_at, w.action, w.status, w.size FROM work_items_archive w
+	WHERE w.updated_at >= @since
+) w
+WHERE `
+
+// History counts the items that came to an end in each of the last hours, of each action.
+// An item that was requeued since does not count. The error is [ErrTooBroad] if there are
+// too many.
+func (r Records) History(ctx context.Context, hours int) ([]Ended, error) {
+	q := in(r.scope, "", "ask for fewer hours")
+	q.within(`w.institution_id`)
+	var since time.Time
+	if err := r.db.QueryRow(ctx, `SELECT date_trunc('hour', now(), 'UTC') - make_interval(hours => $1)`, hours-1).Scan(&since); err != nil {
+		return nil, fmt.Errorf("count items that ended: %w", err)
+	}
+	q.args["since"] = since
+	list, err := read(ctx, r.db, q, endedSQL+q.all()+` GROUP BY 1, 2, 3 ORDER BY 1, 2, 3`, pgx.RowToStructByName[Ended])
+	if err != nil {
+		return nil, fmt.Errorf("count items that ended: %w", err)
+	}
+	return append([]Ended{}, list...), nil // null is no list in JSON
+}

@@ -1,0 +1,114 @@
+package api
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/registry/upkeep"
+	"github.com/farol-preservation/farol/web/access"
+	"github.com/farol-preservation/farol/web/ops"
+	"github.com/farol-preservation/farol/web/permission"
+)
+
+// healthAge is how old the answer of the database may be.
+const healthAge = time.Second
+
+type (
+	byWorker struct {
+		Worker string `path:"worker" maxLength:"255" doc:"Name of the worker"`
+	}
+	// ByJob is a request about one recurring job.
+	ByJob struct {
+		Job string `path:"job" maxLength:"63" doc:"Name of the job, such as janitor"`
+	}
+	schedulePatch struct {
+		ByJob
+		Body struct {
+			Paused *bool `json:"paused,omitempty" doc:"Whether the job is left out when it is due"`
+		}
+	}
+	healthView struct {
+		Status string `json:"status" enum:"up"`
+	}
+	versionView struct {
+		Version string `json:"version"`
+	}
+)
+
+// nothingToSet refuses a change that names nothing.
+func nothingToSet(fields string) error {
+	return ops.Problem(http.StatusBadRequest, ops.CodeBadRequest, "nothing is to be changed: send "+fields)
+}
+
+// health is whether this server and its database answer.
+func (a *API) health(t *ops.API) {
+	ops.Register(t, ops.Operation{
+		ID: "health.show", Method: get, Path: "/api/v1/health", Summary: "Report whether the server and its database answer", Access: ops.Anyone,
+		About: "200: both do. 503: the database does not. It is asked once a second at most.",
+	},
+		func(ctx context.Context, _ access.Caller, _ *empty) (*body[healthView], error) {
+			_, _, err := a.figures.health.get(ctx, healthAge, func(ctx context.Context) (struct{}, error) {
+				ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+				defer cancel()
+				return struct{}{}, a.Registry.Ping(ctx)
+			})
+			return &body[healthView]{healthView{"up"}}, err
+		})
+	ops.Register(t, ops.Operation{ID: "health.version", Method: get, Path: "/api/v1/version", Summary: "Show the version of the server", Access: ops.SignedIn},
+		func(context.Context, access.Caller, *empty) (*body[versionView], error) {
+			return &body[versionView]{versionView{a.Version}}, nil
+		})
+}
+
+// workers are the live worker processes.
+func (a *API) workers(t *ops.API) {
+	ops.Register(t, reads("workers.list", "/api/v1/workers", "List live worker processes", "", permission.ItemsWorkers),
+		func(ctx context.Context, _ access.Caller, _ *empty) (*body[list[registry.Worker]], error) {
+			found, err := a.Registry.Workers(ctx)
+			return &body[list[registry.Worker]]{list[registry.Worker]{Items: found}}, err
+		})
+	ops.Register(t, ops.Operation{
+		ID: "workers.drain", Method: post, Path: "/api/v1/workers/{worker}/drain", Summary: "Drain a worker", Access: ops.Holders, Needs: permission.WorkersDrain, Audit: true,
+		About: "It claims nothing more, gives running stages its grace period to end, returns the other items to the queue, and stops. This cannot be undone: start the worker again.",
+	},
+		func(ctx context.Context, c access.Caller, in *byWorker) (*body[registry.Worker], error) {
+			entry := registry.AuditEntry{Operation: "workers.drain", SubjectType: "worker", SubjectID: in.Worker}
+			w, err := act(ctx, a, c, &entry, func(ctx context.Context) (registry.Worker, error) { return a.Registry.Drain(ctx, in.Worker) })
+			return &body[registry.Worker]{w}, err
+		})
+}
+
+// schedules are the recurring jobs.
+func (a *API) schedules(t *ops.API) {
+	ops.Register(t, reads("schedules.list", "/api/v1/schedules", "List recurring jobs with their last result and next run", "", permission.SchedulesRead),
+		func(ctx context.Context, _ access.Caller, _ *empty) (*body[list[upkeep.Schedule]], error) {
+			found, err := upkeep.In(a.Registry).Schedules(ctx)
+			return &body[list[upkeep.Schedule]]{list[upkeep.Schedule]{Items: append([]upkeep.Schedule{}, found...)}}, err
+		})
+	ops.Register(t, ops.Operation{
+		ID: "schedules.set", Method: patch, Path: "/api/v1/schedules/{job}", Summary: "Pause or resume a recurring job", Access: ops.Holders, Needs: permission.SchedulesWrite, Audit: true,
+	},
+		func(ctx context.Context, c access.Caller, in *schedulePatch) (*body[upkeep.Schedule], error) {
+			if in.Body.Paused == nil {
+				return nil, nothingToSet("paused")
+			}
+			return a.changeSchedule(ctx, c, "schedules.set", in.Job, map[string]any{"set": in.Body}, func(ctx context.Context, r upkeep.Records) (upkeep.Schedule, error) {
+				return r.PauseSchedule(ctx, in.Job, *in.Body.Paused)
+			})
+		})
+	ops.Register(t, ops.Operation{
+		ID: "schedules.run", Method: post, Path: "/api/v1/schedules/{job}/run", Summary: "Have a recurring job run now", Status: http.StatusAccepted, Access: ops.Holders,
+		Needs: permission.SchedulesWrite, Audit: true, About: "The next scheduler that polls runs it; GET /api/v1/schedules shows the result. A job that is paused or in progress is refused.",
+	},
+		func(ctx context.Context, c access.Caller, in *ByJob) (*body[upkeep.Schedule], error) {
+			return a.changeSchedule(ctx, c, "schedules.run", in.Job, nil, func(ctx context.Context, r upkeep.Records) (upkeep.Schedule, error) { return r.RunSoon(ctx, in.Job) })
+		})
+}
+
+func (a *API) changeSchedule(ctx context.Context, c access.Caller, operation, job string, detail map[string]any, do func(context.Context, upkeep.Records) (upkeep.Schedule, error)) (*body[upkeep.Schedule], error) {
+	entry := registry.AuditEntry{Operation: operation, SubjectType: "schedule", SubjectID: job, Detail: detail}
+	s, err := act(ctx, a, c, &entry, func(ctx context.Context) (upkeep.Schedule, error) { return do(ctx, upkeep.In(a.Registry)) })
+	return &body[upkeep.Schedule]{s}, err
+}

@@ -1,0 +1,181 @@
+package api
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"time"
+
+	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/registry/browse"
+	"github.com/farol-preservation/farol/web/access"
+	"github.com/farol-preservation/farol/web/ops"
+	"github.com/farol-preservation/farol/web/permission"
+)
+
+// queueAge is how old the figures of the queue may be.
+const queueAge = 5 * time.Second
+
+// figures are what this process has read of the machinery, for all who ask.
+type figures struct {
+	queue    kept[browse.Queue]
+	database kept[registry.Figures]
+	history  keptBy[span, historyView]
+	fixity   kept[fixityArchive]
+	own      keptBy[int64, fixityOwn] // by the ID of the institution
+	health   kept[struct{}]
+}
+
+// queueBand counts items at a stage in one size band.
+type queueBand struct {
+	Action    registry.Action `json:"action"`
+	Stage     registry.Stage  `json:"stage"`
+	SizeBand  int16           `json:"size_band"`
+	Due       int64           `json:"due"`
+	Delayed   int64           `json:"delayed" doc:"Until a time"`
+	Waiting   int64           `json:"waiting" doc:"For another item"`
+	Running   int64           `json:"running"`
+	Parked    int64           `json:"parked" doc:"Failed or Suspended"`
+	Bytes     int64           `json:"bytes" doc:"Of those that are not parked"`
+	OldestDue float64         `json:"oldest_due_seconds" doc:"For which the first has been due"`
+}
+
+func (b *queueBand) add(c browse.QueueCell) {
+	b.Due, b.Delayed, b.Waiting = b.Due+c.Due, b.Delayed+c.Delayed, b.Waiting+c.Waiting
+	b.Running, b.Parked, b.Bytes = b.Running+c.Running, b.Parked+c.Parked, b.Bytes+c.Bytes
+	b.OldestDue = max(b.OldestDue, c.OldestDue)
+}
+
+// queueDatabase is how the database of the queue stands.
+type queueDatabase struct {
+	Notify    float64         `json:"notify_usage" doc:"Share of the queue of NOTIFY that is in use"`
+	Tables    []tableView     `json:"tables"`
+	Snapshots []snapshotView  `json:"oldest_snapshots" doc:"What keeps vacuum from dead rows, the oldest of each kind"`
+	Services  []queueServices `json:"services"`
+}
+
+type (
+	tableView struct {
+		Table string `json:"table"`
+		Live  int64  `json:"live_rows"`
+		Dead  int64  `json:"dead_rows"`
+	}
+	snapshotView struct {
+		Kind         string  `json:"kind" enum:"transaction,prepared,slot,standby"`
+		Seconds      float64 `json:"age_seconds"`
+		Transactions int64   `json:"transactions" doc:"How many began since"`
+		Name         string  `json:"name"`
+	}
+	queueServices struct {
+		Service string `json:"service"`
+		Held    bool   `json:"held"`
+		Failing int64  `json:"workers_failing"`
+	}
+)
+
+// queueView is the queue as far as a caller may see it.
+type queueView struct {
+	At       time.Time      `json:"at" doc:"When it was read"`
+	Age      float64        `json:"age_seconds" doc:"It is read every 5 seconds at most"`
+	Total    queueBand      `json:"total"`
+	Bands    []queueBand    `json:"bands"`
+	Database *queueDatabase `json:"database" doc:"null for people of an institution"`
+}
+
+type matrixView struct {
+	At    time.Time          `json:"at" doc:"When it was read"`
+	Age   float64            `json:"age_seconds"`
+	Cells []browse.QueueCell `json:"cells" doc:"Institutions, stages and size bands that have items"`
+}
+
+type historyView struct {
+	Age   float64        `json:"age_seconds"`
+	Hours []browse.Ended `json:"hours" doc:"Hours in which items of an action came to an end with a status"`
+}
+
+// span is what a history is about.
+type span struct {
+	institution int64 // 0: all
+	hours       int
+}
+
+// HistorySpan says how far a history goes back.
+type HistorySpan struct {
+	Hours int `query:"hours" minimum:"1" maximum:"168" default:"24" doc:"The last hours, the present one included"`
+}
+
+// queue is what waits, runs and has ended.
+func (a *API) queue(t *ops.API) {
+	ops.Register(t, reads("queue.show", "/api/v1/queue", "Show how many items wait, run and are parked",
+		"People of an institution see its items; staff and operators also see how the database stands.", permission.QueueRead), a.showQueue)
+	ops.Register(t, reads("queue.matrix", "/api/v1/queue/matrix", "Show the queue by institution, stage and size band", "", permission.QueueRead),
+		func(ctx context.Context, c access.Caller, _ *empty) (*body[matrixView], error) {
+			q, age, err := a.readQueue(ctx)
+			return &body[matrixView]{matrixView{q.At(), age.Seconds(), append([]browse.QueueCell{}, q.Of(c.Scope)...)}}, err
+		})
+	ops.Register(t, reads("queue.history", "/api/v1/queue/history", "Show how many items came to an end in each hour",
+		"An item that was requeued since does not count. The answer may be a minute old.", permission.QueueRead),
+		func(ctx context.Context, c access.Caller, in *HistorySpan) (*body[historyView], error) {
+			id, _ := c.Scope.Institution()
+			v, age, err := a.figures.history.of(span{id, in.Hours}).get(ctx, time.Minute, func(ctx context.Context) (v historyView, err error) {
+				v.Hours, err = a.browse(c).History(ctx, in.Hours)
+				return v, err
+			})
+			v.Age = age.Seconds()
+			return &body[historyView]{v}, err
+		})
+}
+
+func (a *API) readQueue(ctx context.Context) (browse.Queue, time.Duration, error) {
+	return a.figures.queue.get(ctx, queueAge, func(ctx context.Context) (browse.Queue, error) { return browse.TakeQueue(ctx, a.Registry) })
+}
+
+func (a *API) showQueue(ctx context.Context, c access.Caller, _ *empty) (*body[queueView], error) {
+	q, age, err := a.readQueue(ctx)
+	if err != nil {
+		return nil, err
+	}
+	v := queueView{At: q.At(), Age: age.Seconds(), Bands: bandsOf(q.Of(c.Scope))}
+	for _, cell := range q.Of(c.Scope) {
+		v.Total.add(cell)
+	}
+	if c.Scope.All() {
+		f, _, err := a.figures.database.get(ctx, queueAge, a.Registry.Figures)
+		if err != nil {
+			return nil, err
+		}
+		v.Database = databaseOf(f)
+	}
+	return &body[queueView]{v}, nil
+}
+
+// bandsOf adds up the cells of all institutions.
+func bandsOf(cells []browse.QueueCell) []queueBand {
+	bands := []queueBand{}
+	for _, c := range cells {
+		same := func(b queueBand) bool { return b.Action == c.Action && b.Stage == c.Stage && b.SizeBand == c.SizeBand }
+		i := slices.IndexFunc(bands, same)
+		if i < 0 {
+			i, bands = len(bands), append(bands, queueBand{Action: c.Action, Stage: c.Stage, SizeBand: c.SizeBand})
+		}
+		bands[i].add(c)
+	}
+	slices.SortFunc(bands, func(a, b queueBand) int {
+		return cmp.Or(cmp.Compare(a.Action, b.Action), cmp.Compare(a.Stage, b.Stage), cmp.Compare(a.SizeBand, b.SizeBand))
+	})
+	return bands
+}
+
+func databaseOf(f registry.Figures) *queueDatabase {
+	v := queueDatabase{Notify: f.Notify, Tables: []tableView{}, Snapshots: []snapshotView{}, Services: []queueServices{}}
+	for _, t := range f.Tables {
+		v.Tables = append(v.Tables, tableView(t))
+	}
+	for _, s := range f.Oldest {
+		v.Snapshots = append(v.Snapshots, snapshotView(s))
+	}
+	for _, s := range f.Services {
+		v.Services = append(v.Services, queueServices(s))
+	}
+	return &v
+}

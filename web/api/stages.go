@@ -1,0 +1,199 @@
+package api
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"strings"
+	"time"
+
+	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/web/access"
+	"github.com/farol-preservation/farol/web/ops"
+	"github.com/farol-preservation/farol/web/permission"
+)
+
+// ByStage is a request about one stage of an action.
+type ByStage struct {
+	Action registry.Action `path:"action" maxLength:"100" doc:"Such as Ingest"`
+	Stage  registry.Stage  `path:"stage" maxLength:"100" doc:"Such as Store"`
+}
+
+func (s ByStage) id() string { return string(s.Action) + "/" + string(s.Stage) }
+
+// stageList are the stages, with the pause of what has no items.
+type stageList struct {
+	Items  []registry.StageSettings `json:"items"`
+	Fixity registry.StagePause      `json:"fixity_checks" doc:"Paused like a stage, as /stages/Fixity Check/Fixity Check"`
+	Age    float64                  `json:"age_seconds" doc:"Of the numbers of items"`
+}
+
+type stagePatch struct {
+	ByStage
+	Condition
+	Body struct {
+		Cap         *int   `json:"cap,omitempty" minimum:"0" maximum:"2147483647" doc:"Items at the stage at the same time in all processes; 0: no limit"`
+		Timeout     *int64 `json:"timeout_seconds,omitempty" minimum:"0" maximum:"31536000" doc:"How long the stage may take; 0: no limit"`
+		MaxAttempts *int   `json:"max_attempts,omitempty" minimum:"1" maximum:"1000" doc:"Attempts after which an item waits for a person"`
+	}
+}
+
+type (
+	pauseBody struct {
+		Reason string `json:"reason,omitempty" maxLength:"1000" doc:"Shown for items that wait"`
+	}
+	stagePauseInput struct {
+		ByStage
+		Body pauseBody
+	}
+)
+
+// stages are the steps of all actions.
+func (a *API) stages(t *ops.API) {
+	ops.Register(t, reads("stages.list", "/api/v1/stages", "List stages in their order, with the items at each",
+		"People of an institution see the numbers of its items. Who paused a stage, and why, is for staff and operators.", permission.QueueRead), a.listStages)
+	ops.Register(t, reads("stages.show", "/api/v1/stages/{action}/{stage}", "Show a stage", "", permission.QueueRead),
+		func(ctx context.Context, c access.Caller, in *ByStage) (*tagged[registry.StageSettings], error) {
+			return a.stage(ctx, c, *in)
+		})
+	ops.Register(t, ops.Operation{
+		ID: "stages.set", Method: patch, Path: "/api/v1/stages/{action}/{stage}", Summary: "Set the cap, timeout and maximum attempts of a stage",
+		About: "Workers apply a change within five seconds.", Access: ops.Holders, Needs: permission.StagesWrite, Audit: true,
+	}, a.setStage)
+	for _, paused := range []bool{true, false} {
+		verb, summary, all := "resume", "Resume a stage", "Resume all stages and fixity checks, also those that were paused one by one"
+		if paused {
+			verb, summary, all = "pause", "Pause a stage: what runs continues, and new items wait", "Pause all stages and fixity checks"
+		}
+		ops.Register(t, ops.Operation{
+			ID: "stages." + verb, Method: post, Path: "/api/v1/stages/{action}/{stage}/" + verb, Summary: summary,
+			About: "Fixity Check of Fixity Check stands for the checks of stored copies.", Access: ops.Holders, Needs: permission.QueuePause, Audit: true,
+		},
+			func(ctx context.Context, c access.Caller, in *stagePauseInput) (*body[list[registry.StagePause]], error) {
+				return a.pause(ctx, c, "stages."+verb, in.id(), in.Body, func(ctx context.Context) ([]registry.StagePause, error) {
+					return a.Registry.SetPaused(ctx, in.Action, in.Stage, paused, in.Body.Reason)
+				})
+			})
+		ops.Register(t, ops.Operation{
+			ID: "stages." + verb + "_all", Method: post, Path: "/api/v1/stages/" + verb, Summary: all, Access: ops.Holders, Needs: permission.QueuePause, Audit: true,
+		},
+			func(ctx context.Context, c access.Caller, in *body[pauseBody]) (*body[list[registry.StagePause]], error) {
+				return a.pause(ctx, c, "stages."+verb+"_all", "all", in.Body, func(ctx context.Context) ([]registry.StagePause, error) {
+					if paused {
+						return a.Registry.Pause(ctx, "", in.Body.Reason)
+					}
+					return a.Registry.Resume(ctx, "")
+				})
+			})
+	}
+}
+
+// pause changes pauses, and records it with the reason.
+func (a *API) pause(ctx context.Context, c access.Caller, operation, subject string, in pauseBody, do func(context.Context) ([]registry.StagePause, error)) (*body[list[registry.StagePause]], error) {
+	entry := registry.AuditEntry{Operation: operation, SubjectType: "stage", SubjectID: subject, Detail: map[string]any{"reason": in.Reason}}
+	changed, err := act(ctx, a, c, &entry, do)
+	return &body[list[registry.StagePause]]{list[registry.StagePause]{Items: changed}}, err
+}
+
+func (a *API) listStages(ctx context.Context, c access.Caller, _ *empty) (*body[stageList], error) {
+	stages, err := a.Registry.StageSettings(ctx)
+	if err != nil {
+		return nil, err
+	}
+	v := stageList{Items: stages}
+	pauses, err := a.Registry.Pauses(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, p := range pauses {
+		if p.Stage == registry.FixityStage {
+			v.Fixity = seenPause(c, p)
+		}
+	}
+	for i := range v.Items {
+		if v.Age, err = a.count(ctx, c, &v.Items[i]); err != nil {
+			return nil, err
+		}
+	}
+	return &body[stageList]{v}, nil
+}
+
+// seenPause is a pause as a caller may see it: texts of staff are for staff.
+func seenPause(c access.Caller, p registry.StagePause) registry.StagePause {
+	if !c.Scope.All() {
+		p.PausedBy, p.PauseReason = nil, nil
+	}
+	return p
+}
+
+// count adds how many of the items that the caller may see are at a stage, and leaves out
+// what the caller may not see.
+func (a *API) count(ctx context.Context, c access.Caller, s *registry.StageSettings) (age float64, err error) {
+	q, old, err := a.readQueue(ctx)
+	if err != nil {
+		return 0, err
+	}
+	for _, cell := range q.Of(c.Scope) {
+		if cell.Action == s.Action && cell.Stage == s.Stage {
+			s.Waiting, s.Running, s.Parked = s.Waiting+cell.Due+cell.Delayed+cell.Waiting, s.Running+cell.Running, s.Parked+cell.Parked
+		}
+	}
+	if !c.Scope.All() {
+		s.PausedBy, s.PauseReason = nil, nil
+	}
+	return old.Seconds(), nil
+}
+
+// stageTag changes with the settings of a stage.
+func stageTag(s registry.StageSettings) string {
+	s.Waiting, s.Running, s.Parked = 0, 0, 0
+	text, err := json.Marshal(s)
+	if err != nil {
+		return ""
+	}
+	sum := sha256.Sum256(text)
+	return `"` + base64.RawURLEncoding.EncodeToString(sum[:12]) + `"`
+}
+
+func (a *API) stage(ctx context.Context, c access.Caller, in ByStage) (*tagged[registry.StageSettings], error) {
+	stages, err := a.Registry.StageSettings(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, s := range stages {
+		if s.Action == in.Action && s.Stage == in.Stage {
+			tag := stageTag(s)
+			_, err := a.count(ctx, c, &s)
+			return &tagged[registry.StageSettings]{tag, s}, err
+		}
+	}
+	return nil, registry.ErrNotFound
+}
+
+func (a *API) setStage(ctx context.Context, c access.Caller, in *stagePatch) (*tagged[registry.StageSettings], error) {
+	change := registry.StageChange{Action: in.Action, Cap: in.Body.Cap, MaxAttempts: in.Body.MaxAttempts}
+	if in.Body.Timeout != nil {
+		timeout := time.Duration(*in.Body.Timeout) * time.Second
+		change.Timeout = &timeout
+	}
+	if change.Cap == nil && change.Timeout == nil && change.MaxAttempts == nil {
+		return nil, nothingToSet("cap, timeout_seconds or max_attempts")
+	}
+	entry := registry.AuditEntry{Operation: "stages.set", SubjectType: "stage", SubjectID: in.id(), Detail: map[string]any{"set": in.Body}}
+	_, err := act(ctx, a, c, &entry, func(ctx context.Context) (struct{}, error) {
+		before, err := a.Registry.LockStage(ctx, in.Action, in.Stage)
+		if err != nil {
+			return struct{}{}, err
+		}
+		if m := strings.TrimSpace(in.IfMatch); m != "" && m != "*" && m != stageTag(before) {
+			return struct{}{}, registry.ErrChanged
+		}
+		_, err = a.Registry.SetStage(ctx, in.Stage, change)
+		return struct{}{}, err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return a.stage(ctx, c, in.ByStage)
+}
