@@ -2,7 +2,6 @@ package registry
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -89,7 +88,7 @@ func (r *Registry) noteAction(ctx context.Context, who Actor, a AuditEntry, outc
 	if why != nil {
 		detail["why"] = why.Error()
 	}
-	text, err := json.Marshal(detail)
+	text, err := storableJSON(detail)
 	if err != nil {
 		return fmt.Errorf("record the action %s: %w", a.Operation, err)
 	}
@@ -98,7 +97,7 @@ func (r *Registry) noteAction(ctx context.Context, who Actor, a AuditEntry, outc
 		ip = &who.IP
 	}
 	_, err = r.db.Exec(ctx, `SELECT note_action($1, $2, $3, nullif($4, 0::bigint), $5, nullif($6, ''), nullif($7, 0::bigint), nullif($8, 0::bigint), $9, $10)`,
-		a.Operation, a.SubjectType, a.SubjectID, a.Institution, outcome, a.OnBehalfOf, who.UserID, who.TokenID, ip, text)
+		a.Operation, a.SubjectType, StorableText(a.SubjectID), a.Institution, outcome, a.OnBehalfOf, who.UserID, who.TokenID, ip, text)
 	if err != nil {
 		return fmt.Errorf("record the action %s: %w", a.Operation, err)
 	}

@@ -85,6 +85,10 @@ type ItemChange struct {
 // SetItem changes what people may change of an item without moving it. An item that has
 // succeeded or was cancelled is ErrRefused.
 func (r *Registry) SetItem(ctx context.Context, id int64, c ItemChange) (WorkItem, error) {
+	if c.Note != nil {
+		clean := CleanText(*c.Note)
+		c.Note = &clean
+	}
 	set, err := r.oneItem(ctx, "set", `
 		WITH w AS (
 			UPDATE work_items w SET priority = coalesce(@priority::int, w.priority), note = coalesce(@note::text, w.note),

@@ -1,6 +1,8 @@
 package registry
 
 import (
+	"bytes"
+	"encoding/json"
 	"strings"
 	"unicode"
 )
@@ -23,4 +25,37 @@ func CleanText(text string) string {
 // that are no UTF-8, and null bytes, become U+FFFD.
 func StorableText(text string) string {
 	return strings.ToValidUTF8(strings.ReplaceAll(text, "\x00", "\uFFFD"), "\uFFFD")
+}
+
+// storableJSON is a value as JSON that PostgreSQL can keep: a refused request is on record
+// with whatever its texts have.
+func storableJSON(v any) ([]byte, error) {
+	text, err := json.Marshal(v)
+	if err != nil || !bytes.Contains(text, []byte(`\u0000`)) {
+		return text, err
+	}
+	var plain any
+	if err := json.Unmarshal(text, &plain); err != nil {
+		return nil, err
+	}
+	return json.Marshal(storable(plain))
+}
+
+// storable is [StorableText] for all texts of a value that was read from JSON.
+func storable(v any) any {
+	switch v := v.(type) {
+	case string:
+		return StorableText(v)
+	case []any:
+		for i := range v {
+			v[i] = storable(v[i])
+		}
+	case map[string]any:
+		clean := map[string]any{}
+		for k, value := range v {
+			clean[StorableText(k)] = storable(value)
+		}
+		return clean
+	}
+	return v
 }

@@ -106,7 +106,7 @@ func (r Records) Stored(ctx context.Context, identifier string) (there bool, err
 		SELECT EXISTS (SELECT FROM generic_files WHERE identifier = $1 AND state = 'A')
 			OR EXISTS (SELECT FROM intellectual_objects WHERE identifier = $1 AND state = 'A')`, identifier).Scan(&there)
 	if err != nil {
-		return false, fmt.Errorf("look up %q: %w", identifier, err)
+		return false, fmt.Errorf("look up %q: %w", identifier, registry.Refusal(err))
 	}
 	return there, nil
 }

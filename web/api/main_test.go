@@ -39,6 +39,7 @@ type site struct {
 	registry *registry.Registry
 	people   people.Records
 	table    *ops.API
+	api      *api.API
 	test     registry.Institution
 	other    registry.Institution
 }
@@ -63,13 +64,13 @@ func newSite(t *testing.T) *site {
 	}
 	a := &api.API{
 		Registry: s.registry, Version: "test", Log: slog.New(slog.DiscardHandler), Rate: 100_000, Auth: auth.New(s.registry, auth.Options{Keys: keys, Issuer: "Farol"}),
-		Web:       &access.Web{Tokens: access.NewTokens(s.registry, false), Registry: s.registry},
 		PlanAlone: 3, ArchiveClass: func(option string, fromArchive bool) string {
 			if option == "Glacier-VA" {
 				return "GLACIER"
 			}
 			return ""
 		},
+		Fixity: api.Fixity{Days: 90, Tries: 3}, Web: &access.Web{Tokens: access.NewTokens(s.registry, false), Registry: s.registry},
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	carried := make(chan struct{})
@@ -84,7 +85,7 @@ func newSite(t *testing.T) *site {
 	handler, table := a.Handler(access.Guard{}, func(mux *http.ServeMux) http.Handler { return mux })
 	server := httptest.NewServer(handler)
 	t.Cleanup(server.Close)
-	s.url, s.table = server.URL, table
+	s.url, s.table, s.api = server.URL, table, a
 	s.test, s.other = s.institution("test.edu"), s.institution("other.edu")
 	return s
 }

@@ -50,6 +50,9 @@ items.requeue             O S
 items.cancel              O S
 items.release             O S
 items.set                 O S
+items.groups              U A R O S
+items.progress            U A R O S
+items.files               U A R O S
 objects.list              U A R S
 objects.show              U A R S
 objects.by_identifier     U A R S
@@ -79,6 +82,30 @@ restorations.show         U A R O S
 restorations.quote        U A S
 restorations.request      U A S
 restorations.approve      A S
+queue.show                U A R O S
+queue.matrix              U A R O S
+queue.history             U A R O S
+stages.list               U A R O S
+stages.show               U A R O S
+stages.set                O S
+stages.pause              O S
+stages.resume             O S
+stages.pause_all          O S
+stages.resume_all         O S
+workers.list              O S
+workers.drain             O S
+schedules.list            O S
+schedules.set             O S
+schedules.run             O S
+fixity.show               U A R O S
+fixity.bad                U A R O S
+fixity.policies           U A R O S
+fixity.check              O S
+fixity.set_policy         S
+brakes.list               U A R O S
+brakes.release            S
+health.show               *
+health.version            +
 institutions.list         U A R O S
 institutions.show         U A R O S
 institutions.add          S b f

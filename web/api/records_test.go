@@ -2,6 +2,7 @@ package api_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -69,7 +70,8 @@ func TestRecordsOfOthersAreAsIfTheyWereNot(t *testing.T) {
 				return c.do("GET", path, nil)
 			}
 			mine, theirs, absent := at(own[kind], "test.edu"), at(others[kind], "other.edu"), at(987654321, "nothing.edu")
-			if mine.status != 200 || !strings.Contains(mine.body, "test.edu") && kind != "files" && o.ID != "items.history" {
+			without := slices.Contains([]string{"items.history", "items.groups", "items.progress", "items.files"}, o.ID) // what names no institution
+			if mine.status != 200 && !(without && mine.status == 503) || !strings.Contains(mine.body, "test.edu") && kind != "files" && !without {
 				t.Errorf("%s: the own: %d %s", o.ID, mine.status, mine.body)
 			}
 			if strings.Contains(o.Path, "{id}") || strings.Contains(o.Path, "by-identifier") {

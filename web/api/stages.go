@@ -72,7 +72,7 @@ func (a *API) stages(t *ops.API) {
 		},
 			func(ctx context.Context, c access.Caller, in *stagePauseInput) (*body[list[registry.StagePause]], error) {
 				return a.pause(ctx, c, "stages."+verb, in.id(), in.Body, func(ctx context.Context) ([]registry.StagePause, error) {
-					return a.Registry.SetPaused(ctx, in.Action, in.Stage, paused, in.Body.Reason)
+					return a.Registry.SetPaused(ctx, in.Action, in.Stage, paused, registry.CleanText(in.Body.Reason))
 				})
 			})
 		ops.Register(t, ops.Operation{
@@ -81,7 +81,7 @@ func (a *API) stages(t *ops.API) {
 			func(ctx context.Context, c access.Caller, in *body[pauseBody]) (*body[list[registry.StagePause]], error) {
 				return a.pause(ctx, c, "stages."+verb+"_all", "all", in.Body, func(ctx context.Context) ([]registry.StagePause, error) {
 					if paused {
-						return a.Registry.Pause(ctx, "", in.Body.Reason)
+						return a.Registry.Pause(ctx, "", registry.CleanText(in.Body.Reason))
 					}
 					return a.Registry.Resume(ctx, "")
 				})
@@ -91,7 +91,10 @@ func (a *API) stages(t *ops.API) {
 
 // pause changes pauses, and records it with the reason.
 func (a *API) pause(ctx context.Context, c access.Caller, operation, subject string, in pauseBody, do func(context.Context) ([]registry.StagePause, error)) (*body[list[registry.StagePause]], error) {
-	entry := registry.AuditEntry{Operation: operation, SubjectType: "stage", SubjectID: subject, Detail: map[string]any{"reason": in.Reason}}
+	entry := registry.AuditEntry{Operation: operation, SubjectType: "stage", SubjectID: subject}
+	if in.Reason != "" {
+		entry.Detail = map[string]any{"reason": in.Reason}
+	}
 	changed, err := act(ctx, a, c, &entry, do)
 	return &body[list[registry.StagePause]]{list[registry.StagePause]{Items: changed}}, err
 }
