@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -80,6 +81,23 @@ func (r *Registry) As(ctx context.Context, who Actor, do func(context.Context) e
 	})
 }
 
+// Noted records what was done, or refused with err, in transactions of its own, such as the
+// application of a plan, and returns err. It does so although the caller was interrupted.
+// Should we die before it, the records of what was done name who did it.
+func (r *Registry) Noted(ctx context.Context, who Actor, entry AuditEntry, err error) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), noteTime)
+	defer cancel()
+	outcome := "done"
+	if errors.Is(err, ErrRefused) || errors.Is(err, ErrNotFound) {
+		outcome = "refused"
+	}
+	noted := r.As(ctx, who, func(ctx context.Context) error { return r.noteAction(ctx, who, entry, outcome, err) })
+	return errors.Join(err, noted)
+}
+
+// noteTime is how long an action may take to be recorded after it has ended.
+const noteTime = 10 * time.Second
+
 func (r *Registry) noteAction(ctx context.Context, who Actor, a AuditEntry, outcome string, why error) error {
 	detail := map[string]any{}
 	for k, v := range a.Detail {
@@ -126,6 +144,15 @@ func (d Database) in(ctx context.Context) querier {
 		return tx
 	}
 	return d.pool
+}
+
+// again is [Again], but within [Registry.As], where a failed statement ends the transaction:
+// that is repeated as a whole.
+func (d Database) again(ctx context.Context, do func() error) error {
+	if _, ok := ctx.Value(transaction{}).(pgx.Tx); ok {
+		return do()
+	}
+	return Again(do)
 }
 
 // Query runs a statement that returns rows.

@@ -231,3 +231,51 @@ func TestTwoPeopleInTheDatabase(t *testing.T) {
 	a.refuses(`UPDATE deletion_requests SET approved_by = NULL, approved_at = NULL, on_paper = NULL`, "")
 	a.refuses(`UPDATE deletion_requests SET on_paper = 'another'`, "")
 }
+
+// A statement that a deadlock ends, ends its transaction: the action is done again as a
+// whole, and is on record once.
+func TestActionsAreRepeatedAsAWhole(t *testing.T) {
+	t.Parallel()
+	a, web := webArchive(t)
+	a.exec(`CREATE SEQUENCE tries; GRANT USAGE ON SEQUENCE tries TO PUBLIC;
+		CREATE FUNCTION first_deadlocks() RETURNS text LANGUAGE plpgsql AS $$
+		BEGIN
+			IF nextval('tries') = 1 THEN
+				RAISE EXCEPTION 'deadlock' USING ERRCODE = 'deadlock_detected';
+			END IF;
+			RETURN 'done';
+		END $$`)
+	type row struct{ Text string }
+	calls := 0
+	entry := registry.AuditEntry{Operation: "tests.deadlock", SubjectType: "test"}
+	list, err := registry.Acted(t.Context(), web, ann, &entry, func(ctx context.Context) ([]row, error) {
+		calls++
+		return registry.Collect[row](ctx, web.DB(), "try", `SELECT first_deadlocks() AS text`, nil)
+	})
+	if err != nil || calls != 2 || len(list) != 1 {
+		t.Errorf("%v after %d calls, %v", list, calls, err)
+	}
+	if n := value[int](a, `SELECT count(*) FROM actions WHERE operation = 'tests.deadlock' AND outcome = 'done'`); n != 1 {
+		t.Errorf("%d are on record", n)
+	}
+}
+
+// What is done in transactions of its own is on record with its end, also when it was
+// interrupted, and with texts that PostgreSQL does not take.
+func TestWhatHasTransactionsOfItsOwnIsNoted(t *testing.T) {
+	t.Parallel()
+	a, web := webArchive(t)
+	stopped, cancel := context.WithCancel(t.Context())
+	cancel()
+	for _, why := range []error{nil, fmt.Errorf("apply: %w: a\x00b", registry.ErrRefused), context.Canceled} {
+		entry := registry.AuditEntry{Operation: "plans.apply", SubjectType: "plan", SubjectID: "7\x00", Detail: map[string]any{"a\x00": []string{"b\x00"}}}
+		if err := web.Noted(stopped, ann, entry, why); !errors.Is(err, why) || why != nil && err.Error() != why.Error() {
+			t.Errorf("%v, want %v", err, why)
+		}
+	}
+	got := value[string](a, `SELECT string_agg(concat_ws(' ', outcome, actor, subject_id, detail->>'why', detail->>E'a\uFFFD'), '; ' ORDER BY id) FROM actions WHERE operation = 'plans.apply'`)
+	want := "done ann@archive.org 7\uFFFD [\"b\uFFFD\"]; refused ann@archive.org 7\uFFFD apply: refused: a\uFFFDb [\"b\uFFFD\"]; done ann@archive.org 7\uFFFD context canceled [\"b\uFFFD\"]"
+	if got != want {
+		t.Errorf("on record: %s\nwant %s", got, want)
+	}
+}

@@ -167,7 +167,7 @@ func (r *Registry) Drain(ctx context.Context, worker string) (Worker, error) {
 // never nil. verb says what is done, for errors.
 func Collect[T any](ctx context.Context, db Database, verb, sql string, args pgx.NamedArgs) ([]T, error) {
 	var list []T
-	err := Again(func() (err error) {
+	err := db.again(ctx, func() (err error) {
 		rows, _ := db.Query(ctx, sql, args)
 		list, err = pgx.CollectRows(rows, pgx.RowToStructByName[T])
 		return err

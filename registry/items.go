@@ -190,7 +190,7 @@ func (r *Registry) Cancel(ctx context.Context, id int64, reason string) (WorkIte
 
 func (r *Registry) oneItem(ctx context.Context, verb, sql string, args pgx.NamedArgs) (WorkItem, error) {
 	var item WorkItem
-	err := Again(func() (err error) {
+	err := r.db.again(ctx, func() (err error) {
 		rows, _ := r.db.Query(ctx, sql, args)
 		item, err = pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[WorkItem])
 		return err
