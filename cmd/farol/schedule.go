@@ -20,6 +20,7 @@ import (
 	"github.com/farol-preservation/farol/internal/settings"
 	"github.com/farol-preservation/farol/pipeline/upkeep"
 	"github.com/farol-preservation/farol/preflight"
+	"github.com/farol-preservation/farol/registry"
 )
 
 func scheduleCommand() *cobra.Command {
@@ -239,7 +240,18 @@ func runJobNow(cmd *cobra.Command, name string, asJSON bool) error {
 	}
 	defer c.Close()
 	run, err := c.Now(cmd.Context(), c.Jobs[0])
-	if errors.Is(err, upkeep.ErrBusy) {
+	busy := errors.Is(err, upkeep.ErrBusy)
+	if err == nil || busy {
+		entry := registry.AuditEntry{Operation: "schedules.run", SubjectType: "schedule", SubjectID: name}
+		refused := err
+		if busy {
+			refused = errors.Join(registry.ErrRefused, err)
+		}
+		if noted := c.Services.Registry.Noted(cmd.Context(), registry.Actor{}, entry, refused); noted != nil && !busy {
+			return noted
+		}
+	}
+	if busy {
 		return cli.Failure{
 			Code: cli.ExitFailed, Err: fmt.Errorf("%s: %w", name, err),
 			Next: "`farol schedule list` shows which process runs it; try again when it has ended",

@@ -58,7 +58,10 @@ func schedulePauseCommand(verb string, paused bool) *cobra.Command {
 				return err
 			}
 			return connect.WithRegistry(cmd, func(ctx context.Context, r *registry.Registry) error {
-				j, err := upkeep.In(r).PauseSchedule(ctx, args[0], paused)
+				entry := registry.AuditEntry{Operation: "schedules.set", SubjectType: "schedule", SubjectID: args[0], Detail: map[string]any{"set": map[string]any{"paused": paused}}}
+				j, err := registry.Acted(ctx, r, registry.Actor{}, &entry, func(ctx context.Context) (upkeep.Schedule, error) {
+					return upkeep.In(r).PauseSchedule(ctx, args[0], paused)
+				})
 				switch {
 				case errors.Is(err, registry.ErrNotFound):
 					return cli.Failure{Code: cli.ExitFailed, Err: fmt.Errorf("no scheduler has run %s yet", args[0]), Next: "start `farol schedule`; `farol schedule list` shows the jobs it knows"}

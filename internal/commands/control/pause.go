@@ -20,7 +20,6 @@ import (
 
 // Pause is farol pause.
 func Pause() *cobra.Command {
-	var reason string
 	var f stageFlags
 	c := &cobra.Command{
 		Use:   "pause STAGE | --all",
@@ -37,11 +36,11 @@ checks of stored copies. --all includes it, and asks first on a terminal, unless
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return f.change(cmd, args, "Stop claims of all stages, and fixity checks", func(ctx context.Context, r *registry.Registry, stage registry.Stage) ([]registry.StagePause, error) {
-				return r.Pause(ctx, stage, reason)
+				return r.Pause(ctx, stage, f.reason)
 			})
 		},
 	}
-	cli.ReasonFlag(c, &reason, "the reason, which why-not shows for items that wait")
+	cli.ReasonFlag(c, &f.reason, "the reason, which why-not shows for items that wait")
 	f.add(c, "all stages, and fixity checks")
 	return c
 }
@@ -69,6 +68,7 @@ func Resume() *cobra.Command {
 type stageFlags struct {
 	all, asJSON bool
 	care        cli.Caution
+	reason      string // of a pause
 }
 
 func (f *stageFlags) add(c *cobra.Command, all string) {
@@ -104,7 +104,14 @@ func (f *stageFlags) change(cmd *cobra.Command, args []string, question string,
 			}
 			return errors.Join(cli.Print(cmd, f.asJSON, list, printPauses), cli.Unchanged(cmd))
 		}
-		list, err := change(ctx, r, stage)
+		entry := registry.AuditEntry{Operation: "stages." + cmd.Name(), SubjectType: "stage", SubjectID: string(stage)}
+		if f.all {
+			entry.Operation, entry.SubjectID = entry.Operation+"_all", "all"
+		}
+		if f.reason != "" {
+			entry.Detail = map[string]any{"reason": f.reason}
+		}
+		list, err := registry.Acted(ctx, r, registry.Actor{}, &entry, func(ctx context.Context) ([]registry.StagePause, error) { return change(ctx, r, stage) })
 		if err != nil {
 			return err
 		}
@@ -186,7 +193,8 @@ the items that they have leased. farol workers lists the names.`,
 		Args: cli.OneArg("worker"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return connect.WithRegistry(cmd, func(ctx context.Context, r *registry.Registry) error {
-				w, err := r.Drain(ctx, args[0])
+				entry := registry.AuditEntry{Operation: "workers.drain", SubjectType: "worker", SubjectID: args[0]}
+				w, err := registry.Acted(ctx, r, registry.Actor{}, &entry, func(ctx context.Context) (registry.Worker, error) { return r.Drain(ctx, args[0]) })
 				switch {
 				case errors.Is(err, registry.ErrNotFound):
 					return cli.Failure{Code: cli.ExitFailed, Err: err, Next: "`farol workers` lists the live workers"}

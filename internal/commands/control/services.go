@@ -100,7 +100,7 @@ next probe; if that fails too, they hold the service again.`,
 // changeServices makes one change to a service, or none, and prints the services.
 func changeServices(cmd *cobra.Command, asJSON bool, change func(context.Context, *registry.Registry) ([]registry.Service, error)) error {
 	return connect.WithRegistry(cmd, func(ctx context.Context, r *registry.Registry) error {
-		list, err := change(ctx, r)
+		list, err := recorded(ctx, cmd, r, change)
 		switch {
 		case errors.Is(err, registry.ErrRefused):
 			return cli.Failure{Code: cli.ExitFailed, Err: err, Next: "`farol services` lists the services"}
@@ -115,6 +115,19 @@ func changeServices(cmd *cobra.Command, asJSON bool, change func(context.Context
 		}
 		return nil
 	})
+}
+
+// recorded makes a change to the service that a command names, and records it in actions.
+// farol services itself changes nothing.
+func recorded(ctx context.Context, cmd *cobra.Command, r *registry.Registry, change func(context.Context, *registry.Registry) ([]registry.Service, error)) ([]registry.Service, error) {
+	if cmd.Name() == "services" {
+		return change(ctx, r)
+	}
+	entry := registry.AuditEntry{Operation: "services." + cmd.Name(), SubjectType: "service", SubjectID: cmd.Flags().Arg(0)}
+	if reason := cmd.Flags().Lookup("reason"); reason != nil && reason.Changed {
+		entry.Detail = map[string]any{"reason": reason.Value.String()}
+	}
+	return registry.Acted(ctx, r, registry.Actor{}, &entry, func(ctx context.Context) ([]registry.Service, error) { return change(ctx, r) })
 }
 
 func printServices(cmd *cobra.Command, asJSON bool, list []registry.Service) error {

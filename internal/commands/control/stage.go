@@ -96,7 +96,8 @@ has letters, digits and single spaces, and begins with a capital.`,
 				if n.After, err = values.StageFrom(ctx, r, "--after", n.After); err != nil {
 					return err
 				}
-				s, err := r.AddStage(ctx, n)
+				entry := registry.AuditEntry{Operation: "stages.add", SubjectType: "stage", SubjectID: string(n.Name), Detail: map[string]any{"after": n.After}}
+				s, err := registry.Acted(ctx, r, registry.Actor{}, &entry, func(ctx context.Context) (registry.QueueStage, error) { return r.AddStage(ctx, n) })
 				switch {
 				case errors.Is(err, registry.ErrRefused):
 					return cli.Failure{Code: cli.ExitFailed, Err: err, Next: "`farol stage list` shows the stages"}
@@ -157,7 +158,8 @@ parked, and can be requeued to another stage.`,
 				if err != nil {
 					return err
 				}
-				s, err := r.RemoveStage(ctx, name)
+				entry := registry.AuditEntry{Operation: "stages.remove", SubjectType: "stage", SubjectID: string(name)}
+				s, err := registry.Acted(ctx, r, registry.Actor{}, &entry, func(ctx context.Context) (registry.QueueStage, error) { return r.RemoveStage(ctx, name) })
 				switch {
 				case errors.Is(err, registry.ErrRefused):
 					return cli.Failure{Code: cli.ExitFailed, Err: err, Next: fmt.Sprintf("`farol item list --stage '%s'` shows its items; `farol pause '%s'` pauses it", name, name)}

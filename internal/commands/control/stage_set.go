@@ -74,7 +74,8 @@ func setStage(cmd *cobra.Command, name registry.Stage, c registry.StageChange, a
 		if err != nil {
 			return err
 		}
-		list, err := r.SetStage(ctx, stage, c)
+		entry := registry.AuditEntry{Operation: "stages.set", SubjectType: "stage", SubjectID: subjectOf(stage, c.Action), Detail: map[string]any{"set": settingsOf(c)}}
+		list, err := registry.Acted(ctx, r, registry.Actor{}, &entry, func(ctx context.Context) ([]registry.QueueStage, error) { return r.SetStage(ctx, stage, c) })
 		switch {
 		case err != nil:
 			return err
@@ -83,4 +84,27 @@ func setStage(cmd *cobra.Command, name registry.Stage, c registry.StageChange, a
 		}
 		return cli.Print(cmd, asJSON, list, printStages)
 	})
+}
+
+// subjectOf names a stage in actions, of one action or of all that have it.
+func subjectOf(stage registry.Stage, of registry.Action) string {
+	if of == "" {
+		return string(stage)
+	}
+	return string(of) + "/" + string(stage)
+}
+
+// settingsOf are the settings that change, as the REST API names them.
+func settingsOf(c registry.StageChange) map[string]any {
+	set := map[string]any{}
+	if c.Cap != nil {
+		set["cap"] = *c.Cap
+	}
+	if c.Timeout != nil {
+		set["timeout_seconds"] = c.Timeout.Seconds()
+	}
+	if c.MaxAttempts != nil {
+		set["max_attempts"] = *c.MaxAttempts
+	}
+	return set
 }

@@ -57,7 +57,11 @@ func requeueItem(cmd *cobra.Command, arg string, stage registry.Stage, acceptMis
 	if err != nil {
 		return err
 	}
-	return changeItem(cmd, arg, asJSON, func(ctx context.Context, r *registry.Registry, id int64) (registry.WorkItem, error) {
+	detail := map[string]any{"stage": stage}
+	if acceptMissing {
+		detail["accept_missing"] = true
+	}
+	return changeItem(cmd, arg, asJSON, "items.requeue", detail, func(ctx context.Context, r *registry.Registry, id int64) (registry.WorkItem, error) {
 		if acceptMissing {
 			n, err := requests.In(r).AcceptMissing(ctx, id, "")
 			if err != nil {
@@ -83,7 +87,7 @@ all, the depositor uploads it again.`,
   farol item cancel 8 --reason 'The depositor sent the wrong bag.'`,
 		Args: cli.OneArg("item by its ID"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return changeItem(cmd, args[0], asJSON, func(ctx context.Context, r *registry.Registry, id int64) (registry.WorkItem, error) {
+			return changeItem(cmd, args[0], asJSON, "items.cancel", map[string]any{"reason": reason}, func(ctx context.Context, r *registry.Registry, id int64) (registry.WorkItem, error) {
 				return r.Cancel(ctx, id, reason)
 			})
 		},
@@ -113,7 +117,7 @@ default is 0. It applies from the next claim on, in all later stages.`,
 			if err != nil {
 				return err
 			}
-			return changeItem(cmd, args[0], asJSON, func(ctx context.Context, r *registry.Registry, id int64) (registry.WorkItem, error) {
+			return changeItem(cmd, args[0], asJSON, "items.set", map[string]any{"set": map[string]any{"priority": n}}, func(ctx context.Context, r *registry.Registry, id int64) (registry.WorkItem, error) {
 				return r.SetPriority(ctx, id, n)
 			})
 		},
@@ -144,7 +148,7 @@ attempt does not count. To restart the stage from its beginning, use requeue.`,
   farol item release 8 --json`,
 		Args: cli.OneArg("item by its ID"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return changeItem(cmd, args[0], asJSON, func(ctx context.Context, r *registry.Registry, id int64) (registry.WorkItem, error) {
+			return changeItem(cmd, args[0], asJSON, "items.release", nil, func(ctx context.Context, r *registry.Registry, id int64) (registry.WorkItem, error) {
 				return r.Release(ctx, id)
 			})
 		},
@@ -153,8 +157,9 @@ attempt does not count. To restart the stage from its beginning, use requeue.`,
 	return c
 }
 
-// changeItem makes one change to one item and prints its new state.
-func changeItem(cmd *cobra.Command, arg string, asJSON bool,
+// changeItem makes one change to one item, records the operation in actions, and prints the
+// new state.
+func changeItem(cmd *cobra.Command, arg string, asJSON bool, operation string, detail map[string]any,
 	change func(context.Context, *registry.Registry, int64) (registry.WorkItem, error),
 ) error {
 	id, err := itemID(arg)
@@ -162,7 +167,11 @@ func changeItem(cmd *cobra.Command, arg string, asJSON bool,
 		return err
 	}
 	return connect.WithRegistry(cmd, func(ctx context.Context, r *registry.Registry) error {
-		item, err := change(ctx, r, id)
+		entry := registry.AuditEntry{Operation: operation, SubjectType: "item", SubjectID: arg, Detail: detail}
+		if before, err := r.WorkItem(ctx, id); err == nil {
+			entry.Institution = before.InstitutionID
+		}
+		item, err := registry.Acted(ctx, r, registry.Actor{}, &entry, func(ctx context.Context) (registry.WorkItem, error) { return change(ctx, r, id) })
 		switch {
 		case errors.Is(err, registry.ErrRefused):
 			return cli.Failure{Code: cli.ExitFailed, Err: err, Next: "see `farol item show " + arg + "` and `farol why-not " + arg + "`"}

@@ -141,7 +141,13 @@ func makePlan(cmd *cobra.Command, q planRequest, asJSON bool) (err error) {
 		if err := values.CheckInstitution(ctx, r, q.Filter.Institution); err != nil {
 			return err
 		}
-		p, err := plans.In(r).Make(ctx, q.Request)
+		entry := registry.AuditEntry{Operation: "plans.make", SubjectType: "plan", Detail: map[string]any{"action": q.Action}}
+		p, err := registry.Acted(ctx, r, registry.Actor{}, &entry, func(ctx context.Context) (plans.Plan, error) {
+			p, err := plans.In(r).Make(ctx, q.Request)
+			entry.SubjectID = fmt.Sprint(p.ID)
+			entry.Detail["condition"], entry.Detail["items"] = p.Condition, p.Items
+			return p, err
+		})
 		switch {
 		case errors.Is(err, registry.ErrNotFound):
 			return cli.Failure{Code: cli.ExitFailed, Err: err, Next: "no plan was made; `farol item list` lists the items"}
@@ -251,6 +257,8 @@ func runPlan(cmd *cobra.Command, arg, state string, care cli.Caution, asJSON boo
 		show.Set(int64(dealtWith))
 	})
 	show.End()
+	entry := registry.AuditEntry{Operation: "plans." + cmd.Name(), SubjectType: "plan", SubjectID: arg, Detail: map[string]any{"items": dealtWith}}
+	err = s.Registry.Noted(ctx, registry.Actor{}, entry, err)
 	if p.ID == 0 {
 		return stopped(cmd, err, id, dealtWith)
 	}

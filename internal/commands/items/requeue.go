@@ -68,7 +68,7 @@ func requeueMany(cmd *cobra.Command, where string, stage registry.Stage, care cl
 		if err != nil {
 			return err
 		}
-		lines, err := r.RequeueWhere(ctx, where, stage, yes)
+		lines, err := requeueWhere(ctx, r, where, stage, yes)
 		switch {
 		case errors.Is(err, registry.ErrRefused):
 			return cli.Usage(err, "docs/sql.md lists the columns of work_items")
@@ -79,6 +79,19 @@ func requeueMany(cmd *cobra.Command, where string, stage registry.Stage, care cl
 			return err
 		}
 		return cli.Unchanged(cmd)
+	})
+}
+
+// requeueWhere requeues items, which is on record, or shows what would happen, which is not.
+func requeueWhere(ctx context.Context, r *registry.Registry, where string, stage registry.Stage, yes bool) ([]registry.RequeueLine, error) {
+	if !yes {
+		return r.RequeueWhere(ctx, where, stage, false)
+	}
+	entry := registry.AuditEntry{Operation: "items.requeue_where", SubjectType: "items", Detail: map[string]any{"where": where, "stage": stage}}
+	return registry.Acted(ctx, r, registry.Actor{}, &entry, func(ctx context.Context) ([]registry.RequeueLine, error) {
+		lines, err := r.RequeueWhere(ctx, where, stage, true)
+		entry.Detail["did"] = lines
+		return lines, err
 	})
 }
 
