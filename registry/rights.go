@@ -133,8 +133,13 @@ sessions INSERT UPDATE DELETE
 links INSERT UPDATE
 recovery_codes INSERT UPDATE DELETE
 sign_in_failures INSERT UPDATE DELETE
-idempotency_keys INSERT UPDATE DELETE`
-	queueUpkeep = "lock_object moved move_items record_moves move_stranded report_service tell_of_services backoff_of failed_attempts clamp_waiting clamp_times park_memory_needs "
+idempotency_keys INSERT UPDATE DELETE
+stage_settings UPDATE
+schedules UPDATE
+fixity_checks INSERT
+repair_stops UPDATE`
+	peopleFunctions = "note_action item_to_change requeue cancel release set_priority pause_stage resume_stage pause_all resume_all drain_worker "
+	queueUpkeep     = "lock_object moved move_items record_moves move_stranded report_service tell_of_services backoff_of failed_attempts clamp_waiting clamp_times park_memory_needs "
 )
 
 func rightsOf(process string) needs {
@@ -179,7 +184,7 @@ mail_outbox INSERT UPDATE DELETE`, functions: "open_action_partitions lock_objec
 queues INSERT UPDATE
 topic_receivers INSERT
 topic_deliveries INSERT DELETE
-pipeline_messages UPDATE`, functions: queueUpkeep + "note_action receiver_locked receiver_begins place_receiver take_messages take_delayed take_again move_in_topic next_in_topic post_messages save_results answer_and_take renumber_log"},
+pipeline_messages UPDATE`, functions: queueUpkeep + peopleFunctions + "receiver_locked receiver_begins place_receiver take_messages take_delayed take_again move_in_topic next_in_topic post_messages save_results answer_and_take renumber_log"},
 		"mirror": {tables: `
 topic_readers INSERT UPDATE
 nsq_topics INSERT UPDATE

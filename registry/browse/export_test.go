@@ -9,8 +9,12 @@ import (
 	"github.com/farol-preservation/farol/registry"
 )
 
-// SettingsSQL is what is set before each statement.
-const SettingsSQL = settingsSQL
+// Statements of the package.
+const (
+	SettingsSQL = settingsSQL // what is set before each statement
+	EndedSQL    = endedSQL
+	GroupsSQL   = groupsSQL
+)
 
 // Statement is the one that finds the rows of a filter.
 func Statement(f Filter, s registry.Scope, after Key) (sql string, args pgx.NamedArgs, settings []any, err error) {
