@@ -15,13 +15,13 @@ import (
 // at once, so that a server can read it rarely and show it often; [Queue.Of] is the only way
 // to what it has.
 type Queue struct {
-	at    time.Time
-	cells []QueueCell
-	own   map[int64][]QueueCell // of each institution
+	at         time.Time
+	partitions []QueuePartition
+	own        map[int64][]QueuePartition // of each institution
 }
 
-// QueueCell counts the items of an institution at a stage in one size band.
-type QueueCell struct {
+// QueuePartition counts the items of an institution at a stage in one size band.
+type QueuePartition struct {
 	InstitutionID int64           `json:"institution_id"`
 	Institution   string          `json:"institution_identifier"`
 	Action        registry.Action `json:"action"`
@@ -63,14 +63,14 @@ func TakeQueue(ctx context.Context, r *registry.Registry) (q Queue, err error) {
 			return err
 		}
 		rows, _ := tx.Query(ctx, countsSQL)
-		q.cells, err = pgx.CollectRows(rows, pgx.RowToStructByName[QueueCell])
+		q.partitions, err = pgx.CollectRows(rows, pgx.RowToStructByName[QueuePartition])
 		return err
 	})
 	if err != nil {
 		return Queue{}, fmt.Errorf("count the queue: %w", err)
 	}
-	q.own = map[int64][]QueueCell{}
-	for _, c := range q.cells {
+	q.own = map[int64][]QueuePartition{}
+	for _, c := range q.partitions {
 		q.own[c.InstitutionID] = append(q.own[c.InstitutionID], c)
 	}
 	return q, nil
@@ -80,9 +80,9 @@ func TakeQueue(ctx context.Context, r *registry.Registry) (q Queue, err error) {
 func (q Queue) At() time.Time { return q.at }
 
 // Of returns what a scope has of the queue: nothing for the zero scope.
-func (q Queue) Of(s registry.Scope) []QueueCell {
+func (q Queue) Of(s registry.Scope) []QueuePartition {
 	if s.All() {
-		return q.cells
+		return q.partitions
 	}
 	id, _ := s.Institution()
 	return q.own[id]

@@ -51,13 +51,14 @@ func TestQueueOfAScope(t *testing.T) {
 		own := slices.DeleteFunc(slices.Clone(items), func(c counted) bool { return !scope.Has(c.InstitutionID) })
 		var want, got [3]int64
 		for _, c := range own {
-			switch {
-			case c.Status == "Pending":
+			switch c.Status {
+			case "Pending":
 				want[0]++
-			case c.Status == "Started":
+			case "Started":
 				want[1]++
-			case c.Status == "Failed" || c.Status == "Suspended":
+			case "Failed", "Suspended":
 				want[2]++
+			default: // it has ended
 			}
 		}
 		for _, c := range q.Of(scope) {

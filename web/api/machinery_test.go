@@ -53,14 +53,14 @@ func TestQueueIsShownByScope(t *testing.T) {
 			t.Errorf("%s: the database: %s", who.person.Email, a.body)
 		}
 		var m struct {
-			Cells []struct {
+			Partitions []struct {
 				Institution string `json:"institution_identifier"`
 				Due         int64
 			}
 		}
 		a = who.wants(200, "GET", "/api/v1/queue/matrix", nil)
 		who.reads(a, &m)
-		if len(m.Cells) != int(tc.each) || strings.Contains(a.body, "other.edu") != (who == operator) {
+		if len(m.Partitions) != int(tc.each) || strings.Contains(a.body, "other.edu") != (who == operator) {
 			t.Errorf("%s: matrix %s", who.person.Email, a.body)
 		}
 		var h struct {
@@ -114,14 +114,14 @@ func TestQueueIsReadRarely(t *testing.T) {
 	c := s.in("operator@archive.org", registry.RoleOperator, "")
 	before := c.wants(200, "GET", "/api/v1/queue/matrix", nil)
 	s.exec(`UPDATE work_items SET status = 'Cancelled' WHERE name = 'queued5.tar'`)
-	if after := c.wants(200, "GET", "/api/v1/queue/matrix", nil); cellsOf(after.body) != cellsOf(before.body) {
+	if after := c.wants(200, "GET", "/api/v1/queue/matrix", nil); partitionsOf(after.body) != partitionsOf(before.body) {
 		t.Errorf("it was read again: %s\n%s", before.body, after.body)
 	}
 }
 
-func cellsOf(matrix string) string {
-	_, cells, _ := strings.Cut(matrix, `"cells"`)
-	return cells
+func partitionsOf(matrix string) string {
+	_, partitions, _ := strings.Cut(matrix, `"partitions"`)
+	return partitions
 }
 
 // A stage is changed as it was seen, or not at all.

@@ -40,7 +40,7 @@ type queueBand struct {
 	OldestDue float64         `json:"oldest_due_seconds" doc:"For which the first has been due"`
 }
 
-func (b *queueBand) add(c browse.QueueCell) {
+func (b *queueBand) add(c browse.QueuePartition) {
 	b.Due, b.Delayed, b.Waiting = b.Due+c.Due, b.Delayed+c.Delayed, b.Waiting+c.Waiting
 	b.Running, b.Parked, b.Bytes = b.Running+c.Running, b.Parked+c.Parked, b.Bytes+c.Bytes
 	b.OldestDue = max(b.OldestDue, c.OldestDue)
@@ -83,9 +83,9 @@ type queueView struct {
 }
 
 type matrixView struct {
-	At    time.Time          `json:"at" doc:"When it was read"`
-	Age   float64            `json:"age_seconds"`
-	Cells []browse.QueueCell `json:"cells" doc:"Institutions, stages and size bands that have items"`
+	At         time.Time               `json:"at" doc:"When it was read"`
+	Age        float64                 `json:"age_seconds"`
+	Partitions []browse.QueuePartition `json:"partitions" doc:"One for each institution, stage and size band that has items"`
 }
 
 type historyView struct {
@@ -111,7 +111,7 @@ func (a *API) queue(t *ops.API) {
 	ops.Register(t, reads("queue.matrix", "/api/v1/queue/matrix", "Show the queue by institution, stage and size band", "", permission.QueueRead),
 		func(ctx context.Context, c access.Caller, _ *empty) (*body[matrixView], error) {
 			q, age, err := a.readQueue(ctx)
-			return &body[matrixView]{matrixView{q.At(), age.Seconds(), append([]browse.QueueCell{}, q.Of(c.Scope)...)}}, err
+			return &body[matrixView]{matrixView{q.At(), age.Seconds(), append([]browse.QueuePartition{}, q.Of(c.Scope)...)}}, err
 		})
 	ops.Register(t, reads("queue.history", "/api/v1/queue/history", "Show how many items came to an end in each hour",
 		"An item that was requeued since does not count. The answer may be a minute old.", permission.QueueRead),
@@ -136,8 +136,8 @@ func (a *API) showQueue(ctx context.Context, c access.Caller, _ *empty) (*body[q
 		return nil, err
 	}
 	v := queueView{At: q.At(), Age: age.Seconds(), Bands: bandsOf(q.Of(c.Scope))}
-	for _, cell := range q.Of(c.Scope) {
-		v.Total.add(cell)
+	for _, partition := range q.Of(c.Scope) {
+		v.Total.add(partition)
 	}
 	if c.Scope.All() {
 		f, _, err := a.figures.database.get(ctx, queueAge, a.Registry.Figures)
@@ -149,10 +149,10 @@ func (a *API) showQueue(ctx context.Context, c access.Caller, _ *empty) (*body[q
 	return &body[queueView]{v}, nil
 }
 
-// bandsOf adds up the cells of all institutions.
-func bandsOf(cells []browse.QueueCell) []queueBand {
+// bandsOf adds up the partitions of all institutions.
+func bandsOf(partitions []browse.QueuePartition) []queueBand {
 	bands := []queueBand{}
-	for _, c := range cells {
+	for _, c := range partitions {
 		same := func(b queueBand) bool { return b.Action == c.Action && b.Stage == c.Stage && b.SizeBand == c.SizeBand }
 		i := slices.IndexFunc(bands, same)
 		if i < 0 {

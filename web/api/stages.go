@@ -137,9 +137,9 @@ func (a *API) count(ctx context.Context, c access.Caller, s *registry.StageSetti
 	if err != nil {
 		return 0, err
 	}
-	for _, cell := range q.Of(c.Scope) {
-		if cell.Action == s.Action && cell.Stage == s.Stage {
-			s.Waiting, s.Running, s.Parked = s.Waiting+cell.Due+cell.Delayed+cell.Waiting, s.Running+cell.Running, s.Parked+cell.Parked
+	for _, partition := range q.Of(c.Scope) {
+		if partition.Action == s.Action && partition.Stage == s.Stage {
+			s.Waiting, s.Running, s.Parked = s.Waiting+partition.Due+partition.Delayed+partition.Waiting, s.Running+partition.Running, s.Parked+partition.Parked
 		}
 	}
 	if !c.Scope.All() {
