@@ -41,6 +41,23 @@ type Object struct {
 	Deletions                 int64         `json:"deletions"`
 	Deleting                  bool          `json:"deleting"`
 	Summary                   ObjectSummary `json:"summary"`
+
+	Copies   ObjectCopies   `json:"copies"`
+	Deletion ObjectDeletion `json:"deletion"`
+}
+
+// ObjectCopies counts copies of an object that need attention.
+type ObjectCopies struct {
+	NeverRead int64 `json:"never_read"` // since they were stored
+	Bad       int64 `json:"bad"`        // altered or missing, and not yet repaired
+}
+
+// ObjectDeletion is what deletions did to an object, or are about to.
+type ObjectDeletion struct {
+	Item         *int64     `json:"deleted_by_item"` // that deletes the object as a whole, or has deleted it
+	FilesDeleted int64      `json:"files_deleted"`
+	FilesGoing   int64      `json:"files_being_deleted"`
+	Requests     []Deletion `json:"requests"` // the newest first
 }
 
 // ObjectSummary counts what is kept of an object.
@@ -132,9 +149,78 @@ func (r Registry) Files(ctx context.Context, f FileFilter) iter.Seq2[ListedFile,
 	return Pages[ListedFile](ctx, r, "files", url.Values(q), 0)
 }
 
-// Copy is a stored copy of a file, and what was seen of it.
+// File is a file of an object, even a deleted one.
+type File struct {
+	ID                     int64         `json:"id"`
+	Identifier             string        `json:"identifier"`
+	Object                 string        `json:"object_identifier"`
+	Institution            string        `json:"institution_identifier"`
+	UUID                   string        `json:"uuid"`
+	State                  string        `json:"state"` // A: active, D: deleted
+	Size                   int64         `json:"size"`  // bytes
+	StorageOption          string        `json:"storage_option"`
+	FileFormat             string        `json:"file_format"` // media type
+	FormatPUID             string        `json:"format_puid"`
+	FormatName             string        `json:"format_name"`
+	FormatMethod           string        `json:"format_method"`
+	FormatIdentifiedBy     string        `json:"format_identified_by"`
+	FormatSignatureVersion string        `json:"format_signature_version"`
+	FormatReason           string        `json:"format_reason"`
+	FormatIdentifiedAt     *time.Time    `json:"format_identified_at"`
+	ModTime                *time.Time    `json:"mod_time"`
+	CreatedAt              time.Time     `json:"created_at"`
+	UpdatedAt              time.Time     `json:"updated_at"`
+	LastFixityCheck        time.Time     `json:"last_fixity_check"`
+	DeletedByItem          *int64        `json:"deleted_by_item"`
+	Digests                []Digest      `json:"digests"` // those of the present content first
+	Copies                 []FileCopy    `json:"copies"`
+	Failures               []CopyFailure `json:"failures"` // copies that were bad, the newest first
+	Receipts               []Receipt     `json:"receipts"` // what deletions did to the copies
+}
+
+// Digest is a digest that a file has had.
+type Digest struct {
+	Algorithm string    `json:"algorithm"`
+	Digest    string    `json:"digest"` // hexadecimal
+	At        time.Time `json:"datetime"`
+	Present   bool      `json:"present"` // of the content that the file has now
+}
+
+// CopyFailure is a copy that was found to be bad.
+type CopyFailure struct {
+	Target        string     `json:"target"`
+	URL           string     `json:"url"`
+	Problem       string     `json:"problem"` // altered or missing
+	Algorithm     string     `json:"algorithm"`
+	Expected      string     `json:"expected"`
+	Found         string     `json:"found"` // digest; "": there was nothing
+	FoundAt       time.Time  `json:"found_at"`
+	SeenAt        time.Time  `json:"seen_at"`
+	State         string     `json:"state"` // open, repaired, good again, replaced or deleted
+	ClosedAt      *time.Time `json:"closed_at"`
+	QuarantinedAs string     `json:"quarantined_as"`
+	RepairedFrom  string     `json:"repaired_from"`
+}
+
+// File shows a file by its ID.
+func (r Registry) File(ctx context.Context, id int64) (File, error) {
+	return get[File](ctx, r, about("files", id, ""), nil)
+}
+
+// FileByIdentifier shows a file by its identifier.
+func (r Registry) FileByIdentifier(ctx context.Context, identifier string) (File, error) {
+	return get[File](ctx, r, "files/by-identifier", url.Values{"identifier": {identifier}})
+}
+
+// Copy is a stored copy of a file, with its ID.
 type Copy struct {
-	ID         int64      `json:"id"`
+	FileCopy
+
+	ID int64 `json:"id"`
+}
+
+// FileCopy is a stored copy of a file, and what was seen of it.
+type FileCopy struct {
 	Target     string     `json:"target"`
 	Bucket     string     `json:"bucket"`
 	Key        string     `json:"key"`

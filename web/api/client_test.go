@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/farol-preservation/farol/client"
 	"github.com/farol-preservation/farol/internal/testenv"
@@ -57,7 +58,8 @@ func TestClientHasTheFieldsOfTheAPI(t *testing.T) {
 	c.reads(c.wants(200, "GET", "/api/v1/openapi.json", nil), &doc)
 	for schema, of := range map[string]any{
 		"WorkItem": client.WorkItem{}, "ItemView": client.ShownItem{}, "Obstacle": client.Obstacle{}, "ListedObject": client.ListedObject{}, "ObjectView": client.Object{},
-		"ObjectSummary": client.ObjectSummary{}, "ListedFile": client.ListedFile{}, "ListedCopy": client.Copy{}, "ListedChecksum": client.Checksum{},
+		"ObjectSummary": client.ObjectSummary{}, "ListedFile": client.ListedFile{}, "ListedCopy": client.Copy{}, "FileView": client.File{}, "Digest": client.Digest{}, "FileCopy": client.FileCopy{},
+		"CopyFailure": client.CopyFailure{}, "ObjectCopies": client.ObjectCopies{}, "ObjectDeletion": client.ObjectDeletion{}, "ListedChecksum": client.Checksum{},
 		"ListedEvent": client.Event{}, "PlanFilter": client.PlanFilter{}, "PlanMakeBody": client.PlanRequest{}, "Plan": client.Plan{}, "View": client.ShownPlan{},
 		"Item": client.PlanItem{}, "Cause": client.PlanCause{}, "RestorationBody": client.RestorationRequest{}, "Quote": client.Quote{}, "Restoration": client.Restoration{},
 		"DeletionCheck": client.DeletionCheck{}, "Undeletable": client.Undeletable{}, "DeletionRequest": client.Deletion{}, "ListedDeletion": client.ListedDeletion{},
@@ -92,12 +94,81 @@ func fieldsOf(t reflect.Type) (names []string) {
 	return names
 }
 
+// A filter of the client has the parameters that the list has, and each is sent.
+func TestClientSendsEachFilter(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	var doc struct {
+		Paths map[string]map[string]struct {
+			Parameters []struct{ Name, In string }
+		}
+	}
+	b := s.browser()
+	b.reads(b.wants(200, "GET", "/api/v1/openapi.json", nil), &doc)
+	sent := map[string][]string{}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		for name := range r.URL.Query() {
+			sent[r.URL.Path] = append(sent[r.URL.Path], name)
+		}
+		fmt.Fprint(w, `{"items": []}`)
+	}))
+	defer server.Close()
+	made, err := client.New(server.URL, client.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, ctx := made.Registry(), t.Context()
+	all(t, c.Items(ctx, full[client.ItemFilter]()))
+	all(t, c.Objects(ctx, full[client.ObjectFilter]()))
+	all(t, c.Files(ctx, full[client.FileFilter]()))
+	all(t, c.Events(ctx, full[client.EventFilter]()))
+	all(t, c.Plans(ctx, "ready"))
+	all(t, c.Restorations(ctx, full[client.RestorationFilter]()))
+	for _, path := range []string{"items", "objects", "files", "events", "plans", "restorations"} {
+		var want []string
+		for _, p := range doc.Paths["/api/v1/"+path]["get"].Parameters {
+			if p.In == "query" && p.Name != "limit" && p.Name != "after" && p.Name != "count" {
+				want = append(want, p.Name)
+			}
+		}
+		got := sent["/api/v1/"+path]
+		slices.Sort(want)
+		slices.Sort(got)
+		if !slices.Equal(got, want) {
+			t.Errorf("%s: sent %v, want %v", path, got, want)
+		}
+	}
+}
+
+// full is a filter that narrows by everything.
+func full[T any]() (f T) {
+	v := reflect.ValueOf(&f).Elem()
+	for _, field := range v.Fields() {
+		switch x := field.Addr().Interface().(type) {
+		case *string:
+			*x = "x"
+		case *[]string:
+			*x = []string{"x"}
+		case *int64:
+			*x = 1
+		case *bool:
+			*x = true
+		case *time.Time:
+			*x = time.Now()
+		default:
+			panic(fmt.Sprintf("a filter has a %T", x)) // which this test has to know
+		}
+	}
+	return f
+}
+
 // What a person lists, shows and decides with the client is what the API has.
 func TestClientReadsAndDecides(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	s.stock()
 	s.parked(s.test, 120) // several pages
+	s.parked(s.other, 1)
 	o, admin := s.in("operator@archive.org", registry.RoleOperator, "").clientOf(s.url), s.in("admin@test.edu", registry.RoleInstitutionalAdmin, "test.edu").clientOf(s.url)
 	ctx := t.Context()
 	items := all(t, o.Items(ctx, client.ItemFilter{Status: []string{"Failed", "Suspended"}, Institution: "test.edu"}))
@@ -142,6 +213,12 @@ func TestClientReadsAndDecides(t *testing.T) {
 	files := all(t, admin.Files(ctx, client.FileFilter{Object: "test.edu/bag"}))
 	if len(files) != 1 || files[0].Copies != 1 {
 		t.Fatalf("files = %+v", files)
+	}
+	if f, err := admin.FileByIdentifier(ctx, "test.edu/bag/data/f"); err != nil || f.ID != files[0].ID || len(f.Copies) != 1 || len(f.Digests) != 1 {
+		t.Errorf("file = %+v, %v", f, err)
+	}
+	if f, err := admin.File(ctx, files[0].ID); err != nil || f.Identifier != "test.edu/bag/data/f" {
+		t.Errorf("file = %+v, %v", f, err)
 	}
 	copies, sums := all(t, admin.Copies(ctx, files[0].ID)), all(t, admin.Checksums(ctx, files[0].ID))
 	if len(copies) != 1 || copies[0].Target != "Standard-VA" || len(sums) != 1 || sums[0].Algorithm != "md5" {

@@ -58,6 +58,7 @@ objects.show              U A R S
 objects.by_identifier     U A R S
 files.list                U A R S
 files.show                U A R S
+files.by_identifier       U A R S
 files.copies              U A R S
 files.checksums           U A R S
 events.list               U A R S

@@ -6,6 +6,7 @@ import (
 
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/browse"
+	"github.com/farol-preservation/farol/registry/requests"
 	"github.com/farol-preservation/farol/web/access"
 	"github.com/farol-preservation/farol/web/ops"
 	"github.com/farol-preservation/farol/web/permission"
@@ -77,11 +78,27 @@ func (f EventFilter) browse() browse.EventFilter {
 	}
 }
 
-// objectView is an object with what is kept of it.
-type objectView struct {
-	registry.Object
+type (
+	// objectView is an object with what is kept of it.
+	objectView struct {
+		registry.Object
 
-	Summary registry.ObjectSummary `json:"summary"`
+		Summary  registry.ObjectSummary  `json:"summary"`
+		Copies   registry.ObjectCopies   `json:"copies"`
+		Deletion requests.ObjectDeletion `json:"deletion" doc:"What deletions did to it, or are about to"`
+	}
+	// fileView is a file with its copies that were bad, and what deletions did to them.
+	fileView struct {
+		registry.File
+
+		Failures []registry.CopyFailure `json:"failures" doc:"Copies that were found to be bad, the newest first"`
+		Receipts []requests.DeletedCopy `json:"receipts" doc:"What deletions did to each copy"`
+	}
+)
+
+// ByIdentifier is a request about an object or a file.
+type ByIdentifier struct {
+	Identifier string `query:"identifier" required:"true" maxLength:"1100"`
 }
 
 func (a *API) browse(c access.Caller) browse.Records { return browse.In(a.Registry, c.Scope) }
@@ -111,11 +128,8 @@ func (a *API) records(t *ops.API) {
 			}
 			return a.object(ctx, o)
 		})
-	type byIdentifier struct {
-		Identifier string `query:"identifier" required:"true" maxLength:"1100"`
-	}
 	ops.Register(t, reads("objects.by_identifier", "/api/v1/objects/by-identifier", "Show an object by its identifier", "", permission.ObjectsRead),
-		func(ctx context.Context, c access.Caller, in *byIdentifier) (*body[objectView], error) {
+		func(ctx context.Context, c access.Caller, in *ByIdentifier) (*body[objectView], error) {
 			o, err := a.browse(c).ObjectByIdentifier(ctx, in.Identifier)
 			if err != nil {
 				return nil, err
@@ -127,8 +141,26 @@ func (a *API) records(t *ops.API) {
 }
 
 func (a *API) object(ctx context.Context, o registry.Object) (*body[objectView], error) {
-	s, err := a.Registry.Summary(ctx, o.ID)
-	return &body[objectView]{objectView{o, s}}, err
+	v := objectView{Object: o}
+	var err error
+	if v.Summary, err = a.Registry.Summary(ctx, o.ID); err != nil {
+		return nil, err
+	}
+	if v.Copies, err = a.Registry.ObjectCopies(ctx, o.ID); err != nil {
+		return nil, err
+	}
+	v.Deletion, err = requests.In(a.Registry).ObjectDeletion(ctx, o.ID)
+	return &body[objectView]{v}, err
+}
+
+func (a *API) file(ctx context.Context, f registry.File) (*body[fileView], error) {
+	v := fileView{File: f}
+	var err error
+	if v.Failures, err = a.Registry.FileFailures(ctx, f.ID); err != nil {
+		return nil, err
+	}
+	v.Receipts, err = requests.In(a.Registry).FileReceipts(ctx, f.ID)
+	return &body[fileView]{v}, err
 }
 
 func (a *API) files(t *ops.API) {
@@ -143,9 +175,20 @@ func (a *API) files(t *ops.API) {
 			return listOf(ctx, a, c, "files", in.FileFilter, in.browse(), in.Paging, in.Counting, browse.Records.Files)
 		})
 	ops.Register(t, reads("files.show", "/api/v1/files/{id}", "Show a file", "", permission.FilesRead),
-		func(ctx context.Context, c access.Caller, in *ByID) (*body[registry.File], error) {
+		func(ctx context.Context, c access.Caller, in *ByID) (*body[fileView], error) {
 			f, err := a.browse(c).File(ctx, in.ID)
-			return &body[registry.File]{f}, err
+			if err != nil {
+				return nil, err
+			}
+			return a.file(ctx, f)
+		})
+	ops.Register(t, reads("files.by_identifier", "/api/v1/files/by-identifier", "Show a file by its identifier", "", permission.FilesRead),
+		func(ctx context.Context, c access.Caller, in *ByIdentifier) (*body[fileView], error) {
+			f, err := a.browse(c).FileByIdentifier(ctx, in.Identifier)
+			if err != nil {
+				return nil, err
+			}
+			return a.file(ctx, f)
 		})
 	type partQuery struct {
 		ByID

@@ -58,9 +58,8 @@ func TestRecordsOfOthersAreAsIfTheyWereNot(t *testing.T) {
 			at := func(id int64, identifier string) answer {
 				path := strings.ReplaceAll(o.Path, "{id}", fmt.Sprint(id))
 				if strings.HasSuffix(path, "by-identifier") {
-					path += "?identifier=" + identifier + "/bag"
-				}
-				if kind == "events" || kind == "files" && !strings.Contains(o.Path, "{id}") {
+					path += "?identifier=" + identifier + map[string]string{"objects": "/bag", "files": "/bag/data/f"}[kind]
+				} else if kind == "events" || kind == "files" && !strings.Contains(o.Path, "{id}") {
 					path += "?institution=" + identifier
 				}
 				if kind == "events" {
