@@ -19,7 +19,10 @@ import (
 
 // Server is the server that a command works through. Its errors are those of the registry,
 // so that commands answer them as they do without a server.
-type Server struct{ client client.Registry }
+type Server struct{ client, once client.Registry }
+
+// Once is the server, asked once: a call that fails is not tried again.
+func (s *Server) Once() *Server { return &Server{s.once, s.once} }
 
 // Options say which server that is.
 type Options struct{ URL, Token string }
@@ -31,11 +34,24 @@ type key struct{}
 
 // With has everything with the context work through a server.
 func With(ctx context.Context, o Options) (context.Context, error) {
-	c, err := client.New(o.URL, client.Options{Token: o.Token, RetryFor: retryTime})
+	patient, err := client.New(o.URL, client.Options{Token: o.Token, RetryFor: retryTime})
 	if err != nil {
 		return ctx, cli.Usage(err, "give --server the URL of farol serve --web")
 	}
-	return context.WithValue(ctx, key{}, &Server{c.Registry()}), nil
+	once, err := client.New(o.URL, client.Options{Token: o.Token, RetryFor: -1})
+	return context.WithValue(ctx, key{}, &Server{patient.Registry(), once.Registry()}), err
+}
+
+// Through does something with the server that a command works through, within a minute.
+// It reports false if the command works with the database.
+func Through(cmd *cobra.Command, do func(ctx context.Context, s *Server) error) (bool, error) {
+	s := From(cmd.Context())
+	if s == nil {
+		return false, nil
+	}
+	ctx, cancel := context.WithTimeout(cmd.Context(), time.Minute)
+	defer cancel()
+	return true, do(ctx, s)
 }
 
 // From is the server that a command works through; nil: it works with the database.

@@ -171,13 +171,11 @@ func (a *API) item(ctx context.Context, c access.Caller, id int64) (*itemAnswer,
 		return nil, err
 	}
 	v := itemView{WorkItem: seen(c, w), Why: []registry.Obstacle{}}
-	if w.Status == "Pending" {
-		why, err := a.Registry.WhyNot(ctx, id)
-		if err != nil {
-			return nil, err
-		}
-		v.Why = a.obstacles(c, why)
+	why, err := explain.Obstacles(ctx, a.Registry, id)
+	if err != nil {
+		return nil, err
 	}
+	v.Why = a.obstacles(c, why)
 	return &itemAnswer{itemTag(w), v}, nil
 }
 

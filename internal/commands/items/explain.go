@@ -26,7 +26,7 @@ for, and what to do. It uses recorded facts only; "item show" has all of them.`,
 		Example: `  farol item explain 7
   farol item explain 7 --json`,
 		Args: cli.OneArg("item by its ID"),
-		RunE: showing(explain.Source.Explain, printExplanation, &asJSON),
+		RunE: showing(explain.Source.Explain, remoteExplanation, printExplanation, &asJSON),
 	}
 	cli.JSONFlag(c, &asJSON)
 	return c

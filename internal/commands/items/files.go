@@ -15,6 +15,7 @@ import (
 	"github.com/farol-preservation/farol/internal/cli"
 	"github.com/farol-preservation/farol/internal/connect"
 	"github.com/farol-preservation/farol/internal/human"
+	"github.com/farol-preservation/farol/internal/remote"
 	"github.com/farol-preservation/farol/internal/settings"
 	"github.com/farol-preservation/farol/pipeline"
 	"github.com/farol-preservation/farol/pipeline/ingest"
@@ -55,6 +56,9 @@ The settings of S3 are needed only for files in the staging bucket or in kept me
 			if err := cli.InRange("--limit", page.Limit, 1, 10000); err != nil {
 				return err
 			}
+			if err := remote.RefuseFlags(cmd, "after"); err != nil {
+				return err
+			}
 			id, err := itemID(args[0])
 			if err != nil {
 				return err
@@ -82,7 +86,15 @@ func listItemFiles(cmd *cobra.Command, id int64, page interim.Page, asJSON bool)
 	ctx, cancel := context.WithTimeout(cmd.Context(), most)
 	defer cancel()
 	l := itemFileList{page: page, warnings: cmd.ErrOrStderr()}
-	if err := l.connectAndRead(ctx, id); err != nil {
+	next := func(last interim.File) string { return "--after '" + human.Line(last.Path) + "'" }
+	var err error
+	if s := remote.From(ctx); s != nil {
+		next = func(interim.File) string { return remote.More(page.Limit) }
+		l.files, l.gone, err = remoteFiles(ctx, s, id, page)
+	} else {
+		err = l.connectAndRead(ctx, id)
+	}
+	if err != nil {
 		return err
 	}
 	if l.gone != "" {
@@ -91,9 +103,7 @@ func listItemFiles(cmd *cobra.Command, id int64, page interim.Page, asJSON bool)
 		}
 		return cli.Printf(cmd, asJSON, l.files, "%s\n", l.gone)
 	}
-	return cli.PrintPage(cmd, asJSON, l.files, page.Limit, printFiles, func(last interim.File) string {
-		return "--after '" + human.Line(last.Path) + "'"
-	})
+	return cli.PrintPage(cmd, asJSON, l.files, page.Limit, printFiles, next)
 }
 
 // itemFileList reads a page of an item's files from where it is known.

@@ -14,6 +14,7 @@ import (
 	"github.com/farol-preservation/farol/internal/cli"
 	"github.com/farol-preservation/farol/internal/commands/values"
 	"github.com/farol-preservation/farol/internal/connect"
+	"github.com/farol-preservation/farol/internal/remote"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/requests"
 )
@@ -53,6 +54,9 @@ func acceptFlag(c *cobra.Command, accept *bool) {
 }
 
 func requeueItem(cmd *cobra.Command, arg string, stage registry.Stage, acceptMissing, asJSON bool) error {
+	if err := remote.RefuseFlags(cmd, "accept-missing"); err != nil {
+		return err
+	}
 	stage, err := values.Stage(cmd.Context(), "--to", stage)
 	if err != nil {
 		return err
@@ -166,12 +170,7 @@ func changeItem(cmd *cobra.Command, arg string, asJSON bool, operation string, d
 	if err != nil {
 		return err
 	}
-	return connect.WithRegistry(cmd, func(ctx context.Context, r *registry.Registry) error {
-		entry := registry.AuditEntry{Operation: operation, SubjectType: "item", SubjectID: arg, Detail: detail}
-		if before, err := r.WorkItem(ctx, id); err == nil {
-			entry.Institution = before.InstitutionID
-		}
-		item, err := registry.Acted(ctx, r, registry.Actor{}, &entry, func(ctx context.Context) (registry.WorkItem, error) { return change(ctx, r, id) })
+	show := func(item registry.WorkItem, err error) error {
 		switch {
 		case errors.Is(err, registry.ErrRefused):
 			return cli.Failure{Code: cli.ExitFailed, Err: err, Next: "see `farol item show " + arg + "` and `farol why-not " + arg + "`"}
@@ -179,6 +178,21 @@ func changeItem(cmd *cobra.Command, arg string, asJSON bool, operation string, d
 			return err
 		}
 		return cli.Printf(cmd, asJSON, item, "Item %d: %s at %s; %s.\n", item.ID, item.Status, item.Stage, explain.State(item, time.Now()))
+	}
+	done, err := remote.Through(cmd, func(ctx context.Context, s *remote.Server) error {
+		var item registry.WorkItem
+		_, err := s.Do(ctx, remoteChange(operation, id, detail), &item)
+		return show(item, err)
+	})
+	if done || err != nil {
+		return err
+	}
+	return connect.WithRegistry(cmd, func(ctx context.Context, r *registry.Registry) error {
+		entry := registry.AuditEntry{Operation: operation, SubjectType: "item", SubjectID: arg, Detail: detail}
+		if before, err := r.WorkItem(ctx, id); err == nil {
+			entry.Institution = before.InstitutionID
+		}
+		return show(registry.Acted(ctx, r, registry.Actor{}, &entry, func(ctx context.Context) (registry.WorkItem, error) { return change(ctx, r, id) }))
 	})
 }
 

@@ -16,6 +16,7 @@ import (
 	"github.com/farol-preservation/farol/internal/commands/values"
 	"github.com/farol-preservation/farol/internal/connect"
 	"github.com/farol-preservation/farol/internal/human"
+	"github.com/farol-preservation/farol/internal/remote"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/browse"
 )
@@ -41,10 +42,23 @@ waits for a person. NOTE is the first finding; "item explain" shows all.`,
 			if cmd.Flags().Changed("state") && cmd.Flags().Changed("status") {
 				return cli.Usage(errors.New("--state and --status are the same"), "give one of them")
 			}
+			if err := remote.RefuseFlags(cmd, "before"); err != nil {
+				return err
+			}
 			if o.filter.CreatedAfter, err = cli.SinceOf(since, time.Now()); err != nil {
 				return err
 			}
 			if err := o.check(cmd.Context()); err != nil {
+				return err
+			}
+			done, err := remote.Through(cmd, func(ctx context.Context, s *remote.Server) error {
+				items, err := remote.List[registry.WorkItem](ctx, s, "items", o.query(), o.limit)
+				if err != nil {
+					return err
+				}
+				return cli.PrintPage(cmd, asJSON, items, o.limit, printItems, func(registry.WorkItem) string { return remote.More(o.limit) })
+			})
+			if done || err != nil {
 				return err
 			}
 			return connect.WithRegistryFor(cmd, 0, func(ctx context.Context, r *registry.Registry) error {

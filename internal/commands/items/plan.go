@@ -4,16 +4,19 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/farol-preservation/farol/client"
 	"github.com/farol-preservation/farol/internal/cli"
 	"github.com/farol-preservation/farol/internal/commands/values"
 	"github.com/farol-preservation/farol/internal/connect"
 	"github.com/farol-preservation/farol/internal/human"
+	"github.com/farol-preservation/farol/internal/remote"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/plans"
 )
@@ -137,6 +140,19 @@ func makePlan(cmd *cobra.Command, q planRequest, asJSON bool) (err error) {
 	if q.atStage != "" {
 		q.Filter.Stage = []registry.Stage{q.atStage}
 	}
+	if err := remote.RefuseFlags(cmd, "where"); err != nil {
+		return err
+	}
+	made, err := remote.Through(cmd, func(ctx context.Context, s *remote.Server) error {
+		v, err := remote.Send[plans.View](ctx, s, http.MethodPost, "plans", q.planBody())
+		if err != nil {
+			return notMade(err)
+		}
+		return cli.Print(cmd, asJSON, v, printPlan)
+	})
+	if made || err != nil {
+		return err
+	}
 	return connect.WithRegistryFor(cmd, planTime, func(ctx context.Context, r *registry.Registry) error {
 		if err := values.CheckInstitution(ctx, r, q.Filter.Institution); err != nil {
 			return err
@@ -148,16 +164,22 @@ func makePlan(cmd *cobra.Command, q planRequest, asJSON bool) (err error) {
 			entry.Detail["condition"], entry.Detail["items"] = p.Condition, p.Items
 			return p, err
 		})
-		switch {
-		case errors.Is(err, registry.ErrNotFound):
-			return cli.Failure{Code: cli.ExitFailed, Err: err, Next: "no plan was made; `farol item list` lists the items"}
-		case errors.Is(err, registry.ErrRefused):
-			return cli.Usage(err, "no plan was made; correct the condition")
-		case err != nil:
-			return err
+		if err != nil {
+			return notMade(err)
 		}
 		return showPlan(ctx, cmd, r, p, asJSON)
 	})
+}
+
+// notMade adds the next step to the error of a plan that was not made.
+func notMade(err error) error {
+	switch {
+	case errors.Is(err, registry.ErrNotFound):
+		return cli.Failure{Code: cli.ExitFailed, Err: err, Next: "no plan was made; `farol item list` lists the items"}
+	case errors.Is(err, registry.ErrRefused):
+		return cli.Usage(err, "no plan was made; correct the condition")
+	}
+	return err
 }
 
 func planApplyCommand() *cobra.Command {
@@ -181,7 +203,7 @@ twice.`,
 			if err != nil || !(most >= 0 && most <= 100) { // which NaN is not either
 				return cli.Usage(fmt.Errorf("--tolerance is %q", tolerance), "name a percentage from 0% to 100%")
 			}
-			return runPlan(cmd, args[0], "planned", care, asJSON, func(ctx context.Context, r *registry.Registry, id int64, report func(int)) (plans.Plan, error) {
+			return runPlan(cmd, args[0], planRun{"apply", "planned", map[string]any{"tolerance": most}}, care, asJSON, func(ctx context.Context, r *registry.Registry, id int64, report func(int)) (plans.Plan, error) {
 				return plans.In(r).Apply(ctx, id, most, report)
 			})
 		},
@@ -207,15 +229,8 @@ The command may be interrupted and run again to continue.`,
   farol plan undo 3 --json`,
 		Args: cli.OneArg("plan by its ID"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return runPlan(cmd, args[0], "done", care, asJSON, func(ctx context.Context, r *registry.Registry, id int64, report func(int)) (plans.Plan, error) {
-				p, err := plans.In(r).Undo(ctx, id, report)
-				if n := p.Counts["not undone"]; err == nil && n > 0 {
-					err = cli.Failure{
-						Code: cli.ExitFailed, Err: fmt.Errorf("%s could not be undone", human.Count(n, "item", "items")),
-						Next: fmt.Sprintf("`farol plan show %d --items 'not undone'` lists them", id),
-					}
-				}
-				return p, err
+			return runPlan(cmd, args[0], planRun{"undo", "done", nil}, care, asJSON, func(ctx context.Context, r *registry.Registry, id int64, report func(int)) (plans.Plan, error) {
+				return plans.In(r).Undo(ctx, id, report)
 			})
 		},
 	}
@@ -224,9 +239,15 @@ The command may be interrupted and run again to continue.`,
 	return c
 }
 
-// runPlan applies a plan or undoes it, which is for its items in a state, and
-// shows its state then. It has no timeout: it takes as long as there are items.
-func runPlan(cmd *cobra.Command, arg, state string, care cli.Caution, asJSON bool,
+// planRun is what is done to a plan, and to its items in which state.
+type planRun struct {
+	verb, state string
+	body        any // of the request to a server
+}
+
+// runPlan applies a plan or undoes it, and shows its state then. It has no timeout: it takes
+// as long as there are items.
+func runPlan(cmd *cobra.Command, arg string, do planRun, care cli.Caution, asJSON bool,
 	run func(context.Context, *registry.Registry, int64, func(int)) (plans.Plan, error),
 ) error {
 	id, err := planID(arg)
@@ -234,6 +255,9 @@ func runPlan(cmd *cobra.Command, arg, state string, care cli.Caution, asJSON boo
 		return err
 	}
 	ctx := cmd.Context()
+	if s := remote.From(ctx); s != nil {
+		return runRemotely(cmd, s, id, do, care, asJSON)
+	}
 	s, err := connect.Registry(ctx, "plan")
 	if err != nil {
 		return err
@@ -243,26 +267,69 @@ func runPlan(cmd *cobra.Command, arg, state string, care cli.Caution, asJSON boo
 	if err != nil {
 		return noPlan(err)
 	}
-	does, err := care.Allows(cmd, fmt.Sprintf("Change %s by plan %d", human.Count(p.Counts[state], "item", "items"), id), true)
+	does, err := do.allowed(cmd, care, p)
 	if err != nil {
 		return err
 	}
 	if !does {
 		return errors.Join(showPlan(ctx, cmd, s.Registry, p, asJSON), cli.Unchanged(cmd))
 	}
-	show := newPlanBar(p.Counts[state])
+	show := newPlanBar(p.Counts[do.state])
 	dealtWith := 0
 	p, err = run(ctx, s.Registry, id, func(items int) {
 		dealtWith += items
 		show.Set(int64(dealtWith))
 	})
 	show.End()
-	entry := registry.AuditEntry{Operation: "plans." + cmd.Name(), SubjectType: "plan", SubjectID: arg, Detail: map[string]any{"items": dealtWith}}
+	entry := registry.AuditEntry{Operation: "plans." + do.verb, SubjectType: "plan", SubjectID: arg, Detail: map[string]any{"items": dealtWith}}
 	err = s.Registry.Noted(ctx, registry.Actor{}, entry, err)
 	if p.ID == 0 {
 		return stopped(cmd, err, id, dealtWith)
 	}
-	return errors.Join(showPlan(ctx, cmd, s.Registry, p, asJSON), err)
+	return errors.Join(showPlan(ctx, cmd, s.Registry, p, asJSON), err, leftover(p))
+}
+
+// runRemotely has a server apply a plan or undo it, and follows it. The command may be
+// interrupted: the server goes on.
+func runRemotely(cmd *cobra.Command, s *remote.Server, id int64, do planRun, care cli.Caution, asJSON bool) error {
+	ctx := cmd.Context()
+	v, err := remote.Get[plans.View](ctx, s, remote.About("plans", id, ""), nil)
+	if err != nil {
+		return noPlan(err)
+	}
+	does, err := do.allowed(cmd, care, v.Plan)
+	if err != nil {
+		return err
+	}
+	if !does {
+		return errors.Join(cli.Print(cmd, asJSON, v, printPlan), cli.Unchanged(cmd))
+	}
+	show := newPlanBar(v.Counts[do.state])
+	dealtWith := 0
+	v, err = remoteRun(ctx, s, client.Call{Method: http.MethodPost, Path: remote.About("plans", id, "/"+do.verb), Body: do.body}, do.state, v, func(items int) {
+		dealtWith = items
+		show.Set(int64(items))
+	})
+	show.End()
+	if err != nil {
+		return stopped(cmd, err, id, dealtWith)
+	}
+	return errors.Join(cli.Print(cmd, asJSON, v, printPlan), leftover(v.Plan))
+}
+
+func (do planRun) allowed(cmd *cobra.Command, care cli.Caution, p plans.Plan) (bool, error) {
+	return care.Allows(cmd, fmt.Sprintf("Change %s by plan %d", human.Count(p.Counts[do.state], "item", "items"), p.ID), true)
+}
+
+// leftover is the failure of an undo that could not undo all.
+func leftover(p plans.Plan) error {
+	if n := p.Counts["not undone"]; n > 0 {
+		return cli.Failure{
+			Code: cli.ExitFailed, Err: fmt.Errorf("%s could not be undone", human.Count(n, "item", "items")),
+			Next: fmt.Sprintf("`farol plan show %d --items 'not undone'` lists them", p.ID),
+		}
+	}
+	return nil
 }
 
 // stopped says how far a plan was applied before it stopped.

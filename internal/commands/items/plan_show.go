@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"math"
 	"strconv"
 	"strings"
 
@@ -13,6 +14,7 @@ import (
 	"github.com/farol-preservation/farol/internal/cli"
 	"github.com/farol-preservation/farol/internal/connect"
 	"github.com/farol-preservation/farol/internal/human"
+	"github.com/farol-preservation/farol/internal/remote"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/plans"
 )
@@ -39,6 +41,23 @@ undone. With --items, list the items in one of these states instead.`,
 				return err
 			}
 			if items, err = cli.OneOf("--items", items, append(PlanStates(), "all")); err != nil {
+				return err
+			}
+			done, err := remote.Through(cmd, func(ctx context.Context, s *remote.Server) error {
+				v, err := remote.Get[plans.View](ctx, s, remote.About("plans", id, ""), nil)
+				if err != nil {
+					return noPlan(err)
+				}
+				if items == "" {
+					return cli.Print(cmd, asJSON, v, printPlan)
+				}
+				list, err := remote.List[plans.Item](ctx, s, remote.About("plans", id, "/items"), remote.Query("state", stateOf(items)), math.MaxInt)
+				if err != nil {
+					return err
+				}
+				return cli.Print(cmd, asJSON, list, printPlanItems)
+			})
+			if done || err != nil {
 				return err
 			}
 			return connect.WithRegistryFor(cmd, planTime, func(ctx context.Context, r *registry.Registry) error {
@@ -72,16 +91,25 @@ func planListCommand() *cobra.Command {
 			if err := cli.CheckPage(limit, before, 0); err != nil {
 				return err
 			}
+			if err := remote.RefuseFlags(cmd, "before"); err != nil {
+				return err
+			}
+			done, err := remote.Through(cmd, func(ctx context.Context, s *remote.Server) error {
+				list, err := remote.List[plans.Plan](ctx, s, "plans", nil, limit)
+				if err != nil {
+					return err
+				}
+				return printPlans(cmd, asJSON, list)
+			})
+			if done || err != nil {
+				return err
+			}
 			return connect.WithRegistryFor(cmd, planTime, func(ctx context.Context, r *registry.Registry) error {
 				list, err := plans.In(r).List(ctx, "", before, limit)
 				if err != nil {
 					return err
 				}
-				return cli.PrintList(cmd, asJSON, list, "plans", []string{"ID", "STATE", "DOES", "ITEMS", "MADE", "BY", "CONDITION"}, func(p plans.Plan) []string {
-					return []string{
-						strconv.FormatInt(p.ID, 10), p.State, does(p), strconv.FormatInt(p.Items, 10), human.Time(p.CreatedAt), human.Line(p.CreatedBy), human.Line(p.Condition),
-					}
-				})
+				return printPlans(cmd, asJSON, list)
 			})
 		},
 	}
@@ -89,6 +117,14 @@ func planListCommand() *cobra.Command {
 	c.Flags().Int64Var(&before, "before", 0, "only those with a lower ID, for the next page")
 	cli.JSONFlag(c, &asJSON)
 	return c
+}
+
+func printPlans(cmd *cobra.Command, asJSON bool, list []plans.Plan) error {
+	return cli.PrintList(cmd, asJSON, list, "plans", []string{"ID", "STATE", "DOES", "ITEMS", "MADE", "BY", "CONDITION"}, func(p plans.Plan) []string {
+		return []string{
+			strconv.FormatInt(p.ID, 10), p.State, does(p), strconv.FormatInt(p.Items, 10), human.Time(p.CreatedAt), human.Line(p.CreatedBy), human.Line(p.Condition),
+		}
+	})
 }
 
 func showPlan(ctx context.Context, cmd *cobra.Command, r *registry.Registry, p plans.Plan, asJSON bool) error {
@@ -199,16 +235,21 @@ func commandOf(p plans.Plan) string {
 	return command
 }
 
+// stateOf is the state that --items names; "": all.
+func stateOf(items string) string {
+	if items == "all" {
+		return ""
+	}
+	return items
+}
+
 // listPlanItems lists all items of a plan in a state, page by page, since they
 // may be many.
 func listPlanItems(ctx context.Context, cmd *cobra.Command, r *registry.Registry, id int64, state string, asJSON bool) error {
 	const page = 10000
-	if state == "all" {
-		state = ""
-	}
 	all := []plans.Item{} // null is no list in JSON
 	for after := int64(0); ; {
-		list, err := plans.In(r).Items(ctx, id, state, after, page)
+		list, err := plans.In(r).Items(ctx, id, stateOf(state), after, page)
 		if err != nil {
 			return err
 		}

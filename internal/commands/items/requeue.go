@@ -13,6 +13,7 @@ import (
 	"github.com/farol-preservation/farol/internal/commands/values"
 	"github.com/farol-preservation/farol/internal/connect"
 	"github.com/farol-preservation/farol/internal/human"
+	"github.com/farol-preservation/farol/internal/remote"
 	"github.com/farol-preservation/farol/registry"
 )
 
@@ -127,11 +128,7 @@ other items come first.`,
 			if err != nil {
 				return err
 			}
-			return connect.WithRegistry(cmd, func(ctx context.Context, r *registry.Registry) error {
-				obstacles, err := explain.Obstacles(ctx, r, id)
-				if err != nil {
-					return err
-				}
+			show := func(obstacles []registry.Obstacle) error {
 				text := fmt.Sprintf("Nothing keeps item %d from being claimed.\n", id)
 				if len(obstacles) > 0 {
 					text = ""
@@ -140,6 +137,23 @@ other items come first.`,
 					text += fmt.Sprintf("%s: %s\n  %s\n", o.Reason, human.Line(o.Detail), human.Line(o.Remedy))
 				}
 				return cli.Printf(cmd, asJSON, obstacles, "%s", text)
+			}
+			done, err := remote.Through(cmd, func(ctx context.Context, s *remote.Server) error {
+				item, err := remote.Get[struct{ Why []registry.Obstacle }](ctx, s, remote.About("items", id, ""), nil)
+				if err != nil {
+					return err
+				}
+				return show(item.Why)
+			})
+			if done || err != nil {
+				return err
+			}
+			return connect.WithRegistry(cmd, func(ctx context.Context, r *registry.Registry) error {
+				obstacles, err := explain.Obstacles(ctx, r, id)
+				if err != nil {
+					return err
+				}
+				return show(obstacles)
 			})
 		},
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/farol-preservation/farol/internal/cli"
 	"github.com/farol-preservation/farol/internal/connect"
 	"github.com/farol-preservation/farol/internal/human"
+	"github.com/farol-preservation/farol/internal/remote"
 	"github.com/farol-preservation/farol/internal/settings"
 	"github.com/farol-preservation/farol/pipeline/ingest"
 	"github.com/farol-preservation/farol/registry"
@@ -33,17 +34,29 @@ bytes with the rate and the time left, every attempt, and the records of its obj
 		Example: `  farol item show 7
   farol item show 7 --json`,
 		Args: cli.OneArg("item by its ID"),
-		RunE: showing(explain.Source.Item, printItem, &asJSON),
+		RunE: showing(explain.Source.Item, remoteItem, printItem, &asJSON),
 	}
 	cli.JSONFlag(c, &asJSON)
 	return c
 }
 
 // showing is a command that reads something about one item and prints it.
-func showing[P any](read func(explain.Source, context.Context, int64) (P, error), write func(io.Writer, P) error, asJSON *bool) func(*cobra.Command, []string) error {
+func showing[P any](read func(explain.Source, context.Context, int64) (P, error), readFrom func(context.Context, *remote.Server, int64) (P, error),
+	write func(io.Writer, P) error, asJSON *bool,
+) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
 		id, err := itemID(args[0])
 		if err != nil {
+			return err
+		}
+		done, err := remote.Through(cmd, func(ctx context.Context, s *remote.Server) error {
+			p, err := readFrom(ctx, s, id)
+			if err != nil {
+				return err
+			}
+			return cli.Print(cmd, *asJSON, p, write)
+		})
+		if done || err != nil {
 			return err
 		}
 		ctx, cancel := context.WithTimeout(cmd.Context(), time.Minute)

@@ -15,6 +15,7 @@ import (
 	"github.com/farol-preservation/farol/internal/cli"
 	"github.com/farol-preservation/farol/internal/connect"
 	"github.com/farol-preservation/farol/internal/human"
+	"github.com/farol-preservation/farol/internal/remote"
 	"github.com/farol-preservation/farol/internal/settings"
 	"github.com/farol-preservation/farol/pipeline/ingest"
 	"github.com/farol-preservation/farol/registry"
@@ -59,16 +60,18 @@ not answer for ten minutes.`,
 
 func watchItem(cmd *cobra.Command, id int64, asJSON bool) error {
 	ctx, out := cmd.Context(), cmd.OutOrStdout()
-	config, err := connect.Load(settings.ReadItem)
-	if err != nil {
-		return err
+	w := &watcher{server: remote.From(ctx), id: id, warnings: cmd.ErrOrStderr()}
+	if w.server == nil {
+		config, err := connect.Load(settings.ReadItem)
+		if err != nil {
+			return err
+		}
+		if w.services, err = connect.Open(ctx, "item", connect.Needs{Database: &config.Database}); err != nil {
+			return err
+		}
+		defer w.services.Close()
+		w.redis = config.Redis
 	}
-	s, err := connect.Open(ctx, "item", connect.Needs{Database: &config.Database})
-	if err != nil {
-		return err
-	}
-	defer s.Close()
-	w := &watcher{services: s, redis: config.Redis, id: id, warnings: cmd.ErrOrStderr()}
 	f, ok := out.(*os.File)
 	var show display = &changes{out: out, asJSON: asJSON}
 	if ok && cli.IsTerminal(f) && !asJSON {
@@ -89,7 +92,8 @@ func watchItem(cmd *cobra.Command, id int64, asJSON bool) error {
 
 // watcher polls one item.
 type watcher struct {
-	services *connect.Services
+	server   *remote.Server    // nil: the database
+	services *connect.Services // of the database
 	redis    settings.Redis
 	id       int64
 	warnings io.Writer
@@ -119,14 +123,14 @@ func (w *watcher) follow(ctx context.Context, d display) (registry.WorkItem, err
 		case err != nil && away.IsZero():
 			away = time.Now()
 			d.interrupt()
-			fmt.Fprintln(w.warnings, "The database does not answer; trying again:", err)
+			fmt.Fprintf(w.warnings, "The %s does not answer; trying again: %v\n", w.name(), err)
 		case err != nil && time.Since(away) > mostAway:
-			return l.Item, cli.Failure{Code: cli.ExitUsage, Err: err, Next: "check FAROL_DATABASE_URL and that PostgreSQL is running"}
+			return l.Item, cli.Failure{Code: cli.ExitUsage, Err: err, Next: "check that the " + w.name() + " is running, and that its URL is right"}
 		case err == nil:
 			if !away.IsZero() {
 				away = time.Time{}
 				d.interrupt()
-				fmt.Fprintln(w.warnings, "The database answers again.")
+				fmt.Fprintf(w.warnings, "The %s answers again.\n", w.name())
 			}
 			if err := d.show(l); err != nil || !l.Item.Retry {
 				return l.Item, err
@@ -143,12 +147,7 @@ func (w *watcher) follow(ctx context.Context, d display) (registry.WorkItem, err
 func (w *watcher) poll(ctx context.Context, d display) (explain.Snapshot, error) {
 	ctx, cancel := context.WithTimeout(ctx, pollTimeout)
 	defer cancel()
-	var unread error
-	if w.services.Progress == nil {
-		unread = w.services.OpenProgress(ctx, w.redis)
-	}
-	source := explain.Source{Registry: w.services.Registry, Progress: w.services.Progress, Measures: ingest.Measures(), Unread: func(err error) { unread = err }}
-	l, err := source.Snapshot(ctx, w.id)
+	l, unread, err := w.read(ctx)
 	if away := unread != nil; err == nil && away != w.redisOut && ctx.Err() == nil {
 		w.redisOut = away
 		d.interrupt()
@@ -159,6 +158,31 @@ func (w *watcher) poll(ctx context.Context, d display) (explain.Snapshot, error)
 		}
 	}
 	return l, err
+}
+
+// read reads how far the item is. unread is why that is not known within its stage.
+func (w *watcher) read(ctx context.Context) (l explain.Snapshot, unread, err error) {
+	if w.server != nil {
+		l, known, err := remoteSnapshot(ctx, w.server, w.id)
+		if !known {
+			unread = errors.New("the server does not reach Redis")
+		}
+		return l, unread, err
+	}
+	if w.services.Progress == nil {
+		unread = w.services.OpenProgress(ctx, w.redis)
+	}
+	source := explain.Source{Registry: w.services.Registry, Progress: w.services.Progress, Measures: ingest.Measures(), Unread: func(err error) { unread = err }}
+	l, err = source.Snapshot(ctx, w.id)
+	return l, unread, err
+}
+
+// name is what the watcher asks, as people call it.
+func (w *watcher) name() string {
+	if w.server != nil {
+		return "server"
+	}
+	return "database"
 }
 
 // changes writes a line for each change.
