@@ -130,28 +130,13 @@ func (r Registry) CancelDeletion(ctx context.Context, id int64) (Deletion, error
 	return post[Deletion](ctx, r, about("deletions", id, "/cancel"), nil)
 }
 
-// ListedDeletion is a request in a list.
-type ListedDeletion struct {
-	ID            int64      `json:"id"`
-	InstitutionID int64      `json:"institution_id"`
-	Institution   string     `json:"institution_identifier"`
-	RequestedBy   string     `json:"requested_by"`
-	RequestedAt   time.Time  `json:"requested_at"`
-	ApprovedBy    string     `json:"approved_by"`
-	ApprovedAt    *time.Time `json:"approved_at"`
-	CancelledBy   string     `json:"cancelled_by"`
-	CancelledAt   *time.Time `json:"cancelled_at"`
-	Objects       int64      `json:"objects"`
-	Files         int64      `json:"files"`
-}
-
 // Deletions lists requests, newest first: those of an institution, and in a state (open,
 // approved or cancelled), or all.
-func (r Registry) Deletions(ctx context.Context, institution, state string) iter.Seq2[ListedDeletion, error] {
+func (r Registry) Deletions(ctx context.Context, institution, state string) iter.Seq2[Deletion, error] {
 	q := query{}
 	q.text("institution", institution)
 	q.text("state", state)
-	return Pages[ListedDeletion](ctx, r, "deletions", url.Values(q), 0)
+	return Pages[Deletion](ctx, r, "deletions", url.Values(q), 0)
 }
 
 // NamedRecord is an object or a file that a deletion names.

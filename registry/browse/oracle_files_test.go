@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/farol-preservation/farol/registry/browse"
+	"github.com/farol-preservation/farol/registry/requests"
 )
 
 func (o *oracle) fileQuestion(r *rand.Rand) question {
@@ -159,7 +160,7 @@ func (o *oracle) deletionQuestion(r *rand.Rand) question {
 	return question{
 		f, func(b browse.Records, p browse.Page) ([]int64, browse.Key, error) {
 			list, next, err := b.Deletions(ctx, f, p)
-			return ids(list, func(x browse.Deletion) int64 { return x.ID }), next, err
+			return ids(list, func(x requests.DeletionRequest) int64 { return x.ID }), next, err
 		},
 		found(o.deletions, matches, func(d deletionRow) place { return place{d.ID, d.InstitutionID, browse.Key{ID: d.ID}} }),
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/registry/requests"
 )
 
 // DeletionFilter narrows a list of deletion requests.
@@ -17,52 +18,27 @@ type DeletionFilter struct {
 	RequestedBefore time.Time
 }
 
-// Deletion is a request for the deletion of objects and files, and what was decided about it.
-type Deletion struct {
-	ID            int64      `json:"id"`
-	InstitutionID int64      `json:"institution_id"`
-	Institution   string     `json:"institution_identifier"`
-	RequestedBy   string     `json:"requested_by"` // e-mail
-	RequestedAt   time.Time  `json:"requested_at"`
-	ApprovedBy    string     `json:"approved_by"` // "": nobody
-	ApprovedAt    *time.Time `json:"approved_at"`
-	CancelledBy   string     `json:"cancelled_by"`
-	CancelledAt   *time.Time `json:"cancelled_at"`
-	Objects       int64      `json:"objects"`
-	Files         int64      `json:"files"` // single ones, in addition to those of the objects
-}
-
 const deletionAdvice = "add institution"
 
-// deletionPageSQL shows requests that were found by deletion_requests_institution or _pkey (deletion_requests_intellectual_objects_pkey,
-// deletion_requests_generic_files_pkey).
-const deletionPageSQL = `
-WITH page AS MATERIALIZED (%s)
-SELECT d.id, d.institution_id, i.identifier AS institution, r.email AS requested_by, d.requested_at, coalesce(a.email, '') AS approved_by, d.approved_at,
-	coalesce(c.email, '') AS cancelled_by, d.cancelled_at,
-	(SELECT count(*) FROM deletion_requests_intellectual_objects o WHERE o.deletion_request_id = d.id) AS objects,
-	(SELECT count(*) FROM deletion_requests_generic_files f WHERE f.deletion_request_id = d.id) AS files
-FROM page d
-JOIN institutions i ON i.id = d.institution_id
-JOIN users r ON r.id = d.requested_by
-LEFT JOIN users a ON a.id = d.approved_by
-LEFT JOIN users c ON c.id = d.cancelled_by
-ORDER BY d.id DESC`
+// deletionPage shows requests that were found by deletion_requests_institution or _pkey.
+func deletionPage(found string) string {
+	return `WITH page AS MATERIALIZED (` + found + `)` + fmt.Sprintf(requests.SelectDeletions, `page`) + ` ORDER BY d.id DESC`
+}
 
 // Deletions lists deletion requests, newest first. The key of a page is an ID. An unknown
 // state is [registry.ErrRefused].
-func (r Records) Deletions(ctx context.Context, f DeletionFilter, p Page) ([]Deletion, Key, error) {
-	return list(ctx, r, "deletion requests", f, p, func(found string) string { return fmt.Sprintf(deletionPageSQL, found) },
-		func(d Deletion) Key { return Key{ID: d.ID} })
+func (r Records) Deletions(ctx context.Context, f DeletionFilter, p Page) ([]requests.DeletionRequest, Key, error) {
+	return list(ctx, r, "deletion requests", f, p, deletionPage,
+		func(d requests.DeletionRequest) Key { return Key{ID: d.ID} })
 }
 
 // Deletion returns the deletion request with an ID, or [registry.ErrNotFound].
-func (r Records) Deletion(ctx context.Context, id int64) (Deletion, error) {
+func (r Records) Deletion(ctx context.Context, id int64) (requests.DeletionRequest, error) {
 	q := in(r.scope, "", deletionAdvice)
 	q.where(`d.id = @id`, "id", id)
 	q.within(`d.institution_id`)
-	q.sql = fmt.Sprintf(deletionPageSQL, `SELECT d.* FROM deletion_requests d WHERE `+q.all())
-	return one[Deletion](ctx, r, fmt.Sprintf("deletion request %d", id), q)
+	q.sql = deletionPage(`SELECT d.* FROM deletion_requests d WHERE ` + q.all())
+	return one[requests.DeletionRequest](ctx, r, fmt.Sprintf("deletion request %d", id), q)
 }
 
 func (f DeletionFilter) find(s registry.Scope, after Key) (*query, error) {

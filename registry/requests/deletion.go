@@ -34,14 +34,17 @@ type DeletionRequest struct {
 	Cancelled   int64      `json:"cancelled"`
 }
 
-const deletionRequestsSQL = `
+// SelectDeletions reads a [DeletionRequest] from rows of deletion_requests, which the query or
+// the table in place of %s has. Of each the items are counted (work_items_deletion,
+// work_items_archive_deletion).
+const SelectDeletions = `
 SELECT d.id, i.identifier AS institution, r.email AS requested_by, d.requested_at, coalesce(a.email, '') AS approved_by, d.approved_at,
 	coalesce(d.requested_as, '') AS requested_as, coalesce(d.approved_as, '') AS approved_as, coalesce(d.on_paper, '') AS on_paper,
 	coalesce(c.email, '') AS cancelled_by, d.cancelled_at,
 	(SELECT count(*) FROM deletion_requests_intellectual_objects o WHERE o.deletion_request_id = d.id) AS objects,
 	(SELECT count(*) FROM deletion_requests_generic_files f WHERE f.deletion_request_id = d.id) AS files,
 	w.items, w.done, w.failed, w.cancelled
-FROM deletion_requests d
+FROM %s d
 JOIN institutions i ON i.id = d.institution_id
 JOIN users r ON r.id = d.requested_by
 LEFT JOIN users a ON a.id = d.approved_by
@@ -50,6 +53,9 @@ CROSS JOIN LATERAL ( -- work_items_deletion
 	SELECT count(*) AS items, count(*) FILTER (WHERE w.status = 'Success') AS done,
 		count(*) FILTER (WHERE w.status IN ('Failed', 'Suspended')) AS failed, count(*) FILTER (WHERE w.status = 'Cancelled') AS cancelled
 	FROM all_work_items w WHERE w.deletion_request_id = d.id) w`
+
+//nolint:gochecknoglobals // a constant, but for Go
+var deletionRequestsSQL = fmt.Sprintf(SelectDeletions, `deletion_requests`)
 
 // DeletionRequests lists the requests of an institution, or of all with "", the
 // newest first, after the one with the id given if that is not 0.

@@ -62,7 +62,7 @@ func TestClientHasTheFieldsOfTheAPI(t *testing.T) {
 		"CopyFailure": client.CopyFailure{}, "ObjectCopies": client.ObjectCopies{}, "ObjectDeletion": client.ObjectDeletion{}, "ListedChecksum": client.Checksum{},
 		"ListedEvent": client.Event{}, "PlanFilter": client.PlanFilter{}, "PlanMakeBody": client.PlanRequest{}, "Plan": client.Plan{}, "View": client.ShownPlan{},
 		"Item": client.PlanItem{}, "Cause": client.PlanCause{}, "RestorationBody": client.RestorationRequest{}, "Quote": client.Quote{}, "Restoration": client.Restoration{},
-		"DeletionCheck": client.DeletionCheck{}, "Undeletable": client.Undeletable{}, "DeletionRequest": client.Deletion{}, "ListedDeletion": client.ListedDeletion{},
+		"DeletionCheck": client.DeletionCheck{}, "Undeletable": client.Undeletable{}, "DeletionRequest": client.Deletion{},
 		"ListedNamed": client.NamedRecord{}, "DeletedCopy": client.Receipt{},
 	} {
 		var want []string

@@ -41,7 +41,7 @@ func (a *API) deletions(t *ops.API) {
 			Paging
 			Counting
 		},
-		) (*body[list[browse.Deletion]], error) {
+		) (*body[list[requests.DeletionRequest]], error) {
 			return listOf(ctx, a, c, "deletions", in.DeletionFilter, browse.DeletionFilter(in.DeletionFilter), in.Paging, in.Counting, browse.Records.Deletions)
 		})
 	ops.Register(t, op("deletions.show", get, "/{id}", "Show a deletion request, and how far it is", permission.DeletionsRead),
@@ -100,10 +100,7 @@ func (a *API) decideDeletions(t *ops.API, op func(id, method, path, summary stri
 }
 
 func (a *API) deletion(ctx context.Context, c access.Caller, id int64) (*body[requests.DeletionRequest], error) {
-	if _, err := a.browse(c).Deletion(ctx, id); err != nil {
-		return nil, err
-	}
-	d, err := requests.In(a.Registry).DeletionRequest(ctx, id)
+	d, err := a.browse(c).Deletion(ctx, id)
 	return &body[requests.DeletionRequest]{d}, err
 }
 

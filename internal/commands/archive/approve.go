@@ -10,6 +10,7 @@ import (
 
 	"github.com/farol-preservation/farol/internal/cli"
 	"github.com/farol-preservation/farol/internal/human"
+	"github.com/farol-preservation/farol/internal/remote"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/requests"
 )
@@ -41,6 +42,9 @@ the approval would be refused, and changes nothing.`,
 			id, err := requestID(args[0])
 			if err != nil {
 				return err
+			}
+			if remote.From(cmd.Context()) != nil {
+				return cli.Usage(errors.New("a deletion is approved with a browser, and with a fresh proof of who you are"), "sign in at the server; or leave --server out, and enter an approval on paper")
 			}
 			if err := onPaper(f.onPaper); err != nil {
 				return err

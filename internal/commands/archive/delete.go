@@ -15,6 +15,7 @@ import (
 	"github.com/farol-preservation/farol/internal/commands/values"
 	"github.com/farol-preservation/farol/internal/connect"
 	"github.com/farol-preservation/farol/internal/human"
+	"github.com/farol-preservation/farol/internal/remote"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/requests"
 )
@@ -55,6 +56,14 @@ institution. If an object has not been stored for the minimum time of its storag
 			case len(names) > mostNamed:
 				return cli.Usage(fmt.Errorf("%d are named; one request may name %d", len(names), mostNamed), "make several requests")
 			}
+			show := func(d requests.DeletionRequest) error {
+				return cli.Printf(cmd, asJSON, d,
+					"Request %d names %s and %s. Nothing is deleted yet.\nAnother person approves it: farol delete approve %d --by EMAIL --on-paper REASON\n",
+					d.ID, human.Count(d.Objects, "object", "objects"), human.Count(d.Files, "file", "files"), d.ID)
+			}
+			if done, err := deleteRemotely(cmd, "deletions", map[string]any{"identifiers": names}, show); done || err != nil {
+				return err
+			}
 			return runDelete(cmd, by, func(ctx context.Context, r *registry.Registry) error {
 				entry := registry.AuditEntry{Operation: "deletions.request", SubjectType: "deletion", OnBehalfOf: by, Detail: map[string]any{"named": len(names)}}
 				d, err := registry.Acted(ctx, r, registry.Actor{}, &entry, func(ctx context.Context) (requests.DeletionRequest, error) {
@@ -65,9 +74,7 @@ institution. If an object has not been stored for the minimum time of its storag
 				if err != nil {
 					return err
 				}
-				return cli.Printf(cmd, asJSON, d,
-					"Request %d names %s and %s. Nothing is deleted yet.\nAnother person approves it: farol delete approve %d --by EMAIL --on-paper REASON\n",
-					d.ID, human.Count(d.Objects, "object", "objects"), human.Count(d.Files, "file", "files"), d.ID)
+				return show(d)
 			})
 		},
 	}
@@ -139,6 +146,12 @@ func deleteCancelCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			show := func(d requests.DeletionRequest) error {
+				return cli.Printf(cmd, asJSON, d, "Request %d is cancelled. Nothing was deleted.\n", d.ID)
+			}
+			if done, err := deleteRemotely(cmd, remote.About("deletions", id, "/cancel"), nil, show); done || err != nil {
+				return err
+			}
 			return runDelete(cmd, by, func(ctx context.Context, r *registry.Registry) error {
 				entry := registry.AuditEntry{Operation: "deletions.cancel", SubjectType: "deletion", SubjectID: fmt.Sprint(id), OnBehalfOf: by}
 				d, err := registry.Acted(ctx, r, registry.Actor{}, &entry, func(ctx context.Context) (requests.DeletionRequest, error) {
@@ -147,7 +160,7 @@ func deleteCancelCommand() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				return cli.Printf(cmd, asJSON, d, "Request %d is cancelled. Nothing was deleted.\n", d.ID)
+				return show(d)
 			})
 		},
 	}
@@ -172,6 +185,19 @@ func deleteListCommand() *cobra.Command {
 			if err := cli.CheckPage(limit, before, 0); err != nil {
 				return err
 			}
+			if err := remote.RefuseFlags(cmd, "before"); err != nil {
+				return err
+			}
+			done, err := remote.Through(cmd, func(ctx context.Context, s *remote.Server) error {
+				list, err := remote.List[requests.DeletionRequest](ctx, s, "deletions", remote.Query("institution", institution), limit)
+				if err != nil {
+					return err
+				}
+				return printDeletions(cmd, asJSON, list)
+			})
+			if done || err != nil {
+				return err
+			}
 			return connect.WithRegistryFor(cmd, 0, func(ctx context.Context, r *registry.Registry) error {
 				if err := values.CheckInstitution(ctx, r, institution); err != nil {
 					return err
@@ -180,11 +206,7 @@ func deleteListCommand() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				return cli.PrintList(cmd, asJSON, list, "deletion requests", []string{"ID", "INSTITUTION", "STATE", "OBJECTS", "FILES", "REQUESTED BY", "AT"}, func(d requests.DeletionRequest) []string {
-					return []string{
-						fmt.Sprint(d.ID), d.Institution, stateOfDeletion(d), fmt.Sprint(d.Objects), fmt.Sprint(d.Files), human.Line(d.RequestedBy), human.Time(d.RequestedAt),
-					}
-				})
+				return printDeletions(cmd, asJSON, list)
 			})
 		},
 	}
@@ -193,6 +215,14 @@ func deleteListCommand() *cobra.Command {
 	c.Flags().IntVar(&limit, "limit", 50, "how many at most")
 	cli.JSONFlag(c, &asJSON)
 	return c
+}
+
+func printDeletions(cmd *cobra.Command, asJSON bool, list []requests.DeletionRequest) error {
+	return cli.PrintList(cmd, asJSON, list, "deletion requests", []string{"ID", "INSTITUTION", "STATE", "OBJECTS", "FILES", "REQUESTED BY", "AT"}, func(d requests.DeletionRequest) []string {
+		return []string{
+			fmt.Sprint(d.ID), d.Institution, stateOfDeletion(d), fmt.Sprint(d.Objects), fmt.Sprint(d.Files), human.Line(d.RequestedBy), human.Time(d.RequestedAt),
+		}
+	})
 }
 
 func stateOfDeletion(d requests.DeletionRequest) string {
@@ -222,6 +252,20 @@ func deleteShowCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			id, err := requestID(args[0])
 			if err != nil {
+				return err
+			}
+			done, err := remote.Through(cmd, func(ctx context.Context, s *remote.Server) error {
+				d, err := remote.Get[requests.DeletionRequest](ctx, s, remote.About("deletions", id, ""), nil)
+				if err != nil {
+					return undeletable(err)
+				}
+				receipts, err := remote.List[requests.DeletedCopy](ctx, s, remote.About("deletions", id, "/receipts"), nil, mostReceipts)
+				if err != nil {
+					return err
+				}
+				return cli.Print(cmd, asJSON, deletionPage{d, receipts}, writeDeletion)
+			})
+			if done || err != nil {
 				return err
 			}
 			return connect.WithRegistryFor(cmd, 0, func(ctx context.Context, r *registry.Registry) error {

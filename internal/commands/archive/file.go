@@ -13,6 +13,7 @@ import (
 	"github.com/farol-preservation/farol/internal/cli"
 	"github.com/farol-preservation/farol/internal/connect"
 	"github.com/farol-preservation/farol/internal/human"
+	"github.com/farol-preservation/farol/internal/remote"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/browse"
 )
@@ -49,6 +50,20 @@ that have, or had, a content, newest first: of all objects if none is named.`,
 			if err := cli.InRange("--limit", limit, 1, 10000); err != nil {
 				return err
 			}
+			text := func(out io.Writer, list []browse.ListedFile) error { return printFiles(out, list, f.Object) }
+			if err := remote.RefuseFlags(cmd, "after", "before"); err != nil {
+				return err
+			}
+			done, err := remote.Through(cmd, func(ctx context.Context, s *remote.Server) error {
+				list, err := remoteFiles(ctx, s, f, limit)
+				if err != nil {
+					return err
+				}
+				return cli.PrintPage(cmd, asJSON, list, limit, text, func(browse.ListedFile) string { return remote.More(limit) })
+			})
+			if done || err != nil {
+				return err
+			}
 			return connect.WithRegistry(cmd, func(ctx context.Context, r *registry.Registry) error {
 				records := browse.In(r, registry.Everything())
 				if f.Object != "" {
@@ -60,7 +75,6 @@ that have, or had, a content, newest first: of all objects if none is named.`,
 				if err != nil {
 					return err
 				}
-				text := func(out io.Writer, list []browse.ListedFile) error { return printFiles(out, list, f.Object) }
 				return cli.PrintPage(cmd, asJSON, list, limit, text, func(last browse.ListedFile) string {
 					if f.Digest != "" {
 						return fmt.Sprintf("--before %d", last.ID)

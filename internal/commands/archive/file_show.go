@@ -28,7 +28,7 @@ deletion. With --premis, print it as PREMIS 3 XML.`,
   farol file show test.edu/photographs/data/1.jpg --json
   farol file show test.edu/photographs/data/1.jpg --premis`,
 		Args: cli.OneArg("file by its identifier (institution/bag/path)"),
-	}, readFilePage, printFile, premis.OfFile, noFile)
+	}, readFilePage, remoteFile, printFile, premis.OfFile, noFile)
 }
 
 // filePage is all that is on record of a file.

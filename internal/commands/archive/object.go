@@ -15,6 +15,7 @@ import (
 	"github.com/farol-preservation/farol/internal/commands/values"
 	"github.com/farol-preservation/farol/internal/connect"
 	"github.com/farol-preservation/farol/internal/human"
+	"github.com/farol-preservation/farol/internal/remote"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/browse"
 	"github.com/farol-preservation/farol/storage"
@@ -43,6 +44,20 @@ func objectListCommand() *cobra.Command {
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := checkObjects(&f, limit, before, after); err != nil {
+				return err
+			}
+			if err := remote.RefuseFlags(cmd, "before", "after", "after-identifier"); err != nil {
+				return err
+			}
+			done, err := remote.Through(cmd, func(ctx context.Context, s *remote.Server) error {
+				list, err := remote.List[browse.ListedObject](ctx, s, "objects", remote.Query("institution", f.Institution, "state", f.State,
+					"storage_option", f.StorageOption, "identifier_prefix", f.Prefix), limit)
+				if err != nil {
+					return err
+				}
+				return cli.PrintPage(cmd, asJSON, list, limit, printObjects, func(browse.ListedObject) string { return remote.More(limit) })
+			})
+			if done || err != nil {
 				return err
 			}
 			return connect.WithRegistryFor(cmd, 0, func(ctx context.Context, r *registry.Registry) error {

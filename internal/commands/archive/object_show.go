@@ -14,6 +14,7 @@ import (
 	"github.com/farol-preservation/farol/internal/cli"
 	"github.com/farol-preservation/farol/internal/connect"
 	"github.com/farol-preservation/farol/internal/human"
+	"github.com/farol-preservation/farol/internal/remote"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/browse"
 	"github.com/farol-preservation/farol/registry/premis"
@@ -31,7 +32,7 @@ it with all its files as PREMIS 3 XML.`,
   farol object show test.edu/photographs --json
   farol object show test.edu/photographs --premis`,
 		Args: cli.OneArg("object by its identifier"),
-	}, readObjectPage, printObject, premis.OfObject, noObject)
+	}, readObjectPage, remoteObject, printObject, premis.OfObject, noObject)
 }
 
 // recordCommand completes a command that shows what is on record under an identifier:
@@ -39,6 +40,7 @@ it with all its files as PREMIS 3 XML.`,
 func recordCommand[P any](
 	c *cobra.Command,
 	read func(context.Context, *registry.Registry, string) (P, error),
+	readFrom func(context.Context, *remote.Server, string) (P, error),
 	write func(io.Writer, P) error,
 	premis func(context.Context, *registry.Export, string) (premis.Source, error),
 	missing func(error) error,
@@ -48,8 +50,21 @@ func recordCommand[P any](
 		if asJSON && asPREMIS {
 			return cli.Usage(errors.New("--json and --premis contradict each other"), "give one of them")
 		}
+		if err := remote.RefuseFlags(cmd, "premis"); err != nil {
+			return err
+		}
 		if asPREMIS {
 			return exportPREMIS(cmd, args[0], premis, missing)
+		}
+		done, err := remote.Through(cmd, func(ctx context.Context, s *remote.Server) error {
+			p, err := readFrom(ctx, s, args[0])
+			if err != nil {
+				return missing(err)
+			}
+			return cli.Print(cmd, asJSON, p, write)
+		})
+		if done || err != nil {
+			return err
 		}
 		return connect.WithRegistry(cmd, func(ctx context.Context, r *registry.Registry) error {
 			p, err := read(ctx, r, args[0])

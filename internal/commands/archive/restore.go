@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -12,6 +13,7 @@ import (
 	"github.com/farol-preservation/farol/internal/cli"
 	"github.com/farol-preservation/farol/internal/connect"
 	"github.com/farol-preservation/farol/internal/human"
+	"github.com/farol-preservation/farol/internal/remote"
 	"github.com/farol-preservation/farol/internal/settings"
 	"github.com/farol-preservation/farol/pipeline/restore"
 	"github.com/farol-preservation/farol/registry"
@@ -83,6 +85,13 @@ func runRestore(cmd *cobra.Command, what, identifier string, f restoreFlags) err
 	if err := f.check(); err != nil {
 		return err
 	}
+	if err := remote.RefuseFlags(cmd, "by", "priority"); err != nil {
+		return err
+	}
+	done, err := remote.Through(cmd, func(ctx context.Context, s *remote.Server) error { return f.remotely(ctx, cmd, s, what, identifier) })
+	if done || err != nil {
+		return err
+	}
 	config, err := connect.Load(settings.ReadRestore)
 	if err != nil {
 		return err
@@ -110,15 +119,15 @@ func runRestore(cmd *cobra.Command, what, identifier string, f restoreFlags) err
 		return cli.Print(cmd, f.asJSON, quote, func(out io.Writer, q requests.Quote) error { return writeQuote(out, identifier, q) })
 	}
 	entry := registry.AuditEntry{Operation: "restorations.request", SubjectType: "item", OnBehalfOf: f.by, Detail: map[string]any{"identifier": identifier}}
-	done, err := registry.Acted(ctx, s.Registry, registry.Actor{}, &entry, func(ctx context.Context) (requests.Restoration, error) {
-		done, err := requests.In(s.Registry).RequestRestoration(ctx, q)
-		entry.SubjectID = fmt.Sprint(done.Item.ID)
-		return done, err
+	made, err := registry.Acted(ctx, s.Registry, registry.Actor{}, &entry, func(ctx context.Context) (requests.Restoration, error) {
+		made, err := requests.In(s.Registry).RequestRestoration(ctx, q)
+		entry.SubjectID = fmt.Sprint(made.Item.ID)
+		return made, err
 	})
 	if err != nil {
 		return unrestorable(what, err)
 	}
-	return cli.Print(cmd, f.asJSON, done, func(out io.Writer, r requests.Restoration) error { return writeRestoration(out, identifier, r) })
+	return cli.Print(cmd, f.asJSON, made, func(out io.Writer, r requests.Restoration) error { return writeRestoration(out, identifier, r) })
 }
 
 func unrestorable(what string, err error) error {
@@ -167,6 +176,23 @@ func writeRestoration(out io.Writer, identifier string, r requests.Restoration) 
 	return err
 }
 
+// remotely requests a restoration of a server, or asks it what one costs.
+func (f restoreFlags) remotely(ctx context.Context, cmd *cobra.Command, s *remote.Server, what, identifier string) error {
+	q := map[string]any{what: identifier, "tier": f.tier, "days": f.days, "from_archive": f.fromArchive}
+	if f.dryRun {
+		quote, err := remote.Send[requests.Quote](ctx, s, http.MethodPost, "restorations/quote", q)
+		if err != nil {
+			return unrestorable(what, err)
+		}
+		return cli.Print(cmd, f.asJSON, quote, func(out io.Writer, q requests.Quote) error { return writeQuote(out, identifier, q) })
+	}
+	made, err := remote.Send[requests.Restoration](ctx, s, http.MethodPost, "restorations", q)
+	if err != nil {
+		return unrestorable(what, err)
+	}
+	return cli.Print(cmd, f.asJSON, made, func(out io.Writer, r requests.Restoration) error { return writeRestoration(out, identifier, r) })
+}
+
 func restoreApproveCommand() *cobra.Command {
 	var by, reason string
 	var asJSON bool
@@ -182,6 +208,19 @@ your name.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			id, err := cli.ParseID(args[0], "an item", "`farol item list --needs-review` lists the items that wait")
 			if err != nil {
+				return err
+			}
+			if err := remote.RefuseFlags(cmd, "by", "on-paper"); err != nil {
+				return err
+			}
+			done, err := remote.Through(cmd, func(ctx context.Context, s *remote.Server) error {
+				r, err := remote.Send[struct{ Item registry.WorkItem }](ctx, s, http.MethodPost, remote.About("restorations", id, "/approve"), nil)
+				if err != nil {
+					return unrestorable("", err)
+				}
+				return cli.Printf(cmd, asJSON, r.Item, "Item %d is in the queue. To follow it: farol item watch %d\n", r.Item.ID, r.Item.ID)
+			})
+			if done || err != nil {
 				return err
 			}
 			if by == "" {

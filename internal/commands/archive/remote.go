@@ -1,0 +1,73 @@
+package archive
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+
+	"github.com/spf13/cobra"
+
+	"github.com/farol-preservation/farol/internal/remote"
+	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/registry/browse"
+	"github.com/farol-preservation/farol/registry/requests"
+)
+
+// mostEvents is how many events of an object or a file a server is asked for.
+const mostEvents = 1000
+
+// remoteObject is what a server has on record of an object.
+func remoteObject(ctx context.Context, s *remote.Server, identifier string) (*objectPage, error) {
+	v, err := remote.Get[objectPage](ctx, s, "objects/by-identifier", url.Values{"identifier": {identifier}})
+	if err != nil {
+		return nil, err
+	}
+	if v.Events, err = remoteEvents(ctx, s, "object", v.ID); err != nil {
+		return nil, err
+	}
+	v.Items, err = remote.List[registry.WorkItem](ctx, s, "items", url.Values{"object": {identifier}}, mostItems)
+	return &v, err
+}
+
+// remoteFile is what a server has on record of a file.
+func remoteFile(ctx context.Context, s *remote.Server, identifier string) (*filePage, error) {
+	v, err := remote.Get[filePage](ctx, s, "files/by-identifier", url.Values{"identifier": {identifier}})
+	if err != nil {
+		return nil, err
+	}
+	v.Events, err = remoteEvents(ctx, s, "file", v.ID)
+	return &v, err
+}
+
+// remoteEvents lists the events of a record, the oldest first.
+func remoteEvents(ctx context.Context, s *remote.Server, of string, id int64) ([]registry.Event, error) {
+	list, err := remote.List[registry.Event](ctx, s, "events", url.Values{of: {strconv.FormatInt(id, 10)}}, mostEvents)
+	slices.Reverse(list)
+	return list, err
+}
+
+// remoteFiles lists the files of an object that there is, or those with a digest or a UUID.
+func remoteFiles(ctx context.Context, s *remote.Server, f browse.FileFilter, limit int) ([]browse.ListedFile, error) {
+	if f.Object != "" {
+		if _, err := remote.Get[struct{}](ctx, s, "objects/by-identifier", url.Values{"identifier": {f.Object}}); err != nil {
+			return nil, noObject(err)
+		}
+	}
+	return remote.List[browse.ListedFile](ctx, s, "files", remote.Query("object", f.Object, "state", f.State, "digest", f.Digest, "uuid", f.UUID), limit)
+}
+
+// deleteRemotely has a server decide about a deletion, if the command works through one.
+func deleteRemotely(cmd *cobra.Command, path string, body any, show func(requests.DeletionRequest) error) (bool, error) {
+	if err := remote.RefuseFlags(cmd, "by"); err != nil {
+		return false, err
+	}
+	return remote.Through(cmd, func(ctx context.Context, s *remote.Server) error {
+		d, err := remote.Send[requests.DeletionRequest](ctx, s, http.MethodPost, path, body)
+		if err != nil {
+			return undeletable(err)
+		}
+		return show(d)
+	})
+}
