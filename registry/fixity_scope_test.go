@@ -9,14 +9,14 @@ import (
 )
 
 // An institution counts its own copies and the bad ones among them, and has no others
-// checked. The name of one begins as that of another does.
+// checked. The name of one begins with that of the other.
 func TestFixityWithinAScope(t *testing.T) {
 	t.Parallel()
 	a := newArchive(t)
 	a.ingested(etag1, fileRecord("data/a.txt", 1), fileRecord("data/b.txt", 2))
 	a.exec(`INSERT INTO fixity_failures (storage_record_id, generic_file_id, target, provider, url, problem, algorithm, expected, found_at, seen_at)
 		SELECT id, generic_file_id, target, 'AWS', url, 'missing', 'sha256', 'x', now(), now() FROM storage_records WHERE target = 'Standard-VA' ORDER BY id LIMIT 1`)
-	other := a.institution(a.in.Identifier + ".org")
+	other := a.institution("test.ed")
 	r := fixity.In(a.Registry)
 	for _, tc := range []struct {
 		scope       registry.Scope

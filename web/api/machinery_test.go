@@ -302,3 +302,13 @@ func TestHealth(t *testing.T) {
 		t.Error(a.body)
 	}
 }
+
+// A server whose database does not answer is not up.
+func TestHealthWithoutADatabase(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.web.Close()
+	if a := s.browser().do("GET", "/api/v1/health", nil); a.status != 503 || a.code() != "try-later" || a.header.Get("Retry-After") == "" {
+		t.Errorf("%d %s", a.status, a.body)
+	}
+}

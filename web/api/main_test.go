@@ -36,6 +36,7 @@ type site struct {
 	t        *testing.T
 	url      string
 	db       *pgxpool.Pool // as a superuser
+	web      *pgxpool.Pool // the server's
 	registry *registry.Registry
 	people   people.Records
 	table    *ops.API
@@ -56,7 +57,8 @@ func newSite(t *testing.T) *site {
 		return db
 	}
 	s := &site{t: t, db: pool(at)}
-	s.registry = registry.New(pool(testenv.WebURL(t, at)))
+	s.web = pool(testenv.WebURL(t, at))
+	s.registry = registry.New(s.web)
 	s.people = people.In(s.registry)
 	keys, err := auth.ParseKeys(auth.NewKey())
 	if err != nil {
