@@ -22,7 +22,7 @@ const share = 20
 
 // mostComputing is how long a value may be computed. A request that gives up before does
 // not end it: the next one takes the value.
-const mostComputing = 20 * time.Second
+const mostComputing = time.Minute
 
 // get returns the value, which may be as old as least, and its age. A failure is kept for as
 // long as it took, so that what fails after a long time is not tried by every request.

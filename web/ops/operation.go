@@ -174,6 +174,8 @@ func schemaName(t reflect.Type, hint string) string {
 	switch path.Base(t.PkgPath()) {
 	case "explain":
 		return "Explained" + name
+	case "fixity":
+		return "Fixity" + name
 	case "browse":
 		return "Listed" + strings.TrimPrefix(name, "Listed")
 	}
