@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"time"
 
 	"github.com/farol-preservation/farol/internal/connect"
 	"github.com/farol-preservation/farol/internal/settings"
@@ -23,6 +24,7 @@ func (v *server) interim(ctx context.Context) api.Interim {
 	if item, err := connect.Load(settings.ReadItem); err != nil {
 		v.log.InfoContext(ctx, "Redis is not set up; the progress of items is not served", "why", err)
 	} else {
+		connect.LogRedis(v.log)
 		i.Progress = v.openProgress(item.Redis)
 	}
 	if stores, err := connect.Load(settings.ReadItemStores); err != nil {
@@ -43,18 +45,28 @@ func stagingOf(ctx context.Context, c settings.ItemStores) (*storage.Bucket, err
 	return s.Receiving(c.Staging.Bucket)
 }
 
+// restsRedis is how long Redis is not tried again that did not answer: requests would wait
+// for it one after the other.
+const restsRedis = 5 * time.Second
+
 // openProgress opens Redis when it is first needed, and again until it answers: the server
 // starts without it.
 func (v *server) openProgress(c settings.Redis) func(context.Context) (*progress.Store, error) {
 	var mu sync.Mutex
+	var failed error
+	var tried time.Time
 	return func(ctx context.Context) (*progress.Store, error) {
 		mu.Lock()
 		defer mu.Unlock()
-		if v.Progress != nil {
+		switch {
+		case v.Progress != nil:
 			return v.Progress, nil
+		case failed != nil && time.Since(tried) < restsRedis:
+			return nil, failed
 		}
-		if err := v.OpenProgress(ctx, c); err != nil {
-			return nil, fmt.Errorf("connect to Redis: %w", err)
+		if err := v.OpenProgress(context.WithoutCancel(ctx), c); err != nil {
+			failed, tried = fmt.Errorf("connect to Redis: %w", err), time.Now()
+			return nil, failed
 		}
 		return v.Progress, nil
 	}

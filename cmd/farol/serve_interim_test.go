@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"maps"
@@ -9,8 +10,11 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/farol-preservation/farol/internal/connect"
+	"github.com/farol-preservation/farol/internal/settings"
 	"github.com/farol-preservation/farol/internal/testenv"
 	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/storage"
 )
 
 // servedWeb starts a server for people, and returns what asks it with a token.
@@ -41,6 +45,29 @@ func (s *site) servedWeb(settings map[string]string, token string) func(path str
 	}
 }
 
+// A Redis that does not answer is tried once for all requests of the next seconds, and one
+// that a caller did not wait for is open for the next.
+func TestServerTriesRedisRarely(t *testing.T) {
+	t.Parallel()
+	v := &server{Services: &connect.Services{}}
+	open := v.openProgress(settings.Redis{URL: "redis://127.0.0.1:1/0"})
+	_, err := open(t.Context())
+	if _, again := open(t.Context()); err == nil || again != err { //nolint:errorlint // the same error, and no other like it
+		t.Errorf("%v, then %v", err, again)
+	}
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	v = &server{Services: &connect.Services{}}
+	store, err := v.openProgress(settings.Redis{URL: storage.Secret(testenv.RedisURL(t))})(gone)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(v.Close)
+	if err := store.Probe(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
 // A server shows how far items are, and what has become of their files, if it has the
 // settings of Redis and S3; without them it serves the rest.
 func TestServerShowsItemsInProgress(t *testing.T) {
@@ -55,10 +82,10 @@ func TestServerShowsItemsInProgress(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	settings := maps.Clone(s.settings)
-	settings["FAROL_DATABASE_URL"] = testenv.WebURL(t, s.settings["FAROL_DATABASE_URL"])
-	settings["FAROL_WEB_ADDR"], settings["FAROL_WEB_KEY"], settings["FAROL_FIXITY_DAYS"] = "127.0.0.1:0", "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=", "33"
-	get := s.servedWeb(settings, secret)
+	with := maps.Clone(s.settings)
+	with["FAROL_DATABASE_URL"] = testenv.WebURL(t, s.settings["FAROL_DATABASE_URL"])
+	with["FAROL_WEB_ADDR"], with["FAROL_WEB_KEY"], with["FAROL_FIXITY_DAYS"] = "127.0.0.1:0", "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=", "33"
+	get := s.servedWeb(with, secret)
 	at := fmt.Sprint("/api/v1/items/", id)
 	if status, text := get(at + "/files?limit=500"); status != http.StatusOK || strings.Count(text, `"state":"identified"`) != sampleFiles || !strings.Contains(text, `"known":true`) {
 		t.Errorf("files: %d %s", status, text)
@@ -70,13 +97,13 @@ func TestServerShowsItemsInProgress(t *testing.T) {
 		t.Errorf("fixity: %d %s", status, text)
 	}
 
-	delete(settings, "AWS_ACCESS_KEY_ID")
-	get = s.servedWeb(settings, secret)
+	delete(with, "AWS_ACCESS_KEY_ID")
+	get = s.servedWeb(with, secret)
 	if status, text := get(at + "/files"); status != http.StatusServiceUnavailable || !strings.Contains(text, "does not read the staging bucket") {
 		t.Errorf("files without S3: %d %s", status, text)
 	}
-	delete(settings, "FAROL_REDIS_URL")
-	get = s.servedWeb(settings, secret)
+	delete(with, "FAROL_REDIS_URL")
+	get = s.servedWeb(with, secret)
 	for _, path := range []string{"/files", "/progress"} {
 		if status, text := get(at + path); status != http.StatusServiceUnavailable || !strings.Contains(text, "no connection to Redis") {
 			t.Errorf("%s without Redis: %d %s", path, status, text)
