@@ -24,7 +24,6 @@ func (v *server) interim(ctx context.Context) api.Interim {
 	if item, err := connect.Load(settings.ReadItem); err != nil {
 		v.log.InfoContext(ctx, "Redis is not set up; the progress of items is not served", "why", err)
 	} else {
-		connect.LogRedis(v.log)
 		i.Progress = v.openProgress(item.Redis)
 	}
 	if stores, err := connect.Load(settings.ReadItemStores); err != nil {

@@ -62,7 +62,10 @@ func runFixityCheck(cmd *cobra.Command, identifiers []string, target string, aga
 	asked := []fixity.Requested{}
 	var failed []error
 	for _, identifier := range identifiers {
-		list, err := fixity.In(s.Registry).Request(ctx, identifier, target, again)
+		entry := registry.AuditEntry{Operation: "fixity.check", SubjectType: "copies", SubjectID: identifier, Detail: map[string]any{"target": target, "again": again}}
+		list, err := registry.Acted(ctx, s.Registry, registry.Actor{}, &entry, func(ctx context.Context) ([]fixity.Requested, error) {
+			return fixity.In(s.Registry).Request(ctx, identifier, target, again)
+		})
 		switch {
 		case errors.Is(err, registry.ErrNotFound):
 			failed = append(failed, fmt.Errorf("there is no active file or object %q", identifier))
