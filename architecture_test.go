@@ -24,7 +24,7 @@ func mayImport() map[string][]string {
 	base := []string{"bag/...", "claim/...", "fault", "format", "progress", "registry/...", "retry", "storage", "virus"}
 	with := func(more ...string) []string { return append(slices.Clone(base), more...) }
 	commands := func(more ...string) []string {
-		return append([]string{"internal/cli", "internal/connect", "internal/human", "internal/settings", "registry"}, more...)
+		return append([]string{"internal/cli", "internal/connect", "internal/human", "internal/remote", "internal/settings", "registry"}, more...)
 	}
 	api := []string{"claim/...", "registry/...", "retry", "web/access", "web/reply", "web/request"}
 	return map[string][]string{
@@ -89,14 +89,15 @@ func mayImport() map[string][]string {
 		// A group of commands knows no other group.
 		"internal/commands/values":   commands(),
 		"internal/commands/accounts": commands("internal/commands/values", "registry/people"),
-		"internal/commands/items":    commands("claim", "explain", "internal/commands/values", "pipeline", "pipeline/ingest", "pipeline/interim", "pipeline/steps", "progress", "registry/...", "storage"),
+		"internal/commands/items":    commands("claim", "client", "explain", "internal/commands/values", "pipeline", "pipeline/ingest", "pipeline/interim", "pipeline/steps", "progress", "registry/...", "storage"),
 		"internal/commands/archive":  commands("format", "internal/commands/values", "pipeline/fixity", "pipeline/restore", "pipeline/upkeep", "registry/...", "storage"),
-		"internal/commands/control":  commands("internal/commands/values"),
+		"internal/commands/control":  commands("client", "internal/commands/values"),
 		"internal/commands/validate": commands("bag"),
 		"internal/commands/mails":    commands("registry/...", "web/mail"),
 
-		"internal/connect":  {"format", "internal/build", "internal/cli", "internal/settings", "progress", "registry", "storage"},
+		"internal/connect":  {"format", "internal/build", "internal/cli", "internal/remote", "internal/settings", "progress", "registry", "storage"},
 		"internal/human":    nil,
+		"internal/remote":   {"client", "internal/cli", "registry"},
 		"internal/memory":   nil,
 		"internal/monitor":  {"claim", "internal/cli", "internal/settings", "nsqcompat", "pipeline/...", "registry/...", "storage", "web/pull"},
 		"internal/settings": with("internal/human", "pipeline", "pipeline/ingest", "pipeline/steps"),
@@ -124,7 +125,7 @@ func mayUse() map[string][]string {
 		"github.com/cenkalti/":        {"retry"},
 		"github.com/richardlehane/":   {"format"},
 		"github.com/versity/":         {"internal"},
-		"github.com/spf13/cobra":      {"cmd", "internal/cli", "internal/commands", "internal/connect"},
+		"github.com/spf13/cobra":      {"cmd", "internal/cli", "internal/commands", "internal/connect", "internal/remote"},
 		"github.com/caarlos0/env/":    {"cmd", "internal/connect", "internal/settings"},
 		"github.com/pressly/goose/":   {"migrations"},
 		"github.com/prometheus/":      {"cmd", "internal/monitor"},

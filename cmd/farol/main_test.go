@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -62,8 +63,13 @@ func TestScripts(t *testing.T) {
 			if strings.HasSuffix(e.WorkDir, "-mirror") { // its figures are those of one queue
 				nsq = testenv.NewNSQ(tb)
 			}
+			database := testenv.DatabaseURL(tb)
+			if strings.HasSuffix(e.WorkDir, "-server") { // as which role it serves people, and where
+				e.Setenv("WEB_DATABASE_URL", testenv.WebURL(tb, database))
+				e.Setenv("WEB_ADDR", freeAddr(tb))
+			}
 			for name, value := range map[string]string{
-				"FAROL_DATABASE_URL": testenv.DatabaseURL(tb), "FAROL_REDIS_URL": testenv.RedisURL(tb),
+				"FAROL_DATABASE_URL": database, "FAROL_REDIS_URL": testenv.RedisURL(tb),
 				"FAROL_S3_ENDPOINT": s3.Endpoint, "FAROL_S3_CA_FILE": s3.CAFile, "AWS_REGION": s3.Region,
 				"AWS_ACCESS_KEY_ID": s3.AccessKeyID, "AWS_SECRET_ACCESS_KEY": s3.SecretAccessKey,
 				"FAROL_NSQD_TCP_ADDR": nsq.TCPAddr, "FAROL_NSQD_HTTP_ADDR": nsq.HTTPAddr,
@@ -366,4 +372,17 @@ func TestAnInterruptionIsToldAsOne(t *testing.T) {
 	if err := orderly(t.Context(), err); err == nil {
 		t.Error("a service that nobody stopped ends without an error")
 	}
+}
+
+// freeAddr is a loopback address at which nothing listens now.
+func freeAddr(t testing.TB) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // it ends at once
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return l.Addr().String()
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"strings"
 	"time"
 
@@ -13,6 +14,7 @@ import (
 	"github.com/farol-preservation/farol/internal/cli"
 	"github.com/farol-preservation/farol/internal/connect"
 	"github.com/farol-preservation/farol/internal/human"
+	"github.com/farol-preservation/farol/internal/remote"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/upkeep"
 )
@@ -28,6 +30,16 @@ func scheduleListCommand() *cobra.Command {
   farol schedule list --json`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			done, err := remote.Through(cmd, func(ctx context.Context, s *remote.Server) error {
+				list, err := remote.All[upkeep.Schedule](ctx, s, "schedules")
+				if err != nil {
+					return err
+				}
+				return cli.Print(cmd, asJSON, list, printSchedules)
+			})
+			if done || err != nil {
+				return err
+			}
 			return connect.WithRegistryFor(cmd, 0, func(ctx context.Context, r *registry.Registry) error {
 				list, err := upkeep.In(r).Schedules(ctx)
 				if err != nil {
@@ -57,11 +69,7 @@ func schedulePauseCommand(verb string, paused bool) *cobra.Command {
 			if _, err := chooseJobs(args[0]); err != nil {
 				return err
 			}
-			return connect.WithRegistry(cmd, func(ctx context.Context, r *registry.Registry) error {
-				entry := registry.AuditEntry{Operation: "schedules.set", SubjectType: "schedule", SubjectID: args[0], Detail: map[string]any{"set": map[string]any{"paused": paused}}}
-				j, err := registry.Acted(ctx, r, registry.Actor{}, &entry, func(ctx context.Context) (upkeep.Schedule, error) {
-					return upkeep.In(r).PauseSchedule(ctx, args[0], paused)
-				})
+			show := func(j upkeep.Schedule, err error) error {
 				switch {
 				case errors.Is(err, registry.ErrNotFound):
 					return cli.Failure{Code: cli.ExitFailed, Err: fmt.Errorf("no scheduler has run %s yet", args[0]), Next: "start `farol schedule`; `farol schedule list` shows the jobs it knows"}
@@ -69,6 +77,18 @@ func schedulePauseCommand(verb string, paused bool) *cobra.Command {
 					return err
 				}
 				return cli.Printf(cmd, asJSON, j, "%s is %sd.\n", j.Job, verb)
+			}
+			done, err := remote.Through(cmd, func(ctx context.Context, s *remote.Server) error {
+				return show(remote.Send[upkeep.Schedule](ctx, s, http.MethodPatch, "schedules/"+args[0], map[string]bool{"paused": paused}))
+			})
+			if done || err != nil {
+				return err
+			}
+			return connect.WithRegistry(cmd, func(ctx context.Context, r *registry.Registry) error {
+				entry := registry.AuditEntry{Operation: "schedules.set", SubjectType: "schedule", SubjectID: args[0], Detail: map[string]any{"set": map[string]any{"paused": paused}}}
+				return show(registry.Acted(ctx, r, registry.Actor{}, &entry, func(ctx context.Context) (upkeep.Schedule, error) {
+					return upkeep.In(r).PauseSchedule(ctx, args[0], paused)
+				}))
 			})
 		},
 	}

@@ -117,6 +117,12 @@ func List[T any](ctx context.Context, s *Server, path string, query url.Values, 
 	return list, nil
 }
 
+// All reads a list that has no pages.
+func All[T any](ctx context.Context, s *Server, path string) ([]T, error) {
+	v, err := Get[struct{ Items []T }](ctx, s, path, nil)
+	return append([]T{}, v.Items...), err
+}
+
 // About is the path of something about a record.
 func About(kind string, id int64, what string) string {
 	return kind + "/" + strconv.FormatInt(id, 10) + what
@@ -124,6 +130,15 @@ func About(kind string, id int64, what string) string {
 
 // More is how a list with a server is continued: by a longer page.
 func More(limit int) string { return fmt.Sprintf("--limit %d", 2*limit) }
+
+// answered is an answer of the server's, which is an error of the registry.
+type answered struct{ answer, is error }
+
+// Error is the server's text.
+func (a answered) Error() string { return a.answer.Error() }
+
+// Unwrap returns both errors.
+func (a answered) Unwrap() []error { return []error{a.answer, a.is} }
 
 // wordsOf is an error of the client as one of the registry.
 func wordsOf(err error) error {
@@ -133,15 +148,15 @@ func wordsOf(err error) error {
 	}
 	switch refused.Code {
 	case "not-found":
-		return fmt.Errorf("%w: %s", registry.ErrNotFound, refused.Text)
+		return answered{refused, registry.ErrNotFound}
 	case "refused", "changed", "too-broad":
-		return fmt.Errorf("%w: %s", registry.ErrRefused, refused.Text)
+		return answered{refused, registry.ErrRefused}
 	case "not-signed-in":
 		return cli.Failure{Code: cli.ExitFailed, Err: refused, Next: "make a personal token in the browser, and set FAROL_TOKEN"}
 	case "not-allowed", "fresh-proof-needed", "second-factor-needed":
 		return cli.Failure{Code: cli.ExitFailed, Err: refused, Next: "`GET /api/v1/me` lists what you may; some decisions need a browser"}
 	}
-	return err
+	return cli.Failure{Code: cli.ExitFailed, Err: refused}
 }
 
 // Query is a filter as the API takes it: pairs of names and values, of which empty ones are

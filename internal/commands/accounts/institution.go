@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -13,6 +14,7 @@ import (
 	"github.com/farol-preservation/farol/internal/cli"
 	"github.com/farol-preservation/farol/internal/connect"
 	"github.com/farol-preservation/farol/internal/human"
+	"github.com/farol-preservation/farol/internal/remote"
 	"github.com/farol-preservation/farol/internal/settings"
 	"github.com/farol-preservation/farol/registry"
 )
@@ -175,8 +177,7 @@ func institutionListCommand() *cobra.Command {
   farol institution list --json`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return connect.WithRegistry(cmd, func(ctx context.Context, r *registry.Registry) error {
-				list, err := institutions(ctx, r)
+			show := func(list []registry.Institution, err error) error {
 				if err != nil {
 					return err
 				}
@@ -185,7 +186,14 @@ func institutionListCommand() *cobra.Command {
 						fmt.Sprint(in.ID), in.Identifier, in.State, human.Line(in.ReceivingBucket), human.Line(in.RestoreBucket), human.Line(in.Name),
 					}
 				})
+			}
+			done, err := remote.Through(cmd, func(ctx context.Context, s *remote.Server) error {
+				return show(remote.List[registry.Institution](ctx, s, "institutions", nil, math.MaxInt))
 			})
+			if done || err != nil {
+				return err
+			}
+			return connect.WithRegistry(cmd, func(ctx context.Context, r *registry.Registry) error { return show(institutions(ctx, r)) })
 		},
 	}
 	cli.JSONFlag(c, &asJSON)

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -12,6 +14,7 @@ import (
 	"github.com/farol-preservation/farol/internal/commands/values"
 	"github.com/farol-preservation/farol/internal/connect"
 	"github.com/farol-preservation/farol/internal/human"
+	"github.com/farol-preservation/farol/internal/remote"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/people"
 )
@@ -113,11 +116,7 @@ func userListCommand() *cobra.Command {
   farol user list --institution test.edu --json`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return connect.WithRegistryFor(cmd, 0, func(ctx context.Context, r *registry.Registry) error {
-				if err := values.CheckInstitution(ctx, r, institution); err != nil {
-					return err
-				}
-				list, err := r.Users(ctx, institution)
+			show := func(list []registry.User, err error) error {
 				if err != nil {
 					return err
 				}
@@ -128,6 +127,20 @@ func userListCommand() *cobra.Command {
 					}
 					return []string{human.Line(u.Email), u.Role, u.Institution, state, human.Line(u.Name)}
 				})
+			}
+			done, err := remote.Through(cmd, func(ctx context.Context, s *remote.Server) error {
+				list, err := remote.List[registry.User](ctx, s, "users", remote.Query("institution", institution), math.MaxInt)
+				slices.SortFunc(list, func(a, b registry.User) int { return strings.Compare(a.Email, b.Email) })
+				return show(list, err)
+			})
+			if done || err != nil {
+				return err
+			}
+			return connect.WithRegistryFor(cmd, 0, func(ctx context.Context, r *registry.Registry) error {
+				if err := values.CheckInstitution(ctx, r, institution); err != nil {
+					return err
+				}
+				return show(r.Users(ctx, institution))
 			})
 		},
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/farol-preservation/farol/internal/cli"
 	"github.com/farol-preservation/farol/internal/connect"
 	"github.com/farol-preservation/farol/internal/human"
+	"github.com/farol-preservation/farol/internal/remote"
 	"github.com/farol-preservation/farol/internal/settings"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/fixity"
@@ -74,21 +75,38 @@ func connectFixity(ctx context.Context) (*connect.Services, settings.Fixity, err
 
 func runFixityStatus(cmd *cobra.Command, worst int, asJSON bool) error {
 	ctx := cmd.Context()
+	var report FixityReport
+	if err := remote.RefuseFlags(cmd, "worst"); err != nil {
+		return err
+	}
+	done, err := remote.Through(cmd, func(ctx context.Context, s *remote.Server) (err error) {
+		if report, err = remoteFixity(ctx, s); err != nil {
+			return err
+		}
+		return report.show(cmd, asJSON)
+	})
+	if done || err != nil {
+		return err
+	}
 	s, config, err := connectFixity(ctx)
 	if err != nil {
 		return err
 	}
 	defer s.Close()
-	var report FixityReport
 	if report.Status, err = fixity.In(s.Registry).Status(ctx, fixity.StatusQuery{Days: config.Days, Tries: config.Attempts, Worst: worst}); err != nil {
 		return err
 	}
-	if report.BadCopies, err = fixity.In(s.Registry).BadCopies(ctx, "", 0, 0, 1000); err != nil {
+	if report.BadCopies, err = fixity.In(s.Registry).BadCopies(ctx, "", 0, 0, mostBad); err != nil {
 		return err
 	}
 	if report.Stops, err = fixity.In(s.Registry).RepairStops(ctx); err != nil {
 		return err
 	}
+	return report.show(cmd, asJSON)
+}
+
+// show prints a report. Its exit code says whether copies are bad.
+func (report FixityReport) show(cmd *cobra.Command, asJSON bool) error {
 	if err := cli.Print(cmd, asJSON, report, writeFixityStatus); err != nil {
 		return err
 	}

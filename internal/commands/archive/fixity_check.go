@@ -5,12 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 
 	"github.com/spf13/cobra"
 
 	"github.com/farol-preservation/farol/internal/cli"
 	"github.com/farol-preservation/farol/internal/connect"
 	"github.com/farol-preservation/farol/internal/human"
+	"github.com/farol-preservation/farol/internal/remote"
 	"github.com/farol-preservation/farol/internal/settings"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/fixity"
@@ -50,6 +52,15 @@ copies.`,
 }
 
 func runFixityCheck(cmd *cobra.Command, identifiers []string, target string, again, asJSON bool) error {
+	done, err := remote.Through(cmd, func(ctx context.Context, s *remote.Server) error {
+		return requestChecks(cmd, identifiers, asJSON, func(identifier string) ([]fixity.Requested, error) {
+			v, err := remote.Send[struct{ Items []fixity.Requested }](ctx, s, http.MethodPost, "fixity/checks", map[string]any{"identifier": identifier, "target": target, "again": again})
+			return v.Items, err
+		})
+	})
+	if done || err != nil {
+		return err
+	}
 	ctx := cmd.Context()
 	s, _, err := connectFixity(ctx)
 	if err != nil {
@@ -59,13 +70,20 @@ func runFixityCheck(cmd *cobra.Command, identifiers []string, target string, aga
 	if err := knownTarget(ctx, s.Registry, target); err != nil {
 		return err
 	}
+	return requestChecks(cmd, identifiers, asJSON, func(identifier string) ([]fixity.Requested, error) {
+		entry := registry.AuditEntry{Operation: "fixity.check", SubjectType: "copies", SubjectID: identifier, Detail: map[string]any{"target": target, "again": again}}
+		return registry.Acted(ctx, s.Registry, registry.Actor{}, &entry, func(ctx context.Context) ([]fixity.Requested, error) {
+			return fixity.In(s.Registry).Request(ctx, identifier, target, again)
+		})
+	})
+}
+
+// requestChecks requests checks of each object and file, and says what will be checked.
+func requestChecks(cmd *cobra.Command, identifiers []string, asJSON bool, request func(identifier string) ([]fixity.Requested, error)) error {
 	asked := []fixity.Requested{}
 	var failed []error
 	for _, identifier := range identifiers {
-		entry := registry.AuditEntry{Operation: "fixity.check", SubjectType: "copies", SubjectID: identifier, Detail: map[string]any{"target": target, "again": again}}
-		list, err := registry.Acted(ctx, s.Registry, registry.Actor{}, &entry, func(ctx context.Context) ([]fixity.Requested, error) {
-			return fixity.In(s.Registry).Request(ctx, identifier, target, again)
-		})
+		list, err := request(identifier)
 		switch {
 		case errors.Is(err, registry.ErrNotFound):
 			failed = append(failed, fmt.Errorf("there is no active file or object %q", identifier))

@@ -2,6 +2,7 @@ package archive
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"net/url"
 	"slices"
@@ -9,9 +10,11 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/farol-preservation/farol/internal/cli"
 	"github.com/farol-preservation/farol/internal/remote"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/browse"
+	"github.com/farol-preservation/farol/registry/fixity"
 	"github.com/farol-preservation/farol/registry/requests"
 )
 
@@ -71,3 +74,23 @@ func deleteRemotely(cmd *cobra.Command, path string, body any, show func(request
 		return show(d)
 	})
 }
+
+// remoteFixity is the state of fixity checks as a server has it, for those who see all.
+func remoteFixity(ctx context.Context, s *remote.Server) (r FixityReport, err error) {
+	v, err := remote.Get[struct{ Archive *fixity.Status }](ctx, s, "fixity", nil)
+	switch {
+	case err != nil:
+		return r, err
+	case v.Archive == nil:
+		return r, cli.Failure{Code: cli.ExitFailed, Err: errors.New("the state of all checks is for staff, operators and auditors of the archive"), Next: "GET /api/v1/fixity shows that of your institution"}
+	}
+	r.Status = *v.Archive
+	if r.BadCopies, err = remote.List[fixity.BadCopy](ctx, s, "fixity/bad", nil, mostBad); err != nil {
+		return r, err
+	}
+	r.Stops, err = remote.All[fixity.RepairStop](ctx, s, "brakes")
+	return r, err
+}
+
+// mostBad is how many bad copies are shown.
+const mostBad = 1000

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
+	"net/url"
 	"strconv"
 	"strings"
 	"time"
@@ -15,6 +17,7 @@ import (
 	"github.com/farol-preservation/farol/internal/commands/values"
 	"github.com/farol-preservation/farol/internal/connect"
 	"github.com/farol-preservation/farol/internal/human"
+	"github.com/farol-preservation/farol/internal/remote"
 	"github.com/farol-preservation/farol/registry"
 )
 
@@ -96,6 +99,19 @@ func (f *stageFlags) change(cmd *cobra.Command, args []string, question string,
 	if err != nil {
 		return err
 	}
+	done, err := remote.Through(cmd, func(ctx context.Context, s *remote.Server) error {
+		if err := remote.RefuseFlags(cmd, "dry-run"); err != nil || !does {
+			return err
+		}
+		list, err := pauseRemotely(ctx, s, cmd.Name(), stage, f.reason)
+		if err != nil {
+			return err
+		}
+		return cli.Print(cmd, f.asJSON, list, printPauses)
+	})
+	if done || err != nil {
+		return err
+	}
 	return connect.WithRegistry(cmd, func(ctx context.Context, r *registry.Registry) error {
 		if !does {
 			list, err := r.Pauses(ctx)
@@ -149,6 +165,16 @@ func Workers() *cobra.Command {
   farol workers --json`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			done, err := remote.Through(cmd, func(ctx context.Context, s *remote.Server) error {
+				list, err := remote.All[registry.Worker](ctx, s, "workers")
+				if err != nil {
+					return err
+				}
+				return printWorkers(cmd, asJSON, list)
+			})
+			if done || err != nil {
+				return err
+			}
 			return connect.WithRegistry(cmd, func(ctx context.Context, r *registry.Registry) error {
 				list, err := r.Workers(ctx)
 				if err != nil {
@@ -192,9 +218,7 @@ the items that they have leased. farol workers lists the names.`,
   farol drain node-2-4712 --json`,
 		Args: cli.OneArg("worker"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return connect.WithRegistry(cmd, func(ctx context.Context, r *registry.Registry) error {
-				entry := registry.AuditEntry{Operation: "workers.drain", SubjectType: "worker", SubjectID: args[0]}
-				w, err := registry.Acted(ctx, r, registry.Actor{}, &entry, func(ctx context.Context) (registry.Worker, error) { return r.Drain(ctx, args[0]) })
+			show := func(w registry.Worker, err error) error {
 				switch {
 				case errors.Is(err, registry.ErrNotFound):
 					return cli.Failure{Code: cli.ExitFailed, Err: err, Next: "`farol workers` lists the live workers"}
@@ -202,6 +226,16 @@ the items that they have leased. farol workers lists the names.`,
 					return err
 				}
 				return cli.Printf(cmd, asJSON, w, "%s is draining; %s in progress.\n", human.Line(w.Worker), human.Count(w.Running, "item", "items"))
+			}
+			done, err := remote.Through(cmd, func(ctx context.Context, s *remote.Server) error {
+				return show(remote.Send[registry.Worker](ctx, s, http.MethodPost, "workers/"+url.PathEscape(args[0])+"/drain", nil))
+			})
+			if done || err != nil {
+				return err
+			}
+			return connect.WithRegistry(cmd, func(ctx context.Context, r *registry.Registry) error {
+				entry := registry.AuditEntry{Operation: "workers.drain", SubjectType: "worker", SubjectID: args[0]}
+				return show(registry.Acted(ctx, r, registry.Actor{}, &entry, func(ctx context.Context) (registry.Worker, error) { return r.Drain(ctx, args[0]) }))
 			})
 		},
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/farol-preservation/farol/internal/commands/values"
 	"github.com/farol-preservation/farol/internal/connect"
 	"github.com/farol-preservation/farol/internal/human"
+	"github.com/farol-preservation/farol/internal/remote"
 	"github.com/farol-preservation/farol/registry"
 )
 
@@ -38,6 +39,16 @@ func stageListCommand() *cobra.Command {
 }
 
 func listStages(cmd *cobra.Command, asJSON bool) error {
+	done, err := remote.Through(cmd, func(ctx context.Context, s *remote.Server) error {
+		list, err := remote.All[registry.QueueStage](ctx, s, "stages")
+		if err != nil {
+			return err
+		}
+		return cli.Print(cmd, asJSON, list, printStages)
+	})
+	if done || err != nil {
+		return err
+	}
 	return connect.WithRegistry(cmd, func(ctx context.Context, r *registry.Registry) error {
 		list, err := r.Stages(ctx)
 		if err != nil {

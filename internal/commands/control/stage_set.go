@@ -13,6 +13,7 @@ import (
 	"github.com/farol-preservation/farol/internal/cli"
 	"github.com/farol-preservation/farol/internal/commands/values"
 	"github.com/farol-preservation/farol/internal/connect"
+	"github.com/farol-preservation/farol/internal/remote"
 	"github.com/farol-preservation/farol/registry"
 )
 
@@ -69,6 +70,10 @@ which an item waits for a person. Workers apply a change within five seconds.`,
 }
 
 func setStage(cmd *cobra.Command, name registry.Stage, c registry.StageChange, asJSON bool) error {
+	done, err := remote.Through(cmd, func(ctx context.Context, s *remote.Server) error { return setRemotely(ctx, cmd, s, name, c, asJSON) })
+	if done || err != nil {
+		return err
+	}
 	return connect.WithRegistry(cmd, func(ctx context.Context, r *registry.Registry) error {
 		stage, err := values.StageFrom(ctx, r, "the stage", name)
 		if err != nil {
@@ -80,10 +85,14 @@ func setStage(cmd *cobra.Command, name registry.Stage, c registry.StageChange, a
 		case err != nil:
 			return err
 		case len(list) == 0:
-			return cli.Failure{Code: cli.ExitFailed, Err: fmt.Errorf("%s has no settings for that", stage), Next: "`farol stage list` shows the stages and their actions"}
+			return noSettings(stage)
 		}
 		return cli.Print(cmd, asJSON, list, printStages)
 	})
+}
+
+func noSettings(stage registry.Stage) error {
+	return cli.Failure{Code: cli.ExitFailed, Err: fmt.Errorf("%s has no settings for that", stage), Next: "`farol stage list` shows the stages and their actions"}
 }
 
 // subjectOf names a stage in actions, of one action or of all that have it.

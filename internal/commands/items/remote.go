@@ -108,7 +108,7 @@ func remoteChange(operation string, id int64, detail map[string]any) client.Call
 	case "items.release":
 		return client.Call{Method: http.MethodPost, Path: remote.About("items", id, "/release")}
 	}
-	return client.Call{Method: http.MethodPatch, Path: remote.About("items", id, ""), Body: detail}
+	return client.Call{Method: http.MethodPatch, Path: remote.About("items", id, ""), Body: detail["set"]}
 }
 
 // planBody is a plan as a server makes it.

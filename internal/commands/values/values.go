@@ -12,6 +12,7 @@ import (
 
 	"github.com/farol-preservation/farol/internal/cli"
 	"github.com/farol-preservation/farol/internal/connect"
+	"github.com/farol-preservation/farol/internal/remote"
 	"github.com/farol-preservation/farol/internal/settings"
 	"github.com/farol-preservation/farol/registry"
 )
@@ -26,6 +27,17 @@ func Stage(ctx context.Context, flag string, value registry.Stage, also ...regis
 	}
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
+	if s := remote.From(ctx); s != nil {
+		list, err := remote.All[registry.QueueStage](ctx, s, "stages")
+		if err != nil {
+			return "", err
+		}
+		names := append([]registry.Stage{registry.Resolve}, also...)
+		for _, q := range list {
+			names = append(names, q.Stage)
+		}
+		return cli.OneOf(flag, value, names)
+	}
 	s, noRegistry := connect.Registry(ctx, "stage")
 	if noRegistry != nil {
 		return "", err // which is all that can be said
