@@ -137,9 +137,22 @@ idempotency_keys INSERT UPDATE DELETE
 stage_settings UPDATE
 schedules UPDATE
 fixity_checks INSERT
-repair_stops UPDATE`
-	peopleFunctions = "note_action item_to_change requeue cancel release set_priority pause_stage resume_stage pause_all resume_all drain_worker "
-	queueUpkeep     = "lock_object moved move_items record_moves move_stranded report_service tell_of_services backoff_of failed_attempts clamp_waiting clamp_times park_memory_needs "
+repair_stops UPDATE
+mail_outbox INSERT
+mail_settings INSERT UPDATE
+alert_reads INSERT
+storage_options UPDATE
+request_settings UPDATE
+retrieval_prices UPDATE
+plans UPDATE DELETE
+work_items INSERT
+retrievals INSERT
+deletion_requests INSERT UPDATE
+deletion_requests_intellectual_objects INSERT
+deletion_requests_generic_files INSERT`
+	peopleFunctions = "note_action item_to_change requeue cancel release set_priority pause_stage resume_stage pause_all resume_all drain_worker " +
+		"plan_store plan_begin plan_apply plan_undo "
+	queueUpkeep = "lock_object moved move_items record_moves move_stranded report_service tell_of_services backoff_of failed_attempts clamp_waiting clamp_times park_memory_needs "
 )
 
 func rightsOf(process string) needs {

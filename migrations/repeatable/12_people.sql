@@ -21,8 +21,9 @@ COMMENT ON FUNCTION acting_user IS
 CREATE OR REPLACE FUNCTION note_action(operation text, subject_type text, subject_id text, institution bigint, outcome text,
 	on_behalf_of text DEFAULT NULL, user_id bigint DEFAULT NULL, token_id bigint DEFAULT NULL, ip inet DEFAULT NULL, detail jsonb DEFAULT '{}') RETURNS bigint
 LANGUAGE sql SECURITY DEFINER SET search_path FROM CURRENT AS $$
-	INSERT INTO actions (on_behalf_of, user_id, token_id, ip, operation, subject_type, subject_id, institution_id, outcome, detail)
-	VALUES ($6, $7, $8, $9, $1, $2, $3, $4, $5, coalesce($10, '{}'))
+	INSERT INTO actions (on_behalf_of, user_id, token_id, ip, operation, subject_type, subject_id, institution_id, outcome, detail, actor_institution_id)
+	VALUES ($6, $7, $8, $9, $1, $2, $3, $4, $5, coalesce($10, '{}'), coalesce(
+		(SELECT u.institution_id FROM users u WHERE u.id = $7), (SELECT t.institution_id FROM api_tokens t WHERE t.id = $8)))
 	RETURNING id;
 $$;
 

@@ -7,6 +7,8 @@ COMMENT ON COLUMN users.totp_last_step IS 'Last 30-second step whose code was us
 COMMENT ON COLUMN users.second_factor_required IS 'Whether the person needs a second factor although role and institution do not ask for one.';
 COMMENT ON COLUMN users.signed_in_at IS 'When the person signed in last.';
 COMMENT ON COLUMN users.time_zone IS 'Time zone in which the person reads times and gets digests.';
+COMMENT ON COLUMN users.oidc_issuer IS 'OpenID provider that knows the person; NULL: none.';
+COMMENT ON COLUMN users.oidc_subject IS 'Who the person is at that provider.';
 COMMENT ON COLUMN users.version IS 'Grows with each change of what others see of the person.';
 COMMENT ON COLUMN institutions.second_factor_required IS 'Whether all people of the institution need a second factor.';
 COMMENT ON COLUMN institutions.version IS 'Grows with each change.';
@@ -59,6 +61,7 @@ COMMENT ON COLUMN actions.operation IS 'What was done, such as deletions.approve
 COMMENT ON COLUMN actions.subject_type IS 'Kind of the record that it was done to.';
 COMMENT ON COLUMN actions.subject_id IS 'ID or name of that record.';
 COMMENT ON COLUMN actions.institution_id IS 'Institution of that record.';
+COMMENT ON COLUMN actions.actor_institution_id IS 'Institution of the person or token that acted, at that time.';
 COMMENT ON COLUMN actions.outcome IS 'done or refused.';
 COMMENT ON COLUMN actions.detail IS 'What else there is to know, such as the reason.';
 

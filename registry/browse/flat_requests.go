@@ -111,8 +111,12 @@ func (r Records) FlatAlerts(ctx context.Context, f AlertFilter, s Slice) (Part[F
 // FlatAlert returns an alert as a person has it, or [registry.ErrNotFound].
 func (r Records) FlatAlert(ctx context.Context, id, person int64) (FlatAlert, error) {
 	q := in(r.scope, "", alertAdvice)
-	q.where(`(a.user_id IS NULL OR a.user_id = @for)`, "for", person)
 	q.where(`a.id = @id`, "id", id)
-	q.within(`a.institution_id`)
+	q.args["for"] = person
+	of := `true`
+	if q.inside.one {
+		of = `a.institution_id = ` + q.inside.id
+	}
+	q.conds = append(q.conds, `(a.user_id = @for OR a.user_id IS NULL AND `+of+`)`)
 	return single(ctx, r, flatAlerts(), fmt.Sprintf("alert %d", id), `SELECT a.*, a.deletion_request_id AS deletion_id FROM alerts a`, q)
 }

@@ -1,0 +1,88 @@
+package browse
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/farol-preservation/farol/registry"
+)
+
+// AlertFilter narrows a list of alerts.
+type AlertFilter struct {
+	Institution   string // identifier
+	Type          string // such as Failed Fixity Check
+	CreatedAfter  time.Time
+	CreatedBefore time.Time
+	For           int64 // ID of the person who reads: alerts for one person are read by that person only; 0: a program
+	Unread        bool  // only those that this person has not read
+	Staff         bool  // only those for the archive's staff
+}
+
+// Alert is a message for the people of an institution, or for the archive's own staff.
+type Alert struct {
+	ID            int64      `json:"id"`
+	InstitutionID *int64     `json:"institution_id"` // nil: it is for the staff, or for one person
+	Institution   string     `json:"institution_identifier"`
+	Type          string     `json:"type"`
+	Subject       string     `json:"subject"`
+	Content       string     `json:"content"`
+	DeletionID    *int64     `json:"deletion_request_id" db:"deletion_id"`
+	Item          *int64     `json:"work_item_id"`
+	FileID        *int64     `json:"generic_file_id" db:"file_id"`
+	Count         int        `json:"count"` // of what it is about, such as items that failed in the same way
+	CreatedAt     time.Time  `json:"created_at"`
+	ReadAt        *time.Time `json:"read_at"` // by the person who reads; nil: it is new to that person
+}
+
+const alertAdvice = "add institution, or since and before"
+
+// alertsSQL shows alerts that were found by alerts_institution, alerts_user, alerts_staff or alerts_pkey (alert_reads_pkey).
+const alertsSQL = `
+SELECT a.id, a.institution_id, coalesce(i.identifier, '') AS institution, a.type, a.subject, a.content, a.deletion_request_id AS deletion_id,
+	a.work_item_id AS item, a.generic_file_id AS file_id, a.count, a.created_at,
+	(SELECT r.read_at FROM alert_reads r WHERE r.user_id = @for AND r.alert_id = a.id) AS read_at
+FROM (%s) a LEFT JOIN institutions i ON i.id = a.institution_id
+ORDER BY a.id DESC`
+
+// Alerts lists alerts, newest first. The key of a page is an ID. Those for the staff are
+// in the scope of all institutions only.
+func (r Records) Alerts(ctx context.Context, f AlertFilter, p Page) ([]Alert, Key, error) {
+	return list(ctx, r, "alerts", f, p, func(found string) string { return found }, func(a Alert) Key { return Key{ID: a.ID} })
+}
+
+// Alert returns the alert with an ID, or [registry.ErrNotFound]. Those for one person are
+// not there.
+func (r Records) Alert(ctx context.Context, id int64) (Alert, error) {
+	q := in(r.scope, "", alertAdvice)
+	q.where(`a.id = @id AND a.user_id IS NULL`, "id", id)
+	q.within(`a.institution_id`)
+	q.args["for"] = 0
+	q.sql = fmt.Sprintf(alertsSQL, `SELECT a.* FROM alerts a WHERE `+q.all())
+	return one[Alert](ctx, r, fmt.Sprintf("alert %d", id), q)
+}
+
+func (f AlertFilter) find(s registry.Scope, after Key) (*query, error) {
+	q := in(s, f.Institution, alertAdvice)
+	q.args["for"] = f.For
+	q.equal(`a.type = @type`, "type", f.Type)
+	q.since(`a.created_at >= @created_after`, "created_after", f.CreatedAfter)
+	q.since(`a.created_at < @created_before`, "created_before", f.CreatedBefore)
+	if f.Unread {
+		q.conds = append(q.conds, `NOT EXISTS (SELECT FROM alert_reads r WHERE r.user_id = @for AND r.alert_id = a.id)`)
+	}
+	if f.Staff {
+		q.conds = append(q.conds, `a.institution_id IS NULL`)
+	}
+	q.after(`a.id < @after`, after.ID)
+	own := `a.user_id = @for AND ` + q.all()
+	if q.inside.one && f.Institution == "" { // what is written to one person is of no institution
+		q.conds = append(q.conds, `a.user_id IS NULL`)
+		q.sql = fmt.Sprintf(alertsSQL, `SELECT * FROM ((`+q.newest(`alerts`, `a`)+`)
+			UNION ALL (SELECT a.* FROM alerts a WHERE `+own+` ORDER BY a.id DESC LIMIT @n)) a ORDER BY a.id DESC LIMIT @n`)
+		return q, nil
+	}
+	q.conds = append(q.conds, `(a.user_id IS NULL OR a.user_id = @for)`)
+	q.sql = fmt.Sprintf(alertsSQL, q.newest(`alerts`, `a`))
+	return q, nil
+}
