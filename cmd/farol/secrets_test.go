@@ -24,6 +24,7 @@ func secretNames() (names []string) {
 		fields = append(fields, settings.FieldsOf("", block)...)
 	}
 	fields = append(fields, settings.FieldsOf(settings.TargetPrefix("Wasabi-VA"), &settings.Target{})...)
+	fields = append(fields, settings.FieldsOf("FAROL_OIDC_TEST_", &settings.OIDC{})...)
 	for _, f := range fields {
 		if _, secret := f.Value.Interface().(storage.Secret); secret {
 			names = append(names, f.Name)

@@ -10,10 +10,12 @@ import (
 
 	"github.com/farol-preservation/farol/internal/build"
 	"github.com/farol-preservation/farol/internal/cli"
+	"github.com/farol-preservation/farol/internal/settings"
 	"github.com/farol-preservation/farol/pipeline/restore"
 	"github.com/farol-preservation/farol/web/access"
 	"github.com/farol-preservation/farol/web/api"
 	"github.com/farol-preservation/farol/web/auth"
+	"github.com/farol-preservation/farol/web/oidc"
 )
 
 // serveWeb serves the REST API.
@@ -46,6 +48,7 @@ func (v *server) serveWeb(ctx context.Context) error {
 			return restore.ArchiveClass(option, v.config.ClassOf, fromArchive)
 		},
 		Fixity: api.Fixity{Days: v.config.Fixity.Days, Tries: v.config.Fixity.Attempts}, Interim: v.interim(ctx),
+		Providers: oidc.New(providersOf(c), oidc.Options{Keys: keys, Base: c.Base(), Log: v.log}),
 	}
 	guard := access.Guard{}
 	if name := c.Host(); name != "" {
@@ -60,6 +63,16 @@ func (v *server) serveWeb(ctx context.Context) error {
 	handler, _ := handlers.Handler(guard, v.requests.Observed)
 	v.group.Go(func() error { return serveUntil(ctx, handler, listener, v.log) })
 	return nil
+}
+
+func providersOf(c *settings.Web) (list []oidc.Config) {
+	for _, p := range c.Providers() {
+		list = append(list, oidc.Config{
+			Provider: auth.Provider{Name: p.Name, Institution: p.Institution, Domains: p.DomainList()},
+			Issuer:   p.Issuer, ClientID: p.ClientID, Secret: string(p.Secret), TrustMFA: p.TrustMFA == "on",
+		})
+	}
+	return list
 }
 
 // believed refuses to serve people as a role that the database does not believe: each of

@@ -71,7 +71,7 @@ func (s *Reader) unknown() {
 	known := knownNames()
 	names := slices.Sorted(maps.Keys(known))
 	for _, name := range slices.Sorted(maps.Keys(s.environ)) {
-		if !strings.HasPrefix(name, "FAROL_") || s.environ[name] == "" || known[name] || platformName.MatchString(name) {
+		if !strings.HasPrefix(name, "FAROL_") || s.environ[name] == "" || known[name] || platformName.MatchString(name) || providerName.MatchString(name) {
 			continue
 		}
 		s.wrong(name, "is not a setting of Farol; did you mean "+nearest(name, names))

@@ -98,6 +98,12 @@ func settingsTables() string {
 		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", f.Name, escaped(f.kind()), byDefault, meaning(f))
 	}
 
+	b.WriteString("\n## OpenID providers\n\nUsed by `serve --web`. `<NAME>` is a name of your choice, such as `TEST_EDU`; the button says test-edu.\n\n" +
+		"| name | type | default | meaning |\n|---|---|---|---|\n")
+	for _, f := range FieldsOf("FAROL_OIDC_<NAME>_", &OIDC{}) {
+		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", f.Name, escaped(f.kind()), defaultOf(f), meaning(f))
+	}
+
 	stagesTable(&b)
 	b.WriteString("\n")
 	return b.String()
@@ -148,7 +154,7 @@ func escaped(text string) string { return strings.ReplaceAll(text, "|", `\|`) }
 func TestMeaningsAreSentences(t *testing.T) {
 	t.Parallel()
 	riddle := regexp.MustCompile(`(?i)\b(how long|how often|what|whether|whoever|such as that|so long|for ever|anew|beside|its secret)\b`)
-	blocks := append(SettingBlocks(), &Target{})
+	blocks := append(SettingBlocks(), &Target{}, &OIDC{})
 	for _, block := range blocks {
 		for _, f := range FieldsOf("", block) {
 			if first := f.doc[0]; first < 'A' || first > 'Z' || strings.HasSuffix(f.doc, ".") {

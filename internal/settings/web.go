@@ -21,8 +21,9 @@ type Web struct {
 
 	PlanAlone int `env:"FAROL_PLAN_SECOND" envDefault:"1000" min:"0" doc:"Number of items that a plan over the REST API may change without a second person's approval"`
 
-	site    Site
-	proxies []netip.Prefix
+	site      Site
+	proxies   []netip.Prefix
+	providers []Provider
 }
 
 // Site is where people find the server.
@@ -56,6 +57,9 @@ func (c *Web) Secure() bool { return c.Cert != "" || strings.HasPrefix(c.site.We
 // Trusted are the proxies that are believed.
 func (c *Web) Trusted() []netip.Prefix { return c.proxies }
 
+// Providers are the OpenID providers that sign people in.
+func (c *Web) Providers() []Provider { return c.providers }
+
 // readWeb checks what belongs together. key says that the server needs its key.
 func (s *Reader) readWeb(c *Web, key bool) {
 	s.readBlock("", c)
@@ -87,6 +91,9 @@ func (s *Reader) readWeb(c *Web, key bool) {
 	}
 	if key || c.Key != "" {
 		s.checkKey(c)
+	}
+	if key {
+		c.providers = s.readProviders()
 	}
 }
 

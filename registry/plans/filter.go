@@ -41,7 +41,9 @@ type piece struct {
 // pieces are the parts of a filter's condition. No text of the caller's is SQL.
 type pieces []piece
 
-func (p *pieces) add(text string, values ...string) { *p = append(*p, piece{text, append([]string{}, values...)}) }
+func (p *pieces) add(text string, values ...string) {
+	*p = append(*p, piece{text, append([]string{}, values...)})
+}
 
 // equal adds a part for a text that is set.
 func (p *pieces) equal(text, value string) {

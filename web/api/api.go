@@ -13,6 +13,7 @@ import (
 	"github.com/farol-preservation/farol/web/auth"
 	"github.com/farol-preservation/farol/web/console"
 	"github.com/farol-preservation/farol/web/memberapi"
+	"github.com/farol-preservation/farol/web/oidc"
 	"github.com/farol-preservation/farol/web/ops"
 	"github.com/farol-preservation/farol/web/reply"
 )
@@ -36,7 +37,8 @@ type API struct {
 	Fixity       Fixity
 	Interim      Interim
 
-	figures figures
+	figures   figures
+	Providers *oidc.Providers // nil: people sign in with a password only
 }
 
 // Handler serves the API, the one for depositors' tools, and the pages on which people sign
@@ -44,7 +46,7 @@ type API struct {
 // the routes of a mux.
 func (a *API) Handler(g access.Guard, observed func(*http.ServeMux) http.Handler) (http.Handler, *ops.API) {
 	mux := http.NewServeMux()
-	(&console.Pages{Auth: a.Auth, Web: a.Web, Log: a.Log}).Routes(mux)
+	(&console.Pages{Auth: a.Auth, Web: a.Web, Log: a.Log, People: a.people(), Providers: a.Providers}).Routes(mux)
 	t := ops.New(mux, a.Registry, a.Version, cmp.Or(a.Rate, 20), a.Web.Caller, a.Log)
 	a.Register(t)
 	m := &memberapi.API{Registry: a.Registry, Web: a.Web, Limit: t.Limit, Log: a.Log}

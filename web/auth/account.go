@@ -188,3 +188,14 @@ func (a *Auth) SignOut(ctx context.Context, session people.Session) error {
 	_, err := a.people.EndSession(ctx, session.UserID, session.ID)
 	return err
 }
+
+// SetMail changes when a person gets mail, and records it: who takes over an account does not
+// silence its alerts unseen.
+func (a *Auth) SetMail(ctx context.Context, p people.Person, wanted people.MailSettings, from From) (people.MailSettings, error) {
+	entry := registry.AuditEntry{
+		Operation: "me.set_mail", SubjectType: "user", SubjectID: fmt.Sprint(p.ID), Institution: p.InstitutionID, Detail: map[string]any{"set": wanted},
+	}
+	return registry.Acted(ctx, a.registry, ActorOf(p, from), &entry, func(ctx context.Context) (people.MailSettings, error) {
+		return a.people.SetMail(ctx, p.ID, wanted)
+	})
+}

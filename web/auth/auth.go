@@ -44,6 +44,7 @@ type Auth struct {
 	options  Options
 	hasher   *hasher
 	attempts *limit.Limits
+	resets   *limit.Limits // mails with links to set a new password, for each person
 }
 
 // New returns what signs in the people of a registry.
@@ -54,7 +55,7 @@ func New(r *registry.Registry, o Options) *Auth {
 	return &Auth{
 		registry: r, people: people.In(r), options: o,
 		hasher:   newHasher(parameters{memory: 64 << 10, passes: 2, lanes: 1}),
-		attempts: limit.New(attemptsAMinute, time.Minute, attemptsAMinute),
+		attempts: limit.New(attemptsAMinute, time.Minute, attemptsAMinute), resets: newResets(),
 	}
 }
 
@@ -138,10 +139,22 @@ func (a *Auth) failed(ctx context.Context, p people.Person, device string, locke
 	return ErrWrong
 }
 
+// proof is what a person has shown.
+type proof struct {
+	factor bool // a second factor, too
+	fresh  bool // just now
+}
+
 // begin begins a session of the level that a password, or a link to set one, is good for.
 func (a *Auth) begin(ctx context.Context, p people.Person, from From) (SignedIn, error) {
+	return a.beginWith(ctx, p, from, proof{fresh: true})
+}
+
+func (a *Auth) beginWith(ctx context.Context, p people.Person, from From, shown proof) (SignedIn, error) {
 	s := SignedIn{Person: p, Level: people.LevelPassword}
 	switch {
+	case shown.factor:
+		s.Level = people.LevelFull
 	case p.Strong():
 		s.Next = NextFactor
 	case p.FactorRequired:
@@ -150,7 +163,7 @@ func (a *Auth) begin(ctx context.Context, p people.Person, from From) (SignedIn,
 		s.Level = people.LevelFull
 	}
 	var err error
-	s.Secret, err = a.people.BeginSession(ctx, p.ID, s.Level, s.Level == people.LevelFull, from.IP, from.Agent)
+	s.Secret, err = a.people.BeginSession(ctx, p.ID, s.Level, shown.fresh && s.Level == people.LevelFull, from.IP, from.Agent)
 	if err == nil && s.Level == people.LevelFull {
 		err = a.entered(ctx, &s, from)
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/farol-preservation/farol/registry/people"
 	"github.com/farol-preservation/farol/web/access"
 	"github.com/farol-preservation/farol/web/auth"
+	"github.com/farol-preservation/farol/web/oidc"
 )
 
 //go:embed *.html style.css
@@ -32,6 +33,9 @@ type Pages struct {
 	Web  *access.Web
 	Log  *slog.Logger
 
+	People    people.Records
+	Providers *oidc.Providers // nil: people sign in with a password only
+
 	templates *template.Template
 }
 
@@ -45,6 +49,11 @@ type page struct {
 	QR     template.HTML
 	Codes  []string // recovery codes
 	Rights []string
+
+	Providers []oidc.Button // that sign people in
+	Provider  string        // that has signed this person in
+	Mail      people.MailSettings
+	Note      string // what was done
 }
 
 // Routes adds the pages to a mux.
@@ -54,6 +63,8 @@ func (p *Pages) Routes(mux *http.ServeMux) {
 	mux.HandleFunc("GET /sign-in", func(w http.ResponseWriter, r *http.Request) {
 		p.show(w, r, http.StatusOK, "sign-in.html", page{Title: "Sign in"})
 	})
+	p.provided(mux)
+	p.account(mux)
 	mux.HandleFunc("POST /sign-in", p.signIn)
 	mux.HandleFunc("GET /sign-in/{secret}", func(w http.ResponseWriter, r *http.Request) {
 		p.show(w, r, http.StatusOK, "link.html", page{Title: "Sign in", Secret: r.PathValue("secret")})
@@ -80,6 +91,7 @@ func (p *Pages) Routes(mux *http.ServeMux) {
 // show writes a page. It is made whole before, so that a page is never cut by an error.
 func (p *Pages) show(w http.ResponseWriter, r *http.Request, status int, name string, v page) {
 	var b bytes.Buffer
+	v.Providers = p.Providers.Buttons()
 	if err := p.templates.ExecuteTemplate(&b, name, v); err != nil {
 		p.Log.ErrorContext(r.Context(), "cannot make a page", "page", name, "err", err)
 		http.Error(w, "Farol cannot show this page now. Try again in a moment.", http.StatusInternalServerError)
@@ -146,6 +158,12 @@ func (p *Pages) refused(w http.ResponseWriter, r *http.Request, name string, v p
 	var many *auth.TooMany
 	status := http.StatusUnauthorized
 	switch {
+	case errors.Is(err, auth.ErrNoAccount):
+		status = http.StatusForbidden
+	case errors.Is(err, oidc.ErrVain):
+		status = http.StatusBadRequest
+	case errors.Is(err, oidc.ErrAway):
+		status = http.StatusServiceUnavailable
 	case errors.Is(err, auth.ErrWeak):
 		status = http.StatusBadRequest
 	case errors.Is(err, auth.ErrLink):

@@ -6,9 +6,11 @@ import (
 	"net/http"
 	"net/http/cookiejar"
 	"net/http/httptest"
+	"net/netip"
 	"net/url"
 	"regexp"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -21,6 +23,7 @@ import (
 	"github.com/farol-preservation/farol/web/access"
 	"github.com/farol-preservation/farol/web/auth"
 	"github.com/farol-preservation/farol/web/console"
+	"github.com/farol-preservation/farol/web/oidc"
 )
 
 func TestMain(m *testing.M) { testenv.Main(m) }
@@ -31,9 +34,17 @@ type visitor struct {
 	url      string
 	client   *http.Client
 	registry *registry.Registry
+	db       *pgxpool.Pool
 }
 
-func visit(t *testing.T) *visitor {
+// visit opens a browser at pages. Each provider signs people in there.
+func visit(t *testing.T, providers ...oidc.Config) *visitor {
+	t.Helper()
+	return visitAt(t, time.Now, providers...)
+}
+
+// visitAt is visit with a clock of providers.
+func visitAt(t *testing.T, now func() time.Time, providers ...oidc.Config) *visitor {
 	t.Helper()
 	db, err := pgxpool.New(t.Context(), testenv.DatabaseURL(t))
 	if err != nil {
@@ -45,19 +56,39 @@ func visit(t *testing.T) *visitor {
 	if err != nil {
 		t.Fatal(err)
 	}
-	mux := http.NewServeMux()
-	pages := &console.Pages{
-		Auth: auth.New(r, auth.Options{Keys: keys, Issuer: "Farol"}), Log: slog.New(slog.DiscardHandler),
-		Web: &access.Web{Tokens: access.NewTokens(r, false), Registry: r},
-	}
-	pages.Routes(mux)
+	mux, log := http.NewServeMux(), slog.New(slog.DiscardHandler)
 	server := httptest.NewServer(mux)
 	t.Cleanup(server.Close)
+	pages := &console.Pages{
+		Auth: auth.New(r, auth.Options{Keys: keys, Issuer: "Farol"}), Log: log, People: people.In(r),
+		Web:       &access.Web{Tokens: access.NewTokens(r, false), Registry: r, Proxies: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}},
+		Providers: oidc.New(providers, oidc.Options{Keys: keys, Base: server.URL, Log: log, Now: now, Patience: time.Second}),
+	}
+	pages.Routes(mux)
+	v := &visitor{t, server.URL, nil, r, db}
+	v.anotherBrowser()
+	return v
+}
+
+// anotherBrowser has no cookies, and an address of its own: attempts from one are limited.
+func (v *visitor) anotherBrowser() {
+	v.t.Helper()
 	jar, err := cookiejar.New(nil)
 	if err != nil {
-		t.Fatal(err)
+		v.t.Fatal(err)
 	}
-	return &visitor{t, server.URL, &http.Client{Jar: jar, Timeout: time.Minute}, r}
+	v.client = &http.Client{Jar: jar, Timeout: time.Minute, Transport: from(addresses.Add(1))}
+}
+
+var addresses atomic.Uint32 //nolint:gochecknoglobals // a sequence
+
+// from is a browser behind a proxy that says its address.
+type from uint32
+
+func (f from) RoundTrip(r *http.Request) (*http.Response, error) {
+	r = r.Clone(r.Context())
+	r.Header.Set("X-Forwarded-For", netip.AddrFrom4([4]byte{10, byte(f >> 16), byte(f >> 8), byte(f)}).String())
+	return http.DefaultTransport.RoundTrip(r)
 }
 
 // invited registers a person and returns the path of the invitation.
@@ -153,4 +184,14 @@ func TestLinkToSignIn(t *testing.T) {
 	v.sees(path, url.Values{}, "/", "You are Developer")
 	v.sees(path, url.Values{}, path, "was used or has expired")
 	v.sees("/style.css", nil, "/style.css", "font:")
+}
+
+func read(t *testing.T, a *http.Response) string {
+	t.Helper()
+	defer a.Body.Close() //nolint:errcheck // read below
+	text, err := io.ReadAll(a.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
 }
