@@ -20,6 +20,7 @@ import (
 	"github.com/farol-preservation/farol/internal/settings"
 	"github.com/farol-preservation/farol/preflight"
 	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/registry/people"
 	"github.com/farol-preservation/farol/storage"
 )
 
@@ -59,9 +60,11 @@ func flagValues() map[string]cli.Values {
 		"error-code": cli.Constant(codeNames), "jobs": cli.Constant(jobNames), "target": cli.Constant(targetNames), "release": cli.Constant(providerNames),
 		"tier": cli.Constant(archive.Tiers), "retrieve": cli.Constant(archive.Tiers), "role": cli.Constant(accounts.Roles), "profile": cli.Constant(bag.BuiltInProfiles),
 		"may": cli.Constant(registry.Rights), "institution": institutionValues,
-		"items":  cli.Constant(func() []string { return append(items.PlanStates(), "all") }),
-		"worker": cli.Constant(func() []string { return []string{"http"} }),
-		"write":  cli.Constant(func() []string { return []string{preflight.WriteHot, preflight.WriteAll} }),
+		"deletions": cli.Constant(people.MailTimes), "restorations": cli.Constant(people.MailTimes), "fixity": cli.Constant(people.MailTimes),
+		"problems": cli.Constant(people.MailTimes),
+		"items":    cli.Constant(func() []string { return append(items.PlanStates(), "all") }),
+		"worker":   cli.Constant(func() []string { return []string{"http"} }),
+		"write":    cli.Constant(func() []string { return []string{preflight.WriteHot, preflight.WriteAll} }),
 	}
 }
 

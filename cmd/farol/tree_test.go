@@ -75,7 +75,7 @@ func effects() map[string][]string {
 			"item requeue", "item cancel", "item release", "item priority", "plan requeue", "plan cancel", "plan priority",
 			"restore object", "restore file", "restore approve", "delete request", "delete cancel", "fixity check", "fixity policy", "fixity import",
 			"stage add", "stage set", "stage remove", "drain", "services hold", "services release", "institution add", "institution set",
-			"user add", "user set", "user reset", "user unlock", "user sessions", "user deactivate", "user activate", "token add", "mail test", "schedule run", "schedule pause", "schedule resume",
+			"user add", "user set", "user reset", "user unlock", "user unlink", "user mail", "user sessions", "user deactivate", "user activate", "token add", "mail test", "schedule run", "schedule pause", "schedule resume",
 		},
 		"asks": {
 			"requeue", "plan apply", "plan undo", "delete approve", "repair", "identify", "pause", "resume", "token remove", "janitor", "migrate up",
@@ -166,6 +166,7 @@ func TestNamesAreCompleted(t *testing.T) {
 		"repair --retrieve b":            "Bulk",
 		"repair --release a":             "AWS",
 		"user add x --role inst":         "institutional_admin",
+		"user mail x --fixity d":         "daily",
 		"work --stages Store,Re":         "Store,Record",
 		"validate x --profile b":         "btr-v1.0",
 		"check --write=a":                "all",

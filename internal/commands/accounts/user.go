@@ -23,7 +23,7 @@ import (
 func User() *cobra.Command {
 	return cli.Group("user", "Manage people: who they are, what they may do, and how they sign in",
 		userAddCommand(), userListCommand(), userSetCommand(), userActiveCommand("deactivate", false), userActiveCommand("activate", true),
-		userResetCommand(), userUnlockCommand(), userSessionsCommand())
+		userResetCommand(), userUnlockCommand(), userUnlinkCommand(), userSessionsCommand(), userMailCommand())
 }
 
 // Roles are those that a person can have.
