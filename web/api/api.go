@@ -73,6 +73,11 @@ func (a *API) Register(t *ops.API) {
 	a.fixity(t)
 	a.progress(t)
 	a.health(t)
+	a.mails(t)
+	a.alerts(t)
+	a.actions(t)
+	a.serviceTokens(t)
+	a.settings(t)
 }
 
 // body is an answer or a request that is JSON.

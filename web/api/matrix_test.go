@@ -21,6 +21,7 @@ session.show              ~ b
 session.end               ~ b
 session.factor            ~ b
 session.proof             + b
+session.forgot            *
 link.show                 *
 link.use                  *
 link.sign_in              *
@@ -33,6 +34,18 @@ me.set_password           + b
 me.tokens                 + b
 me.add_token              + b f
 me.remove_token           + b
+me.mail                   + b
+me.set_mail               + b
+alerts.list               U A R O S
+alerts.read               U A R O S
+actions.list              A R O S
+tokens.list               S
+tokens.add                S b f
+tokens.remove             S b f
+settings.show             O S
+settings.set_storage      S b f
+settings.set_requests     S b f
+settings.set_prices       S b f
 users.list                A R S
 users.show                A R S
 users.add                 A S b f
@@ -42,6 +55,7 @@ users.deactivate          A S b f
 users.invite              A S b f
 users.reset               A S b f
 users.reset_factor        A S b f
+users.unlink              A S b f
 items.list                U A R O S
 items.show                U A R O S
 items.history             U A R O S

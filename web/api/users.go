@@ -97,6 +97,11 @@ func (a *API) users(t *ops.API) {
 		ID: "users.reset_factor", Method: post, Path: "/api/v1/users/{id}/reset-factor", Summary: "Remove the second factor of a person who has lost it",
 		Access: ops.Holders, Needs: permission.UsersWrite, Fresh: true, Audit: true, Status: http.StatusNoContent, About: "All sessions of the person end.",
 	}, a.resetFactor)
+	ops.Register(t, ops.Operation{
+		ID: "users.unlink", Method: post, Path: "/api/v1/users/{id}/unlink", Summary: "Remove the link of a person to an OpenID provider",
+		Access: ops.Holders, Needs: permission.UsersWrite, Fresh: true, Audit: true, Status: http.StatusNoContent,
+		About: "All sessions of the person end. The next sign-in there links the person again, by the e-mail address.",
+	}, a.unlink)
 }
 
 func (a *API) listUsers(ctx context.Context, c access.Caller, in *userQuery) (*body[list[people.Profile]], error) {
@@ -212,5 +217,15 @@ func (a *API) resetFactor(ctx context.Context, c access.Caller, in *ByID) (*empt
 		}
 		return &empty{}, a.people().Alert(ctx, in.ID, "Second Factor Changed", "Your second factor was removed",
 			"Your second factor was removed by "+c.Actor().Name+". You set up a new one when you sign in. If you did not ask for that, contact the archive's staff at once.")
+	})
+}
+
+func (a *API) unlink(ctx context.Context, c access.Caller, in *ByID) (*empty, error) {
+	entry := registry.AuditEntry{Operation: "users.unlink", SubjectType: "user", SubjectID: fmt.Sprint(in.ID)}
+	return act(ctx, a, c, &entry, func(ctx context.Context) (*empty, error) {
+		if err := a.mayChange(ctx, c, in.ID); err != nil {
+			return nil, err
+		}
+		return &empty{}, a.people().Unbind(ctx, in.ID)
 	})
 }

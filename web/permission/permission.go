@@ -159,3 +159,14 @@ func All() []Permission {
 func (p Permission) Reads() bool {
 	return strings.HasSuffix(string(p), ".read") || p == ReportsDeposits || p == ReportsCosts || p == ItemsWorkers
 }
+
+// Personal reports whether a permission is for people only: to approve and to request what
+// takes two persons, and to say who may do what. A service never gets it.
+func (p Permission) Personal() bool {
+	switch p {
+	case PlansApprove, RestorationsApprove, DeletionsRequest, DeletionsCancel, DeletionsApprove,
+		UsersWrite, InstitutionsWrite, InstitutionsSettings, TokensService, SettingsWrite:
+		return true
+	}
+	return false
+}

@@ -1,0 +1,103 @@
+package api
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/registry/browse"
+	"github.com/farol-preservation/farol/registry/people"
+	"github.com/farol-preservation/farol/web/access"
+	"github.com/farol-preservation/farol/web/ops"
+	"github.com/farol-preservation/farol/web/permission"
+)
+
+// AlertFilter narrows the list of alerts.
+type AlertFilter struct {
+	Institution string    `query:"institution" maxLength:"255" doc:"Identifier of the institution; without alerts for one person only"`
+	Type        string    `query:"type" maxLength:"100" doc:"Such as Failed Fixity Check"`
+	Unread      bool      `query:"unread" doc:"Only those that you have not read; not for the token of a service"`
+	Since       time.Time `query:"since" doc:"Then or later"`
+	Before      time.Time `query:"before" doc:"Before then"`
+}
+
+// ActionFilter narrows the list of actions.
+type ActionFilter struct {
+	Institution string    `query:"institution" maxLength:"255" doc:"Identifier of the institution: of the record, or of the person who acted"`
+	Actor       string    `query:"actor" maxLength:"300" doc:"E-mail of a person, or token and the name of a token"`
+	SubjectType string    `query:"subject_type" maxLength:"100" doc:"Kind of the record, such as user"`
+	SubjectID   string    `query:"subject_id" maxLength:"300" doc:"ID or name of the record; only with subject_type"`
+	Operation   string    `query:"operation" maxLength:"100" doc:"Such as users.add"`
+	Outcome     string    `query:"outcome" enum:"done,refused"`
+	Since       time.Time `query:"since" doc:"Then or later"`
+	Before      time.Time `query:"before" doc:"Before then"`
+}
+
+type readBody struct {
+	IDs    []int64   `json:"ids,omitempty" maxItems:"1000" doc:"These alerts"`
+	Before time.Time `json:"before,omitempty" doc:"All alerts that are older"`
+}
+
+type readView struct {
+	Read int64 `json:"read" doc:"How many were new to you"`
+}
+
+// alerts are messages for people.
+func (a *API) alerts(t *ops.API) {
+	type query struct {
+		AlertFilter
+		Paging
+		Counting
+	}
+	ops.Register(t, reads("alerts.list", "/api/v1/alerts", "List alerts, newest first",
+		"Those for the own institution, and those for yourself alone. Staff has those of all institutions; operators have those for the staff.", permission.AlertsRead),
+		func(ctx context.Context, c access.Caller, in *query) (*body[list[browse.Alert]], error) {
+			f := in.AlertFilter
+			if f.Unread && c.Person.ID == 0 {
+				return nil, ops.Problem(http.StatusBadRequest, ops.CodeBadRequest, "unread is for people: the token of a service reads nothing")
+			}
+			wanted := browse.AlertFilter{
+				Institution: f.Institution, Type: f.Type, Unread: f.Unread, CreatedAfter: f.Since, CreatedBefore: f.Before, For: c.Person.ID, Staff: ofStaff(c),
+			}
+			return listOf(ctx, a, c, "alerts", wanted, wanted, in.Paging, in.Counting, browse.Records.Alerts)
+		})
+	ops.Register(t, ops.Operation{
+		ID: "alerts.read", Method: post, Path: "/api/v1/alerts/read", Summary: "Mark alerts as read", Access: ops.Holders, Needs: permission.AlertsRead,
+		About: "Give ids, or before. Alerts that are not yours to see are not counted.",
+	},
+		func(ctx context.Context, c access.Caller, in *body[readBody]) (*body[readView], error) {
+			switch b := in.Body; {
+			case c.Person.ID == 0:
+				return nil, ops.Problem(http.StatusForbidden, ops.CodeNotAllowed, "only people read alerts: sign in, or use a personal token")
+			case (len(b.IDs) == 0) == b.Before.IsZero():
+				return nil, ops.Problem(http.StatusBadRequest, ops.CodeBadRequest, "give either ids or before")
+			}
+			n, err := a.people().MarkAlerts(ctx, c.Person.ID, c.Scope, people.Reading{IDs: in.Body.IDs, Before: in.Body.Before, Staff: ofStaff(c)})
+			return &body[readView]{readView{n}}, err
+		})
+}
+
+// ofStaff reports whether the caller sees of all institutions only what concerns the staff
+// and the machinery.
+func ofStaff(c access.Caller) bool { return c.Person.Role == registry.RoleOperator }
+
+// actions are what people did.
+func (a *API) actions(t *ops.API) {
+	type query struct {
+		ActionFilter
+		Paging
+		Counting
+	}
+	ops.Register(t, reads("actions.list", "/api/v1/actions", "List what people did and were refused, newest first",
+		"actor, subject_type with subject_id, institution and a window of since and before are found by an index; the others narrow what these find. "+
+			"An institution has the actions of its people, and those about its records. Operators have those about the queue.", permission.AuditRead),
+		func(ctx context.Context, c access.Caller, in *query) (*body[list[browse.Action]], error) {
+			f := in.ActionFilter
+			wanted := browse.ActionFilter{
+				Institution: f.Institution, Actor: f.Actor, SubjectType: f.SubjectType, SubjectID: f.SubjectID, Operation: f.Operation, Outcome: f.Outcome,
+				Since: f.Since, Before: f.Before, Queue: ofStaff(c),
+			}
+			return listOf(ctx, a, c, "actions", wanted, wanted, in.Paging, in.Counting, browse.Records.Actions)
+		})
+}

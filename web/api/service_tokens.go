@@ -1,0 +1,157 @@
+package api
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/web/access"
+	"github.com/farol-preservation/farol/web/ops"
+	"github.com/farol-preservation/farol/web/permission"
+)
+
+// serviceToken is a token of a service without its secret.
+type serviceToken struct {
+	ID          int64            `json:"id"`
+	Name        string           `json:"name"`
+	Institution string           `json:"institution_identifier" doc:"Empty: of the whole archive"`
+	Rights      []string         `json:"rights"`
+	Stages      []registry.Stage `json:"stages" doc:"That may be leased; none: all that are processed over HTTP"`
+	Permissions []string         `json:"permissions"`
+	CreatedAt   time.Time        `json:"created_at"`
+	CreatedBy   string           `json:"created_by"`
+	ExpiresAt   *time.Time       `json:"expires_at" doc:"null: never"`
+	UsedAt      *time.Time       `json:"used_at" doc:"To the minute; null: never"`
+}
+
+type newServiceToken struct {
+	serviceToken
+
+	Secret string `json:"token" doc:"It cannot be shown again"`
+}
+
+type serviceTokenBody struct {
+	Name        string   `json:"name" minLength:"1" maxLength:"100"`
+	Institution string   `json:"institution_identifier,omitempty" maxLength:"255" doc:"Whose records it reaches; without it, those of all institutions"`
+	Rights      []string `json:"rights,omitempty" enum:"post,pull,lease" doc:"Messages to queues, messages from queues and topics, items at stages that are processed over HTTP"`
+	Stages      []string `json:"stages,omitempty" maxItems:"50" doc:"Stages that may be leased; without them, all that are processed over HTTP"`
+	Permissions []string `json:"permissions,omitempty" maxItems:"100" doc:"What it may do with the REST API"`
+	Days        int      `json:"days,omitempty" minimum:"1" maximum:"3650" doc:"For how long it is good; without it, until it is revoked"`
+}
+
+func viewOfService(t registry.Token) serviceToken {
+	return serviceToken{
+		t.ID, t.Name, t.Institution, append([]string{}, t.Rights...), append([]registry.Stage{}, t.Stages...), append([]string{}, t.Permissions...),
+		t.CreatedAt, t.CreatedBy, t.ExpiresAt, t.UsedAt,
+	}
+}
+
+// serviceTokens are those of programs that act for no person.
+func (a *API) serviceTokens(t *ops.API) {
+	ops.Register(t, ops.Operation{ID: "tokens.list", Method: get, Path: "/api/v1/tokens", Summary: "List tokens of services", Access: ops.Holders, Needs: permission.TokensService},
+		func(ctx context.Context, _ access.Caller, _ *empty) (*body[list[serviceToken]], error) {
+			found, err := a.Registry.Tokens(ctx, 0)
+			rows := []serviceToken{}
+			for _, t := range found {
+				rows = append(rows, viewOfService(t))
+			}
+			return &body[list[serviceToken]]{list[serviceToken]{Items: rows}}, err
+		})
+	ops.Register(t, ops.Operation{
+		ID: "tokens.add", Secret: true, Method: post, Path: "/api/v1/tokens", Summary: "Create a token of a service", Access: ops.Holders, Needs: permission.TokensService,
+		Fresh: true, Audit: true, Status: http.StatusCreated,
+		About: "It has rights for the APIs of messages and leases, and permissions for this one, but none by which people approve, request deletions, or manage people, tokens and settings.",
+	},
+		func(ctx context.Context, c access.Caller, in *body[serviceTokenBody]) (*body[newServiceToken], error) {
+			return a.addServiceToken(ctx, c, in.Body)
+		})
+	ops.Register(t, ops.Operation{
+		ID: "tokens.remove", Method: remove, Path: "/api/v1/tokens/{id}", Summary: "Revoke a token of a service", Access: ops.Holders, Needs: permission.TokensService,
+		Fresh: true, Audit: true, Status: http.StatusNoContent, About: "It is refused within two seconds.",
+	}, a.removeServiceToken)
+}
+
+func (a *API) addServiceToken(ctx context.Context, c access.Caller, in serviceTokenBody) (*body[newServiceToken], error) {
+	wanted := registry.Token{Name: in.Name, Institution: in.Institution, Rights: unique(in.Rights), Permissions: unique(in.Permissions)}
+	for _, stage := range unique(in.Stages) {
+		wanted.Stages = append(wanted.Stages, registry.Stage(stage))
+	}
+	if why := wrongToken(c, wanted); why != "" {
+		return nil, ops.Problem(http.StatusBadRequest, ops.CodeBadRequest, why)
+	}
+	if in.Days > 0 {
+		end := time.Now().Add(time.Duration(in.Days) * 24 * time.Hour)
+		wanted.ExpiresAt = &end
+	}
+	entry := registry.AuditEntry{Operation: "tokens.add", SubjectType: "token", SubjectID: in.Name, Detail: map[string]any{
+		"institution": in.Institution, "rights": wanted.Rights, "stages": wanted.Stages, "permissions": wanted.Permissions, "days": in.Days,
+	}}
+	return act(ctx, a, c, &entry, func(ctx context.Context) (*body[newServiceToken], error) {
+		if in.Institution != "" {
+			of, err := a.Registry.Institution(ctx, in.Institution)
+			if err != nil {
+				return nil, err
+			}
+			entry.Institution = of.ID
+		}
+		added, secret, err := a.Registry.AddToken(ctx, wanted)
+		return &body[newServiceToken]{newServiceToken{viewOfService(added), secret}}, err
+	})
+}
+
+// wrongToken says what does not go together in a token; "" if nothing is wrong.
+func wrongToken(c access.Caller, t registry.Token) string {
+	may := c.Permissions
+	if t.Institution != "" {
+		may = permission.Of(registry.RoleInstitutionalAdmin, true)
+	}
+	for _, name := range t.Permissions {
+		switch p := permission.Permission(name); {
+		case !slices.Contains(permission.All(), p):
+			return fmt.Sprintf("there is no permission %q; GET /api lists them", name)
+		case p.Personal():
+			return fmt.Sprintf("the permission %q is for people: no service has it", name)
+		case !c.Holds(p), !slices.Contains(may, p):
+			return fmt.Sprintf("the permission %q is none that you can give to this token", name)
+		}
+	}
+	switch {
+	case len(t.Rights) == 0 && len(t.Permissions) == 0:
+		return "give rights or permissions; a token without any may do nothing"
+	case len(t.Stages) > 0 && !slices.Contains(t.Rights, registry.RightLease):
+		return "stages are given, but no right to lease; add lease to rights, or leave stages out"
+	case t.Institution != "" && slices.ContainsFunc(t.Rights, func(r string) bool { return r != registry.RightLease }):
+		return "a token of an institution may only lease, since messages are shared"
+	}
+	return ""
+}
+
+// unique is a list without what it has had before.
+func unique(names []string) []string {
+	list := []string{}
+	for _, name := range names {
+		if !slices.Contains(list, name) {
+			list = append(list, name)
+		}
+	}
+	return list
+}
+
+func (a *API) removeServiceToken(ctx context.Context, c access.Caller, in *ByID) (*empty, error) {
+	entry := registry.AuditEntry{Operation: "tokens.remove", SubjectType: "token", SubjectID: fmt.Sprint(in.ID)}
+	return act(ctx, a, c, &entry, func(ctx context.Context) (*empty, error) {
+		list, err := a.Registry.Tokens(ctx, 0)
+		if err != nil {
+			return nil, err
+		}
+		i := slices.IndexFunc(list, func(t registry.Token) bool { return t.ID == in.ID })
+		if i < 0 {
+			return nil, registry.ErrNotFound
+		}
+		entry.SubjectID = list[i].Name // as commands record it
+		return &empty{}, a.Registry.RemoveToken(ctx, 0, list[i].Name)
+	})
+}
