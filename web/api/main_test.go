@@ -124,6 +124,7 @@ type caller struct {
 	person people.Person
 	client *http.Client
 	token  string
+	secret string // of the second factor
 	header http.Header
 }
 
@@ -250,6 +251,7 @@ func (c *caller) setUp() {
 	if err != nil {
 		c.s.t.Fatal(err)
 	}
+	c.secret = offer.Secret
 	c.wants(http.StatusOK, "POST", "/api/v1/me/factor/confirm", map[string]any{"pending": offer.Pending, "code": code})
 }
 

@@ -4,6 +4,9 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/pquerna/otp/totp"
 
 	"github.com/farol-preservation/farol/registry"
 )
@@ -42,6 +45,59 @@ func TestSigningInAndOut(t *testing.T) {
 	if a := c.do("GET", "/api/v1/me", nil); a.status != 401 || a.code() != "not-signed-in" {
 		t.Errorf("after signing out: %d %s", a.status, a.body)
 	}
+}
+
+// What a browser was given before it signs in, or before the second factor, opens nothing
+// afterwards: who has planted or overheard it is not signed in with the person.
+func TestSessionsAreNotFixed(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	known := s.in("staff@archive.org", registry.RoleAdmin, "")
+	s.exec(`UPDATE users SET totp_last_step = 0`)
+	const planted = "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
+	c, thief := s.browser(), s.browser()
+	a := c.wants(200, "POST", "/api/v1/session", map[string]string{"email": "staff@archive.org", "password": password}, "Cookie", "farol="+planted)
+	half := cookieOf(a)
+	if half == "" || half == planted {
+		t.Fatalf("the session has the secret %q", half)
+	}
+	if a := thief.do("GET", "/api/v1/session", nil, "Cookie", "farol="+planted); a.status != 401 {
+		t.Errorf("the planted secret opens a session: %d", a.status)
+	}
+	code, err := totp.GenerateCode(known.secret, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	full := cookieOf(c.wants(200, "POST", "/api/v1/session/factor", map[string]string{"code": code}))
+	if full == "" || full == half {
+		t.Errorf("after the second factor the secret is %q", full)
+	}
+	if a := thief.do("GET", "/api/v1/session", nil, "Cookie", "farol="+half); a.status != 401 {
+		t.Errorf("the secret of before the second factor opens a session: %d", a.status)
+	}
+	if a := thief.do("POST", "/api/v1/session/factor", map[string]string{"code": code}, "Cookie", "farol="+full); a.status != 401 {
+		t.Errorf("a code is replayed: %d", a.status)
+	}
+	proved := cookieOf(c.wants(200, "POST", "/api/v1/me/password", map[string]string{"old": password, "new": "another long password"}))
+	for name, old := range map[string]string{"this": full, "the first": cookieOf(a)} {
+		if a := thief.do("GET", "/api/v1/session", nil, "Cookie", "farol="+old); a.status != 401 || proved == old {
+			t.Errorf("after a new password the secret of %s session opens it: %d", name, a.status)
+		}
+	}
+	if a := known.do("GET", "/api/v1/me", nil); a.status != 401 {
+		t.Errorf("after a new password the session of another browser goes on: %d", a.status)
+	}
+	c.wants(200, "GET", "/api/v1/me", nil)
+}
+
+// cookieOf is the secret that an answer gives a browser.
+func cookieOf(a answer) string {
+	for _, line := range a.header.Values("Set-Cookie") {
+		if c, err := http.ParseSetCookie(line); err == nil && c.Name == "farol" {
+			return c.Value
+		}
+	}
+	return ""
 }
 
 // Pages of other origins, and names that were bent to lead here, get nothing, with the

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"unicode"
 	"unicode/utf8"
 
@@ -115,7 +116,8 @@ type hasher struct {
 	with  parameters
 	slots chan struct{}
 	queue chan struct{}
-	dummy string // of a password that nobody knows, to take as long where there is none
+	dummy string        // of a password that nobody knows, to take as long where there is none
+	spent atomic.Uint64 // work so far: KiB times passes
 }
 
 func newHasher(with parameters) *hasher {
@@ -138,6 +140,7 @@ func (h *hasher) derive(ctx context.Context, password string, salt []byte, p par
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
+	h.spent.Add(uint64(p.memory) * uint64(p.passes))
 	return argon2.IDKey([]byte(password), salt, p.passes, p.memory, p.lanes, keyBytes), nil
 }
 
