@@ -212,7 +212,9 @@ func TestSignInAtProviderIsOfOneBrowser(t *testing.T) {
 	t.Parallel()
 	var later atomic.Int64
 	o := testenv.NewOpenID(t)
-	v := visitAt(t, func() time.Time { return time.Now().Add(time.Duration(later.Load())) }, at(o))
+	twin := at(o)
+	twin.Name = "staff"
+	v := visitAt(t, func() time.Time { return time.Now().Add(time.Duration(later.Load())) }, at(o), twin)
 	v.registered("ann@test.edu", registry.RoleInstitutionalUser, "test.edu")
 	o.Answers(testenv.OpenIDAnswer{Claims: claims("exp", time.Now().Add(time.Hour).Unix())})
 
@@ -243,7 +245,7 @@ func TestSignInAtProviderIsOfOneBrowser(t *testing.T) {
 	v.anotherBrowser()
 	later.Store(0)
 	other := strings.Replace(v.back("/oidc/campus"), "/campus/", "/staff/", 1)
-	v.sees(other, nil, "/oidc/staff/callback", "was not completed") // there is no such provider
+	v.sees(other, nil, "/oidc/staff/callback", "was not completed") // what was begun at one provider
 }
 
 // A second factor at the provider counts if it is trusted with that. A proof is fresh if the
@@ -321,6 +323,7 @@ func TestProviderThatIsAway(t *testing.T) {
 	v := visit(t, at(away), silent)
 	v.sees("/sign-in", nil, "/sign-in", "Sign in by campus")
 	v.sees("/oidc/campus", nil, "/oidc/campus", "does not answer")
+	v.sees("/oidc/nobody/callback?state=x&code=y", nil, "/oidc/nobody/callback", "was not completed")
 	v.sees("/oidc/nobody", nil, "/oidc/nobody", "does not answer")
 	began := time.Now()
 	v.sees("/oidc/silent", nil, "/oidc/silent", "does not answer")
