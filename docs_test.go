@@ -245,7 +245,9 @@ func TestTestsNamedInDocumentsExist(t *testing.T) {
 }
 
 var (
-	setting       = regexp.MustCompile(`\bFAROL_[A-Z0-9_]*[A-Z0-9]\b`)
+	setting         = regexp.MustCompile(`\bFAROL_[A-Z0-9_]*[A-Z0-9]\b`)
+	providerSetting = regexp.MustCompile(`^FAROL_OIDC_[A-Z_]+?_(ISSUER|CLIENT_ID|CLIENT_SECRET|CLIENT_SECRET_FILE|INSTITUTION|DOMAINS|TRUST_MFA)$`)
+
 	targetSetting = regexp.MustCompile(`^FAROL_TARGET_[A-Z_]+?_(BUCKET|ENDPOINT|REGION|CA_FILE|ACCESS_KEY_ID|SECRET_ACCESS_KEY|STORAGE_CLASS|CHECKSUM)$`)
 )
 
@@ -264,7 +266,7 @@ func TestSettingsInDocumentsExist(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	known := map[string]bool{"FAROL_TARGET": true} // as in FAROL_TARGET_…
+	known := map[string]bool{"FAROL_TARGET": true, "FAROL_OIDC": true} // as in FAROL_TARGET_…
 	for _, name := range setting.FindAllString(generated+string(compose)+string(worker), -1) {
 		known[name] = true
 	}
@@ -274,6 +276,9 @@ func TestSettingsInDocumentsExist(t *testing.T) {
 	for doc, text := range docs {
 		for _, name := range setting.FindAllString(text, -1) {
 			if m := targetSetting.FindStringSubmatch(name); m != nil && strings.Contains(generated, "FAROL_TARGET_<NAME>_"+m[1]) {
+				continue
+			}
+			if m := providerSetting.FindStringSubmatch(name); m != nil && strings.Contains(generated, "`FAROL_OIDC_<NAME>_"+m[1]+"`") {
 				continue
 			}
 			if !known[name] {

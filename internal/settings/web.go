@@ -67,19 +67,7 @@ func (s *Reader) readWeb(c *Web, key bool) {
 	if (c.Cert == "") != (c.CertKey == "") {
 		s.wrong("FAROL_WEB_TLS_KEY", "and FAROL_WEB_TLS_CERT belong together; set both, or neither")
 	}
-	for part := range strings.SplitSeq(c.Proxies, ",") {
-		if part = strings.TrimSpace(part); part == "" {
-			continue
-		}
-		p, err := netip.ParsePrefix(part)
-		if ip, addrErr := netip.ParseAddr(part); err != nil && addrErr == nil {
-			p, err = ip.Prefix(ip.BitLen())
-		}
-		if err != nil {
-			s.wrong("FAROL_WEB_PROXIES", "has "+strconv.Quote(part)+"; it must be "+allowed(c, "Proxies"))
-		}
-		c.proxies = append(c.proxies, p)
-	}
+	s.readProxies(c)
 	host, _, err := net.SplitHostPort(c.Addr)
 	switch {
 	case err != nil: // said of the field
@@ -94,6 +82,22 @@ func (s *Reader) readWeb(c *Web, key bool) {
 	}
 	if key {
 		c.providers = s.readProviders()
+	}
+}
+
+func (s *Reader) readProxies(c *Web) {
+	for part := range strings.SplitSeq(c.Proxies, ",") {
+		if part = strings.TrimSpace(part); part == "" {
+			continue
+		}
+		p, err := netip.ParsePrefix(part)
+		if ip, addrErr := netip.ParseAddr(part); err != nil && addrErr == nil {
+			p, err = ip.Prefix(ip.BitLen())
+		}
+		if err != nil {
+			s.wrong("FAROL_WEB_PROXIES", "has "+strconv.Quote(part)+"; it must be "+allowed(c, "Proxies"))
+		}
+		c.proxies = append(c.proxies, p)
 	}
 }
 

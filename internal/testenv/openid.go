@@ -142,7 +142,7 @@ func (o *OpenID) authorize(w http.ResponseWriter, r *http.Request) {
 		answer.Set(k, v)
 	}
 	back.RawQuery = answer.Encode()
-	http.Redirect(w, r, back.String(), http.StatusSeeOther)
+	http.Redirect(w, r, back.String(), http.StatusSeeOther) //nolint:gosec // the client of a test
 }
 
 // token answers a code with an ID token, once.

@@ -25,8 +25,17 @@ func TestEveryFailureTakesOneHash(t *testing.T) {
 	const wrong = "wrong horse battery staple"
 	one := uint64(d.hasher.with.memory) * uint64(d.hasher.with.passes)
 	for _, try := range [][2]string{
-		{"ann@test.edu", wrong}, {"nobody@test.edu", wrong}, {"nobody@test.edu", good}, {"", ""}, {"ann@test.edu\x00", wrong}, {"gone@test.edu", good},
-		{"bob@other.edu", good}, {"locked@test.edu", good}, {"locked@test.edu", wrong}, {"new@archive.org", ""}, {"ann@test.edu", ""},
+		{"ann@test.edu", wrong},
+		{"nobody@test.edu", wrong},
+		{"nobody@test.edu", good},
+		{"", ""},
+		{"ann@test.edu\x00", wrong},
+		{"gone@test.edu", good},
+		{"bob@other.edu", good},
+		{"locked@test.edu", good},
+		{"locked@test.edu", wrong},
+		{"new@archive.org", ""},
+		{"ann@test.edu", ""},
 	} {
 		before := d.hasher.spent.Load()
 		if _, err := d.SignIn(t.Context(), try[0], try[1], somewhere()); !errors.Is(err, ErrWrong) {

@@ -97,8 +97,10 @@ type choice struct {
 func (v page) Choices() []choice {
 	var list []choice
 	for _, k := range []struct{ field, about, value string }{
-		{"deletions", "Deletions", v.Mail.Deletions}, {"restorations", "Restorations", v.Mail.Restorations},
-		{"fixity", "Fixity checks", v.Mail.Fixity}, {"problems", "Problems with items and the archive", v.Mail.Problems},
+		{"deletions", "Deletions", v.Mail.Deletions},
+		{"restorations", "Restorations", v.Mail.Restorations},
+		{"fixity", "Fixity checks", v.Mail.Fixity},
+		{"problems", "Problems with items and the archive", v.Mail.Problems},
 	} {
 		list = append(list, choice{k.field, k.about, k.value, people.MailTimes()})
 	}

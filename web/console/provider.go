@@ -26,7 +26,7 @@ func (p *Pages) toProvider(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	http.SetCookie(w, p.started(r, cookie, oidc.Lifetime))
-	http.Redirect(w, r, to, http.StatusSeeOther)
+	http.Redirect(w, r, to, http.StatusSeeOther) //nolint:gosec // to the provider that is set up
 }
 
 // fromProvider signs in a person whom an OpenID provider has sent back. It leads to a page

@@ -2,6 +2,7 @@
 package permission
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/farol-preservation/farol/registry"
@@ -163,10 +164,8 @@ func (p Permission) Reads() bool {
 // Personal reports whether a permission is for people only: to approve and to request what
 // takes two persons, and to say who may do what. A service never gets it.
 func (p Permission) Personal() bool {
-	switch p {
-	case PlansApprove, RestorationsApprove, DeletionsRequest, DeletionsCancel, DeletionsApprove,
-		UsersWrite, InstitutionsWrite, InstitutionsSettings, TokensService, SettingsWrite:
-		return true
-	}
-	return false
+	return slices.Contains([]Permission{
+		PlansApprove, RestorationsApprove, DeletionsRequest, DeletionsCancel, DeletionsApprove,
+		UsersWrite, InstitutionsWrite, InstitutionsSettings, TokensService, SettingsWrite,
+	}, p)
 }
