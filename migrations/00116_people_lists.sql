@@ -6,6 +6,7 @@
 ALTER TABLE users
 	ADD oidc_issuer  text CHECK (length(oidc_issuer) BETWEEN 1 AND 500),
 	ADD oidc_subject text CHECK (length(oidc_subject) BETWEEN 1 AND 255),
+	ADD oidc_factor  boolean NOT NULL DEFAULT false,
 	ADD CONSTRAINT oidc_names_both CHECK ((oidc_issuer IS NULL) = (oidc_subject IS NULL));
 CREATE UNIQUE INDEX users_oidc ON users (oidc_issuer, oidc_subject) WHERE oidc_subject IS NOT NULL;
 

@@ -9,6 +9,7 @@ COMMENT ON COLUMN users.signed_in_at IS 'When the person signed in last.';
 COMMENT ON COLUMN users.time_zone IS 'Time zone in which the person reads times and gets digests.';
 COMMENT ON COLUMN users.oidc_issuer IS 'OpenID provider that knows the person; NULL: none.';
 COMMENT ON COLUMN users.oidc_subject IS 'Who the person is at that provider.';
+COMMENT ON COLUMN users.oidc_factor IS 'Whether that provider has asked the person for a second factor, and is trusted with that.';
 COMMENT ON COLUMN users.version IS 'Grows with each change of what others see of the person.';
 COMMENT ON COLUMN institutions.second_factor_required IS 'Whether all people of the institution need a second factor.';
 COMMENT ON COLUMN institutions.version IS 'Grows with each change.';

@@ -23,12 +23,20 @@ func (r Records) Bind(ctx context.Context, user int64, i Identity) error {
 		`UPDATE users SET oidc_issuer = $2, oidc_subject = $3 WHERE id = $1 AND oidc_subject IS NULL`, user, i.Issuer, i.Subject)
 }
 
+// NoteIssuerFactor notes that a person's second factor is at the provider.
+func (r Records) NoteIssuerFactor(ctx context.Context, user int64) error {
+	if _, err := r.db.Exec(ctx, `UPDATE users SET oidc_factor = true WHERE id = $1 AND NOT oidc_factor`, user); err != nil {
+		return fmt.Errorf("note a second factor: %w", registry.Refusal(err))
+	}
+	return nil
+}
+
 // Unbind takes a person's identity away, and ends all sessions. The next sign-in at a
 // provider binds the person again, by the e-mail address.
 func (r Records) Unbind(ctx context.Context, user int64) error {
 	_, err := r.db.Exec(ctx, `
 		WITH ended AS (DELETE FROM sessions WHERE user_id = $1)
-		UPDATE users SET oidc_issuer = NULL, oidc_subject = NULL WHERE id = $1`, user)
+		UPDATE users SET oidc_issuer = NULL, oidc_subject = NULL, oidc_factor = false WHERE id = $1`, user)
 	if err != nil {
 		return fmt.Errorf("unbind a person from an OpenID provider: %w", registry.Refusal(err))
 	}

@@ -23,6 +23,7 @@ type Profile struct {
 	SecondFactor   bool       `json:"second_factor"`          // it is set up
 	FactorRequired bool       `json:"second_factor_required"` // for this person; role and institution may require it, too
 	HasPassword    bool       `json:"has_password"`
+	Issuer         string     `json:"oidc_issuer"`  // OpenID provider that the person is linked to; "": none
 	SignedInAt     *time.Time `json:"signed_in_at"` // nil: never
 	TimeZone       string     `json:"time_zone"`
 	CreatedAt      time.Time  `json:"created_at"`
@@ -32,7 +33,7 @@ type Profile struct {
 
 const profileSQL = `
 SELECT u.id, u.email, u.name, u.role, coalesce(u.institution_id, 0) AS institution_id, coalesce(i.identifier, '') AS institution, u.deactivated_at,
-	u.totp_sealed IS NOT NULL AS second_factor, u.second_factor_required AS factor_required, u.password_hash IS NOT NULL AS has_password,
+	u.totp_sealed IS NOT NULL AS second_factor, u.second_factor_required AS factor_required, u.password_hash IS NOT NULL AS has_password, coalesce(u.oidc_issuer, '') AS issuer,
 	u.signed_in_at, u.time_zone, u.created_at, u.updated_at, u.version
 FROM users u LEFT JOIN institutions i ON i.id = u.institution_id
 WHERE (@all OR u.institution_id = @institution)`

@@ -21,6 +21,7 @@ const (
 	CookieName      = "__Host-farol"
 	plainCookieName = "farol"
 	deviceCookie    = "farol-device"
+	providerCookie  = "farol-provider"
 )
 
 // Web identifies who asks a server for people: by a token, or else by the cookie of a
@@ -98,6 +99,28 @@ func (w *Web) Device(r *http.Request) string {
 		return ""
 	}
 	return c.Value
+}
+
+// ProviderCookie has a browser keep what belongs to a sign-in at an OpenID provider, while the
+// person is there. No other host can plant one.
+func (w *Web) ProviderCookie(value string, lasts time.Duration) *http.Cookie {
+	return w.sealed(w.providerName(), value, lasts)
+}
+
+// Provider is what a browser has kept of a sign-in at an OpenID provider; "": nothing.
+func (w *Web) Provider(r *http.Request) string {
+	c, err := r.Cookie(w.providerName())
+	if err != nil {
+		return ""
+	}
+	return c.Value
+}
+
+func (w *Web) providerName() string {
+	if w.Secure {
+		return "__Host-" + providerCookie
+	}
+	return providerCookie
 }
 
 func (w *Web) sealed(name, value string, lasts time.Duration) *http.Cookie {

@@ -41,6 +41,9 @@ func (a *Auth) ConfirmFactor(ctx context.Context, session people.Session, pendin
 	if p.Strong() && (session.Level != people.LevelFull || !session.Fresh) {
 		return SignedIn{}, nil, ErrWrong
 	}
+	if !p.Strong() && p.IssuerFactor && session.Level != people.LevelFull {
+		return SignedIn{}, nil, elsewhere{p.Issuer} // or a password would be enough to have both
+	}
 	sealed, err := base64.RawURLEncoding.DecodeString(pending)
 	if err != nil {
 		return SignedIn{}, nil, ErrWrong

@@ -17,6 +17,15 @@ import (
 // let in, whatever the reason.
 var ErrNoAccount = errors.New("you are signed in there, but no account of Farol belongs to that sign-in; ask an administrator of your institution, or the archive's staff")
 
+// elsewhere is [ErrWrong] for a person whose second factor is at an OpenID provider.
+type elsewhere struct{ issuer string }
+
+func (e elsewhere) Error() string {
+	return "your second factor is at " + e.issuer + ": sign in there, or ask the archive's staff to remove that link"
+}
+
+func (elsewhere) Is(target error) bool { return target == ErrWrong }
+
 // Provider says whom an OpenID provider may sign in.
 type Provider struct {
 	Name        string
@@ -54,6 +63,11 @@ func (a *Auth) SignInByProvider(ctx context.Context, by Provider, said Said, fro
 	}
 	if !bound {
 		if err := a.bind(ctx, by, said, p, from); err != nil {
+			return SignedIn{}, err
+		}
+	}
+	if said.Factor {
+		if err := a.people.NoteIssuerFactor(ctx, p.ID); err != nil {
 			return SignedIn{}, err
 		}
 	}

@@ -3,10 +3,13 @@ package console_test
 import (
 	"net/http"
 	"net/url"
+	"regexp"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/pquerna/otp/totp"
 
 	"github.com/farol-preservation/farol/internal/testenv"
 	"github.com/farol-preservation/farol/registry"
@@ -151,7 +154,9 @@ func TestProviderIsNotBelieved(t *testing.T) {
 	const unknown, vain = "no account of Farol belongs", "was not completed"
 	o := testenv.NewOpenID(t)
 	v := visit(t, at(o))
-	for email, institution := range map[string]string{"ann@test.edu": "test.edu", "kate@test.edu": "test.edu", "bob@other.edu": "other.edu", "cat@test.edu": "other.edu", "gone@test.edu": "test.edu"} {
+	for email, institution := range map[string]string{"ann@test.edu": "test.edu", "kate@test.edu": "test.edu", "bob@other.edu": "other.edu", "cat@test.edu": "other.edu", "gone@test.edu": "test.edu",
+		"guest@elsewhere.example": "test.edu", "żoë@test.edu": "test.edu",
+	} {
 		v.registered(email, registry.RoleInstitutionalUser, institution)
 	}
 	v.exec(`UPDATE users SET deactivated_at = now() WHERE email = 'gone@test.edu'`)
@@ -184,6 +189,8 @@ func TestProviderIsNotBelieved(t *testing.T) {
 		"staff":                        {testenv.OpenIDAnswer{Claims: claims("email", "staff@test.edu")}, unknown},
 		"not registered":               {testenv.OpenIDAnswer{Claims: claims("email", "nobody@test.edu")}, unknown},
 		"deactivated":                  {testenv.OpenIDAnswer{Claims: claims("email", "gone@test.edu")}, unknown},
+		"a guest's address":            {testenv.OpenIDAnswer{Claims: claims("email", "guest@elsewhere.example")}, unknown},
+		"letters of other cases":       {testenv.OpenIDAnswer{Claims: claims("email", "żoë@test.edu")}, unknown},
 		"the sign of kelvin":           {testenv.OpenIDAnswer{Claims: claims("email", "\u212Aate@test.edu")}, unknown},
 		"no address":                   {testenv.OpenIDAnswer{Claims: claims("email", "")}, vain},
 	} {
@@ -287,9 +294,42 @@ func TestSecondFactorAtProvider(t *testing.T) {
 		}
 	}
 	v.sees("/oidc/trusted?again", nil, "/", "You are")
+	v.needsItsFactor(staff)
 	if asked := o.Asked(); asked.Get("prompt") != "login" || asked.Get("max_age") != "0" {
 		t.Errorf("for a fresh proof the provider was asked %v", asked)
 	}
+}
+
+// needsItsFactor: who has found out, or has set, the password of a person whose second factor
+// is at a provider does not set up another one.
+func (v *visitor) needsItsFactor(p people.Person) {
+	v.t.Helper()
+	kept := v.client
+	v.anotherBrowser()
+	v.entersByLink(p.Email)
+	page := v.sees("/", nil, "/second-factor", "Set it up")
+	field := func(pattern string) string {
+		m := regexp.MustCompile(pattern).FindStringSubmatch(page)
+		if m == nil {
+			v.t.Fatal(page)
+		}
+		return m[1]
+	}
+	code, err := totp.GenerateCode(field(`Key: <code>([A-Z2-7]+)</code>`), time.Now())
+	if err != nil {
+		v.t.Fatal(err)
+	}
+	form := url.Values{"pending": {field(`name="pending" value="([^"]+)"`)}, "code": {code}}
+	v.sees("/second-factor/set-up", form, "/second-factor/set-up", "Your second factor is at http")
+	if n := v.count(`SELECT count(*) FROM users WHERE totp_sealed IS NOT NULL`); n != 0 {
+		v.t.Error("a password was enough to set up a second factor")
+	}
+	if err := people.In(v.registry).Unbind(v.t.Context(), p.ID); err != nil {
+		v.t.Fatal(err)
+	}
+	v.entersByLink(p.Email)
+	v.sees("/second-factor/set-up", form, "/second-factor/set-up", "Recovery codes")
+	v.client = kept
 }
 
 // No parameter says where a sign-in leads.
