@@ -75,6 +75,7 @@ func TestAlertsAreForThosePeople(t *testing.T) {
 	s.alert("t1", s.test, 0)
 	hers := s.alert("ann", none, ann.person.ID)
 	foreign := s.alert("o1", s.other, 0)
+	s.alert("bobs", s.test, bob.person.ID)
 	s.alert("staff", none, 0)
 	s.alert("t2", s.test, 0)
 	s.alert("staffs", none, staff.person.ID)
@@ -83,7 +84,7 @@ func TestAlertsAreForThosePeople(t *testing.T) {
 		want string
 	}{
 		"a person":  {ann, "t2 ann t1"},
-		"another":   {bob, "t2 t1"},
+		"another":   {bob, "t2 bobs t1"},
 		"eve":       {eve, "o1"},
 		"auditor":   {auditor, "t2 t1"},
 		"operator":  {operator, "staff"},
@@ -112,7 +113,7 @@ func TestAlertsAreForThosePeople(t *testing.T) {
 	if a := operator.wants(200, "POST", "/api/v1/alerts/read", map[string]any{"before": time.Now().Add(time.Hour)}); a.body != `{"read":1}`+"\n" {
 		t.Errorf("an operator has read %s", a.body)
 	}
-	if got := ann.all("/api/v1/alerts", "unread", "true").subjects() + " " + bob.all("/api/v1/alerts", "unread", "true").subjects(); got != "t2 t1 t2 t1" {
+	if got := ann.all("/api/v1/alerts", "unread", "true").subjects() + " " + bob.all("/api/v1/alerts", "unread", "true").subjects(); got != "t2 t1 t2 bobs t1" {
 		t.Errorf("unread: %q", got)
 	}
 	for _, i := range ann.all("/api/v1/alerts").Items {
@@ -121,12 +122,12 @@ func TestAlertsAreForThosePeople(t *testing.T) {
 		}
 	}
 	bob.wants(200, "POST", "/api/v1/alerts/read", map[string]any{"before": time.Now().Add(time.Hour)})
-	if n := ask[int](s, `SELECT count(*) FROM alert_reads WHERE user_id = $1`, bob.person.ID); n != 2 {
+	if n := ask[int](s, `SELECT count(*) FROM alert_reads WHERE user_id = $1`, bob.person.ID); n != 3 {
 		t.Errorf("bob has read %d", n)
 	}
 	s.exec(`UPDATE alerts SET created_at = now() - interval '2 days' WHERE subject = 't1'`)
 	since, before := time.Now().Add(-time.Hour).UTC().Format(time.RFC3339), time.Now().Add(-24*time.Hour).UTC().Format(time.RFC3339)
-	if got := bob.all("/api/v1/alerts", "since", since).subjects() + "," + bob.all("/api/v1/alerts", "before", before).subjects(); got != "t2,t1" {
+	if got := bob.all("/api/v1/alerts", "since", since).subjects() + "," + bob.all("/api/v1/alerts", "before", before).subjects(); got != "t2 bobs,t1" {
 		t.Errorf("in windows: %q", got)
 	}
 	for _, wrong := range []any{map[string]any{}, map[string]any{"ids": []int64{1}, "before": time.Now()}, map[string]any{"id": 1}, `{"ids": ["x"]}`} {
