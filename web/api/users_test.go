@@ -200,3 +200,25 @@ func TestPages(t *testing.T) {
 		t.Errorf("an unknown parameter: %s", a.body)
 	}
 }
+
+// The link to a provider is taken away with the sessions that it has begun, and on record.
+func TestUnlinkedPersonSignsInAgain(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	admin, ann := s.in("admin@test.edu", registry.RoleInstitutionalAdmin, "test.edu"), s.in("ann@test.edu", registry.RoleInstitutionalUser, "test.edu")
+	s.exec(`UPDATE users SET oidc_issuer = 'https://login.test.edu', oidc_subject = id::text, oidc_factor = true`)
+	at := fmt.Sprint("/api/v1/users/", ann.person.ID)
+	if a := admin.wants(200, "GET", at, nil); a.text("oidc_issuer") != "https://login.test.edu" {
+		t.Error(a.body)
+	}
+	admin.wants(204, "POST", at+"/unlink", nil)
+	if a := ann.do("GET", "/api/v1/me", nil); a.status != 401 {
+		t.Errorf("the session goes on: %d", a.status)
+	}
+	if n := ask[int](s, `SELECT count(*) FROM users WHERE oidc_subject IS NULL AND NOT oidc_factor AND oidc_issuer IS NULL`); n != 1 {
+		t.Errorf("%d people are not linked", n)
+	}
+	if n := ask[int](s, `SELECT count(*) FROM actions WHERE operation = 'users.unlink' AND outcome = 'done' AND actor = 'admin@test.edu' AND subject_id = $1::bigint::text`, ann.person.ID); n != 1 {
+		t.Error("it is not on record")
+	}
+}

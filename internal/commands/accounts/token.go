@@ -133,7 +133,7 @@ func printTokens(out io.Writer, list []registry.Token) error {
 		if t.UsedAt != nil {
 			used = human.Time(*t.UsedAt)
 		}
-		rows = append(rows, []string{human.Line(t.Name), strings.Join(t.Rights, ","), human.Line(t.Institution), human.Line(strings.Join(cli.Strings(t.Stages), ",")), until, used})
+		rows = append(rows, []string{human.Line(t.Name), strings.Join(slices.Concat(t.Rights, t.Permissions), ","), human.Line(t.Institution), human.Line(strings.Join(cli.Strings(t.Stages), ",")), until, used})
 	}
 	return cli.WriteList(out, "tokens", []string{"NAME", "MAY", "INSTITUTION", "STAGES", "UNTIL", "LAST USED"}, rows)
 }
