@@ -154,7 +154,8 @@ func TestProviderIsNotBelieved(t *testing.T) {
 	const unknown, vain = "no account of Farol belongs", "was not completed"
 	o := testenv.NewOpenID(t)
 	v := visit(t, at(o))
-	for email, institution := range map[string]string{"ann@test.edu": "test.edu", "kate@test.edu": "test.edu", "bob@other.edu": "other.edu", "cat@test.edu": "other.edu", "gone@test.edu": "test.edu",
+	for email, institution := range map[string]string{
+		"ann@test.edu": "test.edu", "kate@test.edu": "test.edu", "bob@other.edu": "other.edu", "cat@test.edu": "other.edu", "gone@test.edu": "test.edu",
 		"guest@elsewhere.example": "test.edu", "żoë@test.edu": "test.edu",
 	} {
 		v.registered(email, registry.RoleInstitutionalUser, institution)
