@@ -1,6 +1,8 @@
 package api_test
 
 import (
+	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/farol-preservation/farol/registry"
@@ -82,13 +84,17 @@ func TestForgottenPassword(t *testing.T) {
 	if n := ask[int](s, `SELECT count(*) FROM actions WHERE operation = 'me.forgot_password' AND outcome = 'done' AND user_id IS NULL AND ip IS NOT NULL AND subject_id = $1::bigint::text`, ann.person.ID); n != 2 {
 		t.Errorf("%d are on record", n)
 	}
-	var a answer
-	for range 20 {
-		if a = stranger.do("POST", "/api/v1/forgotten-passwords", map[string]any{"email": "x@test.edu"}); a.status != 202 {
-			break
-		}
+	var limited atomic.Int64
+	var all sync.WaitGroup
+	for range 40 {
+		all.Go(func() {
+			a := stranger.do("POST", "/api/v1/forgotten-passwords", map[string]any{"email": "x@test.edu"})
+			if a.status == 429 && a.header.Get("Retry-After") != "" {
+				limited.Add(1)
+			}
+		})
 	}
-	if a.status != 429 || a.header.Get("Retry-After") == "" {
-		t.Errorf("one address may ask as often as it likes: %d", a.status)
+	if all.Wait(); limited.Load() < 10 {
+		t.Errorf("one address may ask as often as it likes: %d of 40 were refused", limited.Load())
 	}
 }
