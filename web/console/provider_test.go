@@ -277,7 +277,8 @@ func TestSecondFactorAtProvider(t *testing.T) {
 		{"trusted", "/second-factor", nil},
 		{"trusted", "/", []any{"amr", []string{"pwd", "otp"}}},
 		{"trusted", "/", []any{"acr", "https://refeds.org/profile/mfa"}},
-		{"trusted", "/", []any{"amr", []string{"mfa"}, "auth_time", time.Now().Unix()}},
+		{"trusted", "/", []any{"amr", []string{"mfa"}, "auth_time", time.Now().Add(-time.Hour).Unix()}},
+		{"trusted", "/", []any{"amr", []string{"mfa"}, "auth_time", time.Now().Unix(), "is fresh", true}},
 	} {
 		v.anotherBrowser()
 		v.exec(`DELETE FROM sessions`)
@@ -287,7 +288,7 @@ func TestSecondFactorAtProvider(t *testing.T) {
 		if tc.leads == "/" {
 			level = people.LevelFull
 		}
-		if len(tc.claims) == 4 {
+		if len(tc.claims) == 6 {
 			fresh = 1
 		}
 		if n := v.count(`SELECT count(*) FROM sessions WHERE level = $1 AND (strong_at IS NOT NULL)::int = $2`, level, fresh); n != 1 {
