@@ -167,7 +167,7 @@ func TestServiceReadsNoAlerts(t *testing.T) {
 	}
 }
 
-// An institution has what its people did, and what was done to its records, whoever did it.
+// An institution has what its people did, and what others did to its records.
 func TestActionsAreInTheirScope(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

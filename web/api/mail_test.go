@@ -51,10 +51,10 @@ func TestForgottenPassword(t *testing.T) {
 	closed := s.in("closed@other.edu", registry.RoleInstitutionalUser, "other.edu")
 	s.exec(`UPDATE users SET deactivated_at = now() WHERE id = $1`, gone.person.ID)
 	s.exec(`UPDATE institutions SET state = 'D' WHERE identifier = 'other.edu'`)
-	stranger := s.browser()
+	visitor := s.browser()
 	answers := map[string]bool{}
 	for _, email := range []string{"Ann@test.edu ", "nobody@test.edu", "gone@test.edu", closed.person.Email, "", "ann@test.edu\x00", "ann@test.edu' OR 1=1 --"} {
-		answers[stranger.wants(202, "POST", "/api/v1/forgotten-passwords", map[string]any{"email": email}).body] = true
+		answers[visitor.wants(202, "POST", "/api/v1/forgotten-passwords", map[string]any{"email": email}).body] = true
 	}
 	if len(answers) != 1 {
 		t.Errorf("the answers say who is registered: %v", answers)
@@ -70,13 +70,13 @@ func TestForgottenPassword(t *testing.T) {
 		t.Error("there is a link before its mail is sent")
 	}
 	// While a mail waits, another is none; after three in an hour there are no more.
-	stranger.wants(202, "POST", "/api/v1/forgotten-passwords", map[string]any{"email": "ann@test.edu"})
+	visitor.wants(202, "POST", "/api/v1/forgotten-passwords", map[string]any{"email": "ann@test.edu"})
 	if n := ask[int](s, `SELECT count(*) FROM mail_outbox WHERE kind = 'reset'`); n != 1 {
 		t.Errorf("%d mails wait", n)
 	}
 	for range 5 {
 		s.exec(`UPDATE mail_outbox SET sent_at = now() WHERE sent_at IS NULL`)
-		stranger.wants(202, "POST", "/api/v1/forgotten-passwords", map[string]any{"email": "ANN@test.edu"})
+		visitor.wants(202, "POST", "/api/v1/forgotten-passwords", map[string]any{"email": "ANN@test.edu"})
 	}
 	if n := ask[int](s, `SELECT count(*) FROM mail_outbox WHERE kind = 'reset'`); n != 2 {
 		t.Errorf("%d mails in an hour", n)
@@ -88,7 +88,7 @@ func TestForgottenPassword(t *testing.T) {
 	var all sync.WaitGroup
 	for range 40 {
 		all.Go(func() {
-			a := stranger.do("POST", "/api/v1/forgotten-passwords", map[string]any{"email": "x@test.edu"})
+			a := visitor.do("POST", "/api/v1/forgotten-passwords", map[string]any{"email": "x@test.edu"})
 			if a.status == 429 && a.header.Get("Retry-After") != "" {
 				limited.Add(1)
 			}
