@@ -155,7 +155,7 @@ func TestServiceReadsNoAlerts(t *testing.T) {
 	s.alert("t1", s.test, 0)
 	s.alert("o1", s.other, 0)
 	s.alert("staffs", registry.Institution{}, staff.person.ID)
-	service := s.service(staff, map[string]any{"name": "dashboard", "institution_identifier": "test.edu", "permissions": []string{"alerts.read"}})
+	service := s.serviceBy(staff, map[string]any{"name": "dashboard", "institution_identifier": "test.edu", "permissions": []string{"alerts.read"}})
 	if got := service.all("/api/v1/alerts").subjects(); got != "t1" {
 		t.Errorf("it reads %q", got)
 	}

@@ -8,8 +8,8 @@ import (
 	"github.com/farol-preservation/farol/registry"
 )
 
-// service is a program with a token that a person of the staff has made.
-func (s *site) service(staff *caller, body map[string]any) *caller {
+// serviceBy is a program with a token that a person of the staff has made.
+func (s *site) serviceBy(staff *caller, body map[string]any) *caller {
 	s.t.Helper()
 	var made struct{ Token string }
 	staff.reads(staff.wants(201, "POST", "/api/v1/tokens", body), &made)
@@ -24,8 +24,8 @@ func TestTokensOfServices(t *testing.T) {
 	s := newSite(t)
 	staff := s.in("staff@archive.org", registry.RoleAdmin, "")
 	s.in("ann@test.edu", registry.RoleInstitutionalUser, "test.edu")
-	own := s.service(staff, map[string]any{"name": "inventory", "institution_identifier": "test.edu", "permissions": []string{"users.read", "institutions.read", "users.read"}, "days": 30})
-	whole := s.service(staff, map[string]any{"name": "monitor", "permissions": []string{"institutions.read"}, "rights": []string{"pull"}})
+	own := s.serviceBy(staff, map[string]any{"name": "inventory", "institution_identifier": "test.edu", "permissions": []string{"users.read", "institutions.read", "users.read"}, "days": 30})
+	whole := s.serviceBy(staff, map[string]any{"name": "monitor", "permissions": []string{"institutions.read"}, "rights": []string{"pull"}})
 	if a := own.wants(200, "GET", "/api/v1/institutions", nil); strings.Contains(a.body, "other.edu") || !strings.Contains(a.body, "test.edu") {
 		t.Error(a.body)
 	}
@@ -115,7 +115,7 @@ func TestTokensThatNoServiceGets(t *testing.T) {
 			t.Errorf("%v: %d %s", body, a.status, a.body)
 		}
 	}
-	s.service(staff, map[string]any{"name": "taken", "rights": []string{"pull"}})
+	s.serviceBy(staff, map[string]any{"name": "taken", "rights": []string{"pull"}})
 	if a := staff.do("POST", "/api/v1/tokens", map[string]any{"name": "taken", "rights": []string{"pull"}}); a.status != 409 {
 		t.Errorf("a name that is taken: %d %s", a.status, a.body)
 	}
