@@ -48,9 +48,9 @@ SELECT a.id, a.at, a.actor, coalesce(a.on_behalf_of, '') AS on_behalf_of, a.user
 FROM (%s) a LEFT JOIN institutions i ON i.id = a.institution_id
 ORDER BY a.at DESC, a.id DESC`
 
-// machinery are the groups of operations about the queue and what works it.
+// machinery are the groups of operations about the queue, the checks of copies, and what works them.
 func machinery() []string {
-	return []string{"items", "plans", "queue", "queues", "stages", "workers", "schedules", "services"}
+	return []string{"items", "plans", "queue", "queues", "stages", "workers", "schedules", "services", "fixity", "repair", "brakes"}
 }
 
 // Actions lists what people did, newest first. The key of a page is a time and an ID. In the

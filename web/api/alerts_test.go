@@ -180,7 +180,7 @@ func TestActionsAreInTheirScope(t *testing.T) {
 	staff.wants(200, "PATCH", fmt.Sprint("/api/v1/institutions/", s.test.ID), map[string]any{"spot_restore_days": 7})
 	staff.wants(200, "PATCH", fmt.Sprint("/api/v1/institutions/", s.other.ID), map[string]any{"spot_restore_days": 7})
 	s.exec(`SELECT note_action('items.cancel', 'item', '7', $1, 'done')`, s.other.ID)
-	s.exec(`SELECT note_action('stages.pause', 'stage', 'Store', NULL, 'done')`)
+	s.exec(`SELECT note_action('fixity.check', 'stage', 'Store', NULL, 'done')`)
 	admin.do("POST", "/api/v1/users/999999/deactivate", nil)
 
 	operations := func(c *caller, filter ...string) string {
@@ -200,8 +200,8 @@ func TestActionsAreInTheirScope(t *testing.T) {
 	}{
 		"an admin":            {admin, nil, "users.deactivate institutions.set users.add users.add users.add"},
 		"the other":           {eve, nil, "items.cancel institutions.set"},
-		"operators":           {operator, nil, "stages.pause items.cancel"},
-		"staff":               {staff, nil, "users.deactivate stages.pause items.cancel institutions.set institutions.set users.add users.add users.add"},
+		"operators":           {operator, nil, "fixity.check items.cancel"},
+		"staff":               {staff, nil, "users.deactivate fixity.check items.cancel institutions.set institutions.set users.add users.add users.add"},
 		"an auditor":          {auditor, []string{"operation", "institutions.set"}, "institutions.set institutions.set"},
 		"of the other":        {staff, []string{"institution", "other.edu"}, "items.cancel institutions.set"},
 		"another's":           {admin, []string{"institution", "other.edu"}, ""},
