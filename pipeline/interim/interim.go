@@ -136,14 +136,14 @@ func (m *Metadata) notes(ctx context.Context) (err error) {
 	}
 	faults, ok, err := store.Faults(ctx, m.Item.ID)
 	if ok {
-		faults.List, faults.Warnings = redacted(faults.List), redacted(faults.Warnings)
+		faults.List, faults.Warnings = Redacted(faults.List), Redacted(faults.Warnings)
 		m.Faults = &faults
 	}
 	return err
 }
 
-// redacted takes the credentials of URLs out of what services have said.
-func redacted(list []progress.Fault) []progress.Fault {
+// Redacted takes the credentials of URLs out of what services have said.
+func Redacted(list []progress.Fault) []progress.Fault {
 	clean := []progress.Fault{}
 	for _, f := range list {
 		f.Message, f.Expected, f.Found = storage.Redact(f.Message), storage.Redact(f.Expected), storage.Redact(f.Found)

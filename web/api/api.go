@@ -68,6 +68,8 @@ func (a *API) Register(t *ops.API) {
 	a.restorations(t)
 	a.queue(t)
 	a.stages(t)
+	a.addedStages(t)
+	a.services(t)
 	a.workers(t)
 	a.schedules(t)
 	a.fixity(t)

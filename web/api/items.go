@@ -7,8 +7,10 @@ import (
 	"time"
 
 	"github.com/farol-preservation/farol/explain"
+	"github.com/farol-preservation/farol/pipeline/interim"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/browse"
+	"github.com/farol-preservation/farol/registry/requests"
 	"github.com/farol-preservation/farol/web/access"
 	"github.com/farol-preservation/farol/web/ops"
 	"github.com/farol-preservation/farol/web/permission"
@@ -70,7 +72,8 @@ type (
 		ByID
 		Condition
 		Body struct {
-			Stage registry.Stage `json:"stage,omitempty" maxLength:"100" doc:"Without it, the stage that the item is at"`
+			Stage  registry.Stage `json:"stage,omitempty" maxLength:"100" doc:"Without it, the stage that the item is at"`
+			Accept bool           `json:"accept_missing,omitempty" doc:"Continue a deletion although copies are missing"`
 		}
 	}
 	reasonBody struct {
@@ -108,13 +111,18 @@ func (a *API) items(t *ops.API) {
 		})
 	ops.Register(t, read("items.history", "/api/v1/items/{id}/history", "List the attempts at an item, and what people decided about it", ""), a.itemHistory)
 	ops.Register(t, read("items.explain", "/api/v1/items/{id}/explain", "Explain an item: what happened, whose fault it is, and what to do",
-		"The same as `farol item explain`."), a.explainItem)
+		"The same as `farol item explain`. What failed within a bag is known while the server reaches Redis."), a.explainItem)
 	decide := func(id, method, path, summary, about string) ops.Operation {
 		return ops.Operation{ID: id, Method: method, Path: path, Summary: summary, About: about, Access: ops.Holders, Needs: permission.ItemsDecide, Audit: true}
 	}
 	ops.Register(t, decide("items.requeue", post, "/api/v1/items/{id}/requeue", "Requeue an item", "What is redone depends on the stage; the rules are those of requeue() in the database."),
 		func(ctx context.Context, c access.Caller, in *requeueBody) (*itemAnswer, error) {
-			return a.decide(ctx, c, "items.requeue", in.ID, in.Condition, map[string]any{"stage": in.Body.Stage}, func(ctx context.Context) (registry.WorkItem, error) {
+			return a.decide(ctx, c, "items.requeue", in.ID, in.Condition, map[string]any{"stage": in.Body.Stage, "accept_missing": in.Body.Accept}, func(ctx context.Context) (registry.WorkItem, error) {
+				if in.Body.Accept {
+					if err := a.acceptMissing(ctx, in.ID); err != nil {
+						return registry.WorkItem{}, err
+					}
+				}
 				return a.Registry.Requeue(ctx, in.ID, in.Body.Stage)
 			})
 		})
@@ -217,12 +225,30 @@ func (a *API) explainItem(ctx context.Context, c access.Caller, in *ByID) (*body
 	if _, err := a.browse(c).Item(ctx, in.ID); err != nil {
 		return nil, err
 	}
-	e, err := explain.Source{Registry: a.Registry, NoHosts: !c.Holds(permission.ItemsWorkers)}.Explain(ctx, in.ID)
+	source := explain.Source{Registry: a.Registry, Measures: a.Interim.Measures, NoHosts: !c.Holds(permission.ItemsWorkers)}
+	source.Unread = func(err error) { a.Log.WarnContext(ctx, "an item is explained without its progress", "err", err) }
+	if a.Interim.Progress != nil {
+		var err error
+		if source.Progress, err = a.Interim.Progress(ctx); err != nil {
+			source.Unread(err)
+		}
+	}
+	e, err := source.Explain(ctx, in.ID)
 	if err != nil {
 		return nil, err
 	}
+	e.Faults = interim.Redacted(e.Faults)
 	e.Waits = a.obstacles(c, e.Waits)
 	return &body[explain.Explanation]{*e}, nil
+}
+
+// acceptMissing has a person accept that copies are missing, so that a deletion goes on.
+func (a *API) acceptMissing(ctx context.Context, id int64) error {
+	n, err := requests.In(a.Registry).AcceptMissing(ctx, id, "")
+	if err == nil && n == 0 {
+		err = fmt.Errorf("%w: item %d has no missing copies that are not accepted yet; leave accept_missing out", registry.ErrRefused, id)
+	}
+	return err
 }
 
 func (a *API) setItem(ctx context.Context, c access.Caller, in *itemPatch) (*itemAnswer, error) {

@@ -103,6 +103,11 @@ queue.history             U A R O S
 stages.list               U A R O S
 stages.show               U A R O S
 stages.set                O S
+stages.add                O S
+stages.remove             O S
+services.list             O S
+services.hold             O S
+services.release          O S
 stages.pause              O S
 stages.resume             O S
 stages.pause_all          O S

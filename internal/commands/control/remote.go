@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"net/url"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -84,4 +85,30 @@ func setRemotely(ctx context.Context, cmd *cobra.Command, s *remote.Server, name
 		return noSettings(stage)
 	}
 	return cli.Print(cmd, asJSON, list, printStages)
+}
+
+// servicesRemotely has a server list services, or do to one what the command is called.
+func servicesRemotely(ctx context.Context, s *remote.Server, cmd *cobra.Command) ([]registry.Service, error) {
+	if cmd.Name() != "services" {
+		body := map[string]string{}
+		if reason := cmd.Flags().Lookup("reason"); reason != nil {
+			body["reason"] = reason.Value.String()
+		}
+		v, err := remote.Send[struct{ Items []registry.Service }](ctx, s, http.MethodPost, "services/"+url.PathEscape(cmd.Flags().Arg(0))+"/"+cmd.Name(), body)
+		return v.Items, err
+	}
+	list, err := remote.All[registry.Service](ctx, s, "services")
+	if failing, _ := cmd.Flags().GetBool("failing"); failing {
+		list = slices.DeleteFunc(list, func(v registry.Service) bool { return v.State == "ok" })
+	}
+	return list, err
+}
+
+// addRemotely has a server add a stage.
+func addRemotely(ctx context.Context, s *remote.Server, n registry.NewStage) (registry.QueueStage, error) {
+	body := map[string]any{"name": n.Name, "after": n.After, "topic": n.Topic, "max_attempts": n.MaxAttempts, "lease_seconds": int(n.Lease.Seconds()), "timeout_seconds": int(n.Timeout.Seconds())}
+	if n.Heartbeat > 0 {
+		body["heartbeat_seconds"] = int(n.Heartbeat.Seconds())
+	}
+	return remote.Send[registry.QueueStage](ctx, s, http.MethodPost, "stages", body)
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/farol-preservation/farol/internal/cli"
 	"github.com/farol-preservation/farol/internal/connect"
 	"github.com/farol-preservation/farol/internal/human"
+	"github.com/farol-preservation/farol/internal/remote"
 	"github.com/farol-preservation/farol/registry"
 )
 
@@ -99,8 +100,7 @@ next probe; if that fails too, they hold the service again.`,
 
 // changeServices makes one change to a service, or none, and prints the services.
 func changeServices(cmd *cobra.Command, asJSON bool, change func(context.Context, *registry.Registry) ([]registry.Service, error)) error {
-	return connect.WithRegistry(cmd, func(ctx context.Context, r *registry.Registry) error {
-		list, err := recorded(ctx, cmd, r, change)
+	show := func(list []registry.Service, err error) error {
 		switch {
 		case errors.Is(err, registry.ErrRefused):
 			return cli.Failure{Code: cli.ExitFailed, Err: err, Next: "`farol services` lists the services"}
@@ -114,7 +114,12 @@ func changeServices(cmd *cobra.Command, asJSON bool, change func(context.Context
 			return cli.Failure{Code: cli.ExitFailed} // the list has said it
 		}
 		return nil
-	})
+	}
+	done, err := remote.Through(cmd, func(ctx context.Context, s *remote.Server) error { return show(servicesRemotely(ctx, s, cmd)) })
+	if done || err != nil {
+		return err
+	}
+	return connect.WithRegistry(cmd, func(ctx context.Context, r *registry.Registry) error { return show(recorded(ctx, cmd, r, change)) })
 }
 
 // recorded makes a change to the service that a command names, and records it in actions.

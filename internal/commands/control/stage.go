@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"strconv"
 	"time"
 
@@ -102,13 +103,7 @@ has letters, digits and single spaces, and begins with a capital.`,
 				return err
 			}
 			n.Name = registry.Stage(args[0])
-			return connect.WithRegistry(cmd, func(ctx context.Context, r *registry.Registry) error {
-				var err error
-				if n.After, err = values.StageFrom(ctx, r, "--after", n.After); err != nil {
-					return err
-				}
-				entry := registry.AuditEntry{Operation: "stages.add", SubjectType: "stage", SubjectID: string(n.Name), Detail: map[string]any{"after": n.After}}
-				s, err := registry.Acted(ctx, r, registry.Actor{}, &entry, func(ctx context.Context) (registry.QueueStage, error) { return r.AddStage(ctx, n) })
+			show := func(s registry.QueueStage, err error) error {
 				switch {
 				case errors.Is(err, registry.ErrRefused):
 					return cli.Failure{Code: cli.ExitFailed, Err: err, Next: "`farol stage list` shows the stages"}
@@ -117,6 +112,23 @@ has letters, digits and single spaces, and begins with a capital.`,
 				}
 				return cli.Printf(cmd, asJSON, s, "%s comes after %s now, with the topic %s. Its items wait until programs claim them: docs/workers.md.\n",
 					s.Stage, n.After, s.Topic)
+			}
+			done, err := remote.Through(cmd, func(ctx context.Context, s *remote.Server) (err error) {
+				if n.After, err = values.Stage(ctx, "--after", n.After); err != nil {
+					return err
+				}
+				return show(addRemotely(ctx, s, n))
+			})
+			if done || err != nil {
+				return err
+			}
+			return connect.WithRegistry(cmd, func(ctx context.Context, r *registry.Registry) error {
+				var err error
+				if n.After, err = values.StageFrom(ctx, r, "--after", n.After); err != nil {
+					return err
+				}
+				entry := registry.AuditEntry{Operation: "stages.add", SubjectType: "stage", SubjectID: string(n.Name), Detail: map[string]any{"after": n.After}}
+				return show(registry.Acted(ctx, r, registry.Actor{}, &entry, func(ctx context.Context) (registry.QueueStage, error) { return r.AddStage(ctx, n) }))
 			})
 		},
 	}
@@ -164,13 +176,7 @@ parked, and can be requeued to another stage.`,
   farol stage remove OCR --json`,
 		Args: cli.OneArg("stage"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return connect.WithRegistry(cmd, func(ctx context.Context, r *registry.Registry) error {
-				name, err := values.StageFrom(ctx, r, "the stage", registry.Stage(args[0]))
-				if err != nil {
-					return err
-				}
-				entry := registry.AuditEntry{Operation: "stages.remove", SubjectType: "stage", SubjectID: string(name)}
-				s, err := registry.Acted(ctx, r, registry.Actor{}, &entry, func(ctx context.Context) (registry.QueueStage, error) { return r.RemoveStage(ctx, name) })
+			show := func(name registry.Stage, s registry.QueueStage, err error) error {
 				switch {
 				case errors.Is(err, registry.ErrRefused):
 					return cli.Failure{Code: cli.ExitFailed, Err: err, Next: fmt.Sprintf("`farol item list --stage '%s'` shows its items; `farol pause '%s'` pauses it", name, name)}
@@ -182,6 +188,26 @@ parked, and can be requeued to another stage.`,
 					text += fmt.Sprintf("%s parked at it: farol plan requeue --stage '%s' --to STAGE\n", human.Count(s.Parked, "item is", "items are"), s.Stage)
 				}
 				return cli.Printf(cmd, asJSON, s, "%s", text)
+			}
+			done, err := remote.Through(cmd, func(ctx context.Context, s *remote.Server) error {
+				name, err := values.Stage(ctx, "the stage", registry.Stage(args[0]))
+				if err != nil {
+					return err
+				}
+				removed, err := remote.Send[registry.QueueStage](ctx, s, http.MethodDelete, stagePath("Ingest", name, ""), nil)
+				return show(name, removed, err)
+			})
+			if done || err != nil {
+				return err
+			}
+			return connect.WithRegistry(cmd, func(ctx context.Context, r *registry.Registry) error {
+				name, err := values.StageFrom(ctx, r, "the stage", registry.Stage(args[0]))
+				if err != nil {
+					return err
+				}
+				entry := registry.AuditEntry{Operation: "stages.remove", SubjectType: "stage", SubjectID: string(name)}
+				s, err := registry.Acted(ctx, r, registry.Actor{}, &entry, func(ctx context.Context) (registry.QueueStage, error) { return r.RemoveStage(ctx, name) })
+				return show(name, s, err)
 			})
 		},
 	}

@@ -54,9 +54,6 @@ func acceptFlag(c *cobra.Command, accept *bool) {
 }
 
 func requeueItem(cmd *cobra.Command, arg string, stage registry.Stage, acceptMissing, asJSON bool) error {
-	if err := remote.RefuseFlags(cmd, "accept-missing"); err != nil {
-		return err
-	}
 	stage, err := values.Stage(cmd.Context(), "--to", stage)
 	if err != nil {
 		return err

@@ -1,0 +1,88 @@
+package api
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/web/access"
+	"github.com/farol-preservation/farol/web/ops"
+	"github.com/farol-preservation/farol/web/permission"
+)
+
+type (
+	serviceInput struct {
+		Service string `path:"service" maxLength:"200" doc:"Name of the service, such as redis"`
+		Body    pauseBody
+	}
+	stageBody struct {
+		Name        registry.Stage `json:"name" minLength:"1" maxLength:"100" doc:"Letters, digits and single spaces, with a capital at the beginning"`
+		After       registry.Stage `json:"after" minLength:"1" maxLength:"100" doc:"The stage before it"`
+		Topic       string         `json:"topic,omitempty" maxLength:"64" doc:"Its NSQ topic; without it, ingest_ and its name"`
+		MaxAttempts int            `json:"max_attempts,omitempty" default:"3" minimum:"1" maximum:"1000" doc:"After which an item waits for a person"`
+		Lease       int            `json:"lease_seconds,omitempty" default:"30" minimum:"1" maximum:"86400" doc:"Time without a heartbeat after which a worker loses an item"`
+		Heartbeat   int            `json:"heartbeat_seconds,omitempty" minimum:"1" maximum:"28800" doc:"Without it, a third of the lease, and ten seconds at most"`
+		Timeout     int            `json:"timeout_seconds,omitempty" minimum:"0" maximum:"31536000" doc:"How long the stage may take; 0: no limit"`
+	}
+)
+
+// services are what workers need, such as buckets and Redis.
+func (a *API) services(t *ops.API) {
+	ops.Register(t, reads("services.list", "/api/v1/services", "List services with their state and the items that wait for them", "", permission.ItemsWorkers),
+		func(ctx context.Context, _ access.Caller, _ *empty) (*body[list[registry.Service]], error) {
+			found, err := a.Registry.Services(ctx)
+			return &body[list[registry.Service]]{list[registry.Service]{Items: found}}, err
+		})
+	for verb, summary := range map[string]string{
+		"hold":    "Hold a service: stop claims of items that need it, until it is released",
+		"release": "Release a held service, and have workers try it now",
+	} {
+		ops.Register(t, ops.Operation{
+			ID: "services." + verb, Method: post, Path: "/api/v1/services/{service}/" + verb, Summary: summary, Access: ops.Holders, Needs: permission.QueuePause, Audit: true,
+		}, func(ctx context.Context, c access.Caller, in *serviceInput) (*body[list[registry.Service]], error) {
+			entry := registry.AuditEntry{Operation: "services." + verb, SubjectType: "service", SubjectID: in.Service, Detail: map[string]any{"reason": in.Body.Reason}}
+			changed, err := act(ctx, a, c, &entry, func(ctx context.Context) ([]registry.Service, error) {
+				if verb == "hold" {
+					return a.Registry.HoldService(ctx, in.Service, registry.CleanText(in.Body.Reason))
+				}
+				return a.Registry.ReleaseService(ctx, in.Service)
+			})
+			return &body[list[registry.Service]]{list[registry.Service]{Items: changed}}, err
+		})
+	}
+}
+
+// addedStages are ingest stages that programs process over HTTP.
+func (a *API) addedStages(t *ops.API) {
+	ops.Register(t, ops.Operation{
+		ID: "stages.add", Method: post, Path: "/api/v1/stages", Summary: "Add an ingest stage that programs process over HTTP", Status: http.StatusCreated,
+		About: "Workers learn of it within seconds; bags that finish the stage before it in these seconds skip it.", Access: ops.Holders, Needs: permission.StagesWrite, Audit: true,
+	}, func(ctx context.Context, c access.Caller, in *body[stageBody]) (*body[registry.QueueStage], error) {
+		b := in.Body
+		if b.Heartbeat > 0 && b.Lease < 3*b.Heartbeat {
+			return nil, ops.Problem(http.StatusBadRequest, ops.CodeBadRequest, "lease_seconds is less than three heartbeats; give a longer lease, or a shorter heartbeat_seconds")
+		}
+		seconds := func(n int) time.Duration { return time.Duration(n) * time.Second }
+		entry := registry.AuditEntry{Operation: "stages.add", SubjectType: "stage", SubjectID: string(b.Name), Detail: map[string]any{"after": b.After}}
+		return act(ctx, a, c, &entry, func(ctx context.Context) (*body[registry.QueueStage], error) {
+			s, err := a.Registry.AddStage(ctx, registry.NewStage{
+				Name: b.Name, After: b.After, Topic: b.Topic, MaxAttempts: b.MaxAttempts, Lease: seconds(b.Lease), Heartbeat: seconds(b.Heartbeat), Timeout: seconds(b.Timeout),
+			})
+			return &body[registry.QueueStage]{s}, err
+		})
+	})
+	ops.Register(t, ops.Operation{
+		ID: "stages.remove", Method: remove, Path: "/api/v1/stages/{action}/{stage}", Summary: "Remove an added stage, if no item waits or runs at it",
+		About: "Items that are parked at it stay parked, and can be requeued to another stage.", Access: ops.Holders, Needs: permission.StagesWrite, Audit: true,
+	}, func(ctx context.Context, c access.Caller, in *ByStage) (*body[registry.QueueStage], error) {
+		if in.Action != "Ingest" {
+			return nil, registry.ErrNotFound // stages are added to ingests only
+		}
+		entry := registry.AuditEntry{Operation: "stages.remove", SubjectType: "stage", SubjectID: string(in.Stage)}
+		return act(ctx, a, c, &entry, func(ctx context.Context) (*body[registry.QueueStage], error) {
+			s, err := a.Registry.RemoveStage(ctx, in.Stage)
+			return &body[registry.QueueStage]{s}, err
+		})
+	})
+}
