@@ -41,7 +41,7 @@ func knownNames() map[string]bool {
 	known := map[string]bool{
 		ChildEnv: true, "FAROL_URL": true, // of our children, and of the clients in examples
 	}
-	for _, name := range strings.Fields("POSTGRES_PASSWORD REDIS_PASSWORD S3_ACCESS_KEY_ID S3_SECRET_ACCESS_KEY VERSION") { // deploy/env.example
+	for _, name := range strings.Fields("POSTGRES_PASSWORD SERVE_PASSWORD REDIS_PASSWORD S3_ACCESS_KEY_ID S3_SECRET_ACCESS_KEY VERSION") { // deploy/env.example
 		known["FAROL_"+name] = true
 	}
 	var fields []Field
