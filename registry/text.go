@@ -59,3 +59,16 @@ func storable(v any) any {
 	}
 	return v
 }
+
+// HarmlessCells are cells of a table that a spreadsheet shows and does not run: one that
+// begins as a formula does is preceded by an apostrophe.
+func HarmlessCells(cells []string) []string {
+	list := make([]string, len(cells))
+	for i, cell := range cells {
+		if cell != "" && strings.ContainsRune("=+-@\t\r\n", rune(cell[0])) {
+			cell = "'" + cell
+		}
+		list[i] = cell
+	}
+	return list
+}

@@ -1,6 +1,7 @@
 package registry_test
 
 import (
+	"slices"
 	"testing"
 	"unicode"
 
@@ -34,4 +35,14 @@ func TestCleanText(t *testing.T) {
 			t.Fatalf("%q becomes %q", got, again)
 		}
 	})
+}
+
+// A name that a depositor chose must be no formula in the spreadsheet of who reads a table.
+func TestCellsAreNoFormulas(t *testing.T) {
+	t.Parallel()
+	in := []string{"", "test.edu/bag", "=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "\r=1", "a=1", "'=1", "漢"}
+	want := []string{"", "test.edu/bag", "'=1+1", "'+1", "'-1", "'@SUM(A1)", "'\t=1", "'\r=1", "a=1", "'=1", "漢"}
+	if got := registry.HarmlessCells(in); !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
 }

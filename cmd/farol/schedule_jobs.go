@@ -51,6 +51,10 @@ func jobs() []job {
 			},
 		},
 		{
+			name: upkeep.CountJob, does: "count what each institution has in storage, for reports", setting: "FAROL_REPORT_INTERVAL",
+			make: func(c *scheduling) upkeep.Job { return c.recurring().CountHoldings(c.config.ReportEvery) },
+		},
+		{
 			name: upkeep.SendMailJob, does: "send alerts by mail", setting: "FAROL_MAIL_INTERVAL",
 			make: func(c *scheduling) upkeep.Job { return c.sendMail() },
 		},

@@ -39,7 +39,9 @@ func (v *server) serveWeb(ctx context.Context) error {
 		}
 		listener = tls.NewListener(listener, &tls.Config{Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}})
 	}
-	web := &access.Web{Tokens: access.NewTokens(v.Registry, false), Registry: v.Registry, Secure: c.Secure(), Proxies: c.Trusted()}
+	tokens := access.NewTokens(v.Registry, false)
+	tokens.Costs = c.Costs == "on"
+	web := &access.Web{Tokens: tokens, Registry: v.Registry, Secure: c.Secure(), Proxies: c.Trusted(), Costs: tokens.Costs}
 	handlers := &api.API{
 		Registry: v.Registry, Web: web, Version: build.This().Version, Log: v.log,
 		Auth:      auth.New(v.Registry, auth.Options{Keys: keys, Issuer: issuerOf(c.Base())}),

@@ -67,7 +67,7 @@ func effects() map[string][]string {
 			"validate", "item list", "item show", "item files", "item watch", "item explain", "item next", "plan list", "plan show", "why-not",
 			"object list", "object show", "file list", "file show", "delete list", "delete show", "fixity status", "stage list", "workers",
 			"services", "queue list", "queue show", "mirror status", "institution list", "user list", "token list", "schedule list", "check", "doctor",
-			"migrate status", "version", "mail queue",
+			"migrate status", "version", "mail queue", "report deposits", "report costs", "report outcomes",
 		},
 		"runs": {"demo", "dev", "work", "schedule", "read-buckets", "mirror", "serve"},
 		// These change one thing, which another command puts back, or only add to what there is.
@@ -75,7 +75,7 @@ func effects() map[string][]string {
 			"item requeue", "item cancel", "item release", "item priority", "plan requeue", "plan cancel", "plan priority",
 			"restore object", "restore file", "restore approve", "delete request", "delete cancel", "fixity check", "fixity policy", "fixity import",
 			"stage add", "stage set", "stage remove", "drain", "services hold", "services release", "institution add", "institution set",
-			"user add", "user set", "user reset", "user unlock", "user unlink", "user mail", "user sessions", "user deactivate", "user activate", "token add", "mail test", "schedule run", "schedule pause", "schedule resume",
+			"user add", "user set", "user reset", "user unlock", "user unlink", "user mail", "user sessions", "user deactivate", "user activate", "token add", "mail test", "schedule run", "schedule pause", "schedule resume", "report count",
 		},
 		"asks": {
 			"requeue", "plan apply", "plan undo", "delete approve", "repair", "identify", "pause", "resume", "token remove", "janitor", "migrate up",
@@ -169,6 +169,8 @@ func TestNamesAreCompleted(t *testing.T) {
 		"user mail x --fixity d":         "daily",
 		"work --stages Store,Re":         "Store,Record",
 		"validate x --profile b":         "btr-v1.0",
+		"report deposits --by m":         "month",
+		"report outcomes --by d":         "day",
 		"check --write=a":                "all",
 	} {
 		var out bytes.Buffer

@@ -16,6 +16,7 @@ type Schedule struct {
 	QueueKeep     time.Duration `env:"FAROL_QUEUE_KEEP" envDefault:"0" min:"0" doc:"Retention of posted messages that every receiver has answered, with their results; 0 keeps them"`
 	ReceiverKeep  time.Duration `env:"FAROL_RECEIVER_KEEP" envDefault:"2160h" min:"0" doc:"Time after which an idle receiver without answers on record is forgotten; the same name then starts at the first message. 0 keeps it"`
 	AlertEvery    time.Duration `env:"FAROL_ALERT_INTERVAL" envDefault:"5m" min:"0" doc:"Time between two searches for states that people are alerted to, such as an approval that waits; 0 disables them"`
+	ReportEvery   time.Duration `env:"FAROL_REPORT_INTERVAL" envDefault:"1h" min:"0" doc:"Time between two counts of the storage in use and of items that ended, for reports; 0 disables them"`
 	SpotMaxSize   Size          `env:"FAROL_SPOT_MAX_SIZE" envDefault:"10GiB" min:"10000" doc:"Largest object that a spot restoration may choose"`
 }
 

@@ -17,6 +17,7 @@ type Web struct {
 	Key     storage.Secret `env:"FAROL_WEB_KEY" is:"32 random bytes in base64, or two such keys separated by a comma" doc:"Key that seals second factors in the database. The first of two keys seals, both open"`
 	Cert    string         `env:"FAROL_WEB_TLS_CERT" is:"the path of a PEM file" doc:"Certificate of the server, with its chain"`
 	CertKey string         `env:"FAROL_WEB_TLS_KEY" is:"the path of a PEM file" doc:"Private key of that certificate"`
+	Costs   string         `env:"FAROL_WEB_MEMBER_COSTS" envDefault:"off" is:"on or off" oneof:"on off" doc:"Access of institutional admins to the report of costs. Staff and auditors have it in any case"`
 	Proxies string         `env:"FAROL_WEB_PROXIES" is:"addresses or networks such as 10.0.0.0/8, separated by commas" doc:"Proxies whose X-Forwarded-For is believed, and which end TLS"`
 
 	PlanAlone int `env:"FAROL_PLAN_SECOND" envDefault:"1000" min:"0" doc:"Number of items that a plan over the REST API may change without a second person's approval"`

@@ -13,6 +13,7 @@ import (
 	"github.com/farol-preservation/farol/registry/fixity"
 	"github.com/farol-preservation/farol/registry/outbox"
 	"github.com/farol-preservation/farol/registry/people"
+	"github.com/farol-preservation/farol/registry/reports"
 	"github.com/farol-preservation/farol/registry/upkeep"
 )
 
@@ -23,6 +24,7 @@ const (
 	GlacierPollJob = "glacier-poll"
 	JanitorJob     = upkeep.JanitorJob
 	RaiseAlertsJob = "raise-alerts"
+	CountJob       = "count-holdings"
 	SendMailJob    = "send-mail"
 	SpotRestoreJob = "spot-restore"
 	TopicLogJob    = "topic-log"
@@ -80,5 +82,16 @@ func (d Jobs) RaiseAlerts(every time.Duration, fixityDays int) Job {
 	return Job{RaiseAlertsJob, every, func(ctx context.Context) (string, error) {
 		made, err := outbox.In(d.Registry).RaiseAlerts(ctx, fixityDays)
 		return fmt.Sprintf("alerts made: %d", made), err
+	}}
+}
+
+// CountHoldings is [reports.Records.Count] of what has changed.
+func (d Jobs) CountHoldings(every time.Duration) Job {
+	return Job{CountJob, every, func(ctx context.Context) (string, error) {
+		counted, err := reports.In(d.Registry).Count(ctx, false)
+		if err != nil {
+			return "", err
+		}
+		return counted.String(), nil
 	}}
 }

@@ -107,6 +107,8 @@ func (e *Error) Error() string { return e.Reason }
 // Tokens identifies callers by their bearer tokens (RFC 6750). It is safe for
 // concurrent use.
 type Tokens struct {
+	Costs bool // admins of institutions see their own costs
+
 	registry *registry.Registry
 	open     bool // without a token, programs of this machine may do everything
 
@@ -188,7 +190,7 @@ func (a *Tokens) callerOf(ctx context.Context, t registry.Token) (Caller, error)
 	if len(t.Stages) > 0 {
 		c.Stages = t.Stages
 	}
-	may := permission.All()
+	may, admin := permission.All(), t.Institution != ""
 	switch {
 	case t.UserID != 0:
 		p, err := people.In(a.registry).ByID(ctx, t.UserID)
@@ -199,12 +201,16 @@ func (a *Tokens) callerOf(ctx context.Context, t registry.Token) (Caller, error)
 			return Caller{}, err
 		}
 		c.Person, c.Scope, may = p, p.Scope(), permission.Of(p.Role, p.InstitutionID != 0)
+		admin = p.Role == registry.RoleInstitutionalAdmin
 	case t.Institution != "":
 		in, err := a.registry.Institution(ctx, t.Institution)
 		if err != nil {
 			return Caller{}, err
 		}
 		c.Scope, may = registry.Only(in), permission.Of(registry.RoleInstitutionalAdmin, true)
+	}
+	if a.Costs && admin {
+		may = append(may, permission.ReportsCosts)
 	}
 	for _, p := range may {
 		if slices.Contains(t.Permissions, string(p)) {

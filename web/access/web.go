@@ -31,6 +31,7 @@ type Web struct {
 	Registry *registry.Registry
 	Secure   bool           // browsers come by TLS, here or at a proxy
 	Proxies  []netip.Prefix // whose X-Forwarded-For is believed
+	Costs    bool           // admins of institutions see their own costs
 }
 
 // Caller identifies who sends a request. One who is unknown is a [Caller] who may nothing;
@@ -60,6 +61,9 @@ func (w *Web) session(ctx context.Context, secret string) (Caller, error) {
 	c := Caller{Person: p, Session: s, Rights: []string{}}
 	if c.Full() {
 		c.Scope, c.Permissions = p.Scope(), permission.Of(p.Role, p.InstitutionID != 0)
+		if w.Costs && p.Role == registry.RoleInstitutionalAdmin {
+			c.Permissions = append(c.Permissions, permission.ReportsCosts)
+		}
 	}
 	return c, nil
 }

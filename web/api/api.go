@@ -80,6 +80,7 @@ func (a *API) Register(t *ops.API) {
 	a.actions(t)
 	a.serviceTokens(t)
 	a.settings(t)
+	a.reports(t)
 }
 
 // body is an answer or a request that is JSON.

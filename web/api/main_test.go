@@ -41,6 +41,7 @@ type site struct {
 	people   people.Records
 	table    *ops.API
 	api      *api.API
+	web      *access.Web
 	test     registry.Institution
 	other    registry.Institution
 }
@@ -87,7 +88,7 @@ func newSite(t *testing.T) *site {
 	handler, table := a.Handler(access.Guard{}, func(mux *http.ServeMux) http.Handler { return mux })
 	server := httptest.NewServer(handler)
 	t.Cleanup(server.Close)
-	s.url, s.table, s.api = server.URL, table, a
+	s.url, s.table, s.api, s.web = server.URL, table, a, a.Web
 	s.test, s.other = s.institution("test.edu"), s.institution("other.edu")
 	return s
 }

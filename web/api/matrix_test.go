@@ -126,6 +126,9 @@ brakes.list               U A R O S
 brakes.release            S
 health.show               *
 health.version            +
+reports.deposits          U A R S
+reports.costs             R S
+reports.outcomes          U A R S
 institutions.list         U A R O S
 institutions.show         U A R O S
 institutions.add          S b f

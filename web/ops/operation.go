@@ -58,6 +58,7 @@ type Operation struct {
 	Audit   bool                  // it is recorded in actions, refusals too
 	Secret  bool                  // its answer has a secret, which is not kept with an Idempotency-Key
 	Body    int64                 // bytes that a request may have; 0: a MiB
+	Table   bool                  // its answer is a [Table], which Accept: text/csv asks for as such
 }
 
 // mostBody is how large a request may be that says nothing else.
@@ -152,7 +153,7 @@ func New(mux *http.ServeMux, r *registry.Registry, version string, rate int, cal
 	config.CreateHooks = nil // no links to schemas in every answer
 	config.DocsPath, config.SchemasPath = "", ""
 	config.OpenAPIPath = "/api/v1/openapi"
-	config.Formats = map[string]huma.Format{"application/json": huma.DefaultJSONFormat, "json": huma.DefaultJSONFormat}
+	config.Formats = map[string]huma.Format{"application/json": huma.DefaultJSONFormat, "json": huma.DefaultJSONFormat, csvType: csvFormat()}
 	config.RejectUnknownQueryParameters = true
 	config.Components.Schemas = huma.NewMapRegistry("#/components/schemas/", schemaName)
 	config.Info.Description = "Items, objects, files, events, requests and people of a Farol registry. Problems are answered as RFC 9457 defines them; " +
@@ -230,6 +231,9 @@ func (a *API) documented(o Operation) huma.Operation {
 			Required: o.Once, Schema: &huma.Schema{Type: huma.TypeString, MaxLength: ptr(mostKey)},
 		})
 	}
+	if o.Table {
+		h.Description += "\n\nWith the header `Accept: text/csv` the answer is a table for spreadsheets."
+	}
 	if o.Needs != "" {
 		h.Description += "\n\nNeeds the permission `" + string(o.Needs) + "`."
 	}
@@ -267,6 +271,9 @@ func (a *API) guard(o Operation) func(huma.Context, func(huma.Context)) {
 		if err != nil {
 			a.refuse(r, w, o, c, err)
 			return
+		}
+		if !o.Table {
+			r.Header.Del("Accept") // there is nothing but JSON
 		}
 		serve := func(w http.ResponseWriter, r *http.Request) {
 			known := context.WithValue(r.Context(), callerKey{}, c)

@@ -1,0 +1,23 @@
+COMMENT ON COLUMN storage_options.per_gib_month IS 'US dollars for a GiB and a month; NULL: reports show no price.';
+COMMENT ON COLUMN storage_options.included_tib IS 'TiB of each institution that cost nothing; NULL: none.';
+
+COMMENT ON TABLE object_holdings IS 'What was last counted of each active object, for reports.';
+COMMENT ON COLUMN object_holdings.intellectual_object_id IS 'Object.';
+COMMENT ON COLUMN object_holdings.files IS 'Active files.';
+COMMENT ON COLUMN object_holdings.bytes IS 'Size of its active files, each counted once.';
+
+COMMENT ON TABLE holdings_daily IS 'What each institution had in storage on each day.';
+COMMENT ON COLUMN holdings_daily.day IS 'Day in UTC. Until it ends, the row has the latest count.';
+COMMENT ON COLUMN holdings_daily.institution_id IS 'Institution.';
+COMMENT ON COLUMN holdings_daily.storage_option IS 'Storage option of the objects.';
+COMMENT ON COLUMN holdings_daily.objects IS 'Active objects.';
+COMMENT ON COLUMN holdings_daily.files IS 'Active files.';
+COMMENT ON COLUMN holdings_daily.bytes IS 'Size of the active files, each counted once, however many copies it has.';
+
+COMMENT ON TABLE daily_outcomes IS 'Work items that ended on each day. An item counts once, as it ended last.';
+COMMENT ON COLUMN daily_outcomes.day IS 'Day in UTC.';
+COMMENT ON COLUMN daily_outcomes.institution_id IS 'Institution.';
+COMMENT ON COLUMN daily_outcomes.action IS 'Action of the items.';
+COMMENT ON COLUMN daily_outcomes.result IS 'Status with which the items ended.';
+COMMENT ON COLUMN daily_outcomes.items IS 'Number of items.';
+COMMENT ON COLUMN daily_outcomes.bytes IS 'Size of the items.';

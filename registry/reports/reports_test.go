@@ -1,0 +1,367 @@
+package reports_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/farol-preservation/farol/internal/testenv"
+	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/registry/reports"
+)
+
+func TestMain(m *testing.M) { testenv.Main(m) }
+
+// archive is a registry with three institutions: a parent, its subscriber, and another.
+type archive struct {
+	reports.Records
+	t  *testing.T
+	db *pgxpool.Pool
+	in map[string]registry.Institution
+}
+
+func newArchive(t *testing.T) *archive {
+	t.Helper()
+	db := testenv.Database(t)
+	r := registry.New(db)
+	a := &archive{reports.In(r), t, db, map[string]registry.Institution{}}
+	for _, name := range []string{"parent.edu", "sub.edu", "other.edu"} {
+		in, err := r.AddInstitution(t.Context(), registry.Institution{Name: name, Identifier: name, ReceivingBucket: "in." + name, RestoreBucket: "out." + name})
+		if err != nil {
+			t.Fatal(err)
+		}
+		a.in[name] = in
+	}
+	a.exec(`UPDATE institutions SET type = 'SubscriptionInstitution', member_institution_id = $1 WHERE identifier = 'sub.edu'`, a.in["parent.edu"].ID)
+	return a
+}
+
+func (a *archive) exec(sql string, args ...any) {
+	a.t.Helper()
+	if _, err := a.db.Exec(context.Background(), sql, args...); err != nil {
+		a.t.Fatalf("%s: %v", sql, err)
+	}
+}
+
+func value[T any](a *archive, sql string, args ...any) (v T) {
+	a.t.Helper()
+	if err := a.db.QueryRow(context.Background(), sql, args...).Scan(&v); err != nil {
+		a.t.Fatalf("%s: %v", sql, err)
+	}
+	return v
+}
+
+// object records an object with files of these sizes, and returns its ID.
+func (a *archive) object(institution, name, option string, sizes ...int) int64 {
+	a.t.Helper()
+	id := value[int64](a, `INSERT INTO intellectual_objects (institution_id, identifier, title, bag_name, bagit_profile_identifier, etag, storage_option)
+		VALUES ($1, $2, 'A title', $3, 'x', 'e', $4) RETURNING id`, a.in[institution].ID, institution+"/"+name, name, option)
+	for i, size := range sizes {
+		a.exec(`INSERT INTO generic_files (institution_id, intellectual_object_id, identifier, uuid, file_format, size, storage_option, last_fixity_check)
+			VALUES ($1, $2, $3, gen_random_uuid(), 'text/plain', $4, $5, now())`, a.in[institution].ID, id, fmt.Sprintf("%s/%s/data/%d", institution, name, i), size, option)
+	}
+	return id
+}
+
+func (a *archive) count(all bool) reports.Counted {
+	a.t.Helper()
+	c, err := a.Count(a.t.Context(), all)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	return c
+}
+
+// rows are the rows of both tables, as text.
+func (a *archive) rows() string {
+	a.t.Helper()
+	return value[string](a, `SELECT coalesce(string_agg(line, E'\n' ORDER BY line), '') FROM (
+		SELECT 'holds ' || d::text AS line FROM holdings_daily d WHERE day = (now() AT TIME ZONE 'UTC')::date
+		UNION ALL SELECT 'ended ' || o::text FROM daily_outcomes o) l`)
+}
+
+// deposits are the rows of a report as text.
+func (a *archive) deposits(s registry.Scope, by reports.Grouping, institution string) string {
+	a.t.Helper()
+	list, err := a.Deposits(a.t.Context(), s, by, institution, 12)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	var lines []string
+	for _, d := range list {
+		lines = append(lines, fmt.Sprintf("%s %d %d %d", d.Key, d.Objects, d.Files, d.Bytes))
+	}
+	return strings.Join(lines, "; ")
+}
+
+// item puts an item into the queue that has ended.
+func (a *archive) item(institution, action, status string, size int, ago time.Duration) int64 {
+	a.t.Helper()
+	id := value[int64](a, `INSERT INTO work_items (institution_id, action, stage, name, bucket, etag, size, bag_date, object_identifier)
+		VALUES ($1, $2::text, CASE $2::text WHEN 'Ingest' THEN 'Receive' ELSE 'Requested' END, $3, 'b', 'e', $4, now(), $5) RETURNING id`,
+		a.in[institution].ID, action, fmt.Sprintf("%d.tar", rand.Int64()), size, institution+"/x"+fmt.Sprint(rand.Int64()))
+	testenv.Scene(a.t, a.db, `UPDATE work_items SET status = $2::text, retry = false, stage = CASE WHEN $2::text = 'Success' THEN CASE action WHEN 'Ingest' THEN 'Cleanup' ELSE 'Resolve' END ELSE stage END,
+		updated_at = now() - $3::interval WHERE id = $1`, id, status, ago)
+	return id
+}
+
+// A report has what is in storage, and each institution sees its own sums and those of its
+// subscribers.
+func TestDepositsAreOfTheScope(t *testing.T) {
+	t.Parallel()
+	a := newArchive(t)
+	a.object("parent.edu", "one", "Standard", 10, 20)
+	a.object("sub.edu", "two", "Standard", 5)
+	a.object("sub.edu", "three", "Glacier-VA")
+	gone := a.object("other.edu", "gone", "Standard", 1000)
+	a.object("other.edu", "four", "Standard", 100, 200, 300)
+	a.exec(`UPDATE generic_files SET state = 'D' WHERE size = 300 OR intellectual_object_id = $1`, gone)
+	a.exec(`UPDATE intellectual_objects SET state = 'D' WHERE id = $1`, gone)
+	a.count(false)
+	everything, parent, sub, other := registry.Everything(), registry.Only(a.in["parent.edu"]), registry.Only(a.in["sub.edu"]), registry.Only(a.in["other.edu"])
+	month := time.Now().UTC().Format("2006-01")
+	for _, c := range []struct {
+		s           registry.Scope
+		by          reports.Grouping
+		institution string
+		want        string
+	}{
+		{everything, reports.ByInstitution, "", "other.edu 1 2 300; parent.edu 1 2 30; sub.edu 2 1 5"},
+		{everything, reports.ByOption, "", "Glacier-VA 1 0 0; Standard 3 5 335"},
+		{everything, reports.ByMonth, "", month + " 4 5 335"},
+		{everything, reports.ByInstitution, "other.edu", "other.edu 1 2 300"},
+		{parent, reports.ByInstitution, "", "parent.edu 1 2 30; sub.edu 2 1 5"},
+		{parent, reports.ByOption, "", "Glacier-VA 1 0 0; Standard 2 3 35"},
+		{parent, reports.ByMonth, "sub.edu", month + " 2 1 5"},
+		{parent, reports.ByInstitution, "other.edu", ""},
+		{sub, reports.ByInstitution, "", "sub.edu 2 1 5"},
+		{sub, reports.ByInstitution, "parent.edu", ""},
+		{other, reports.ByOption, "", "Standard 1 2 300"},
+		{registry.Scope{}, reports.ByInstitution, "", ""},
+		{registry.Scope{}, reports.ByMonth, "", ""},
+	} {
+		if got := a.deposits(c.s, c.by, c.institution); got != c.want {
+			t.Errorf("by %s of %q: %s, want %s", c.by, c.institution, got, c.want)
+		}
+	}
+	if list, err := a.Deposits(t.Context(), everything, reports.ByAction, "", 1); err == nil {
+		t.Errorf("deposits by action: %v", list)
+	}
+	if list, err := a.Outcomes(t.Context(), everything, reports.ByMonth, "", "2026-01-01", "2026-01-02"); err == nil {
+		t.Errorf("outcomes by month: %v", list)
+	}
+}
+
+// What was counted from changes is what a count of everything finds, whatever happened in
+// between, however often a count was repeated.
+func TestCountingChangesIsCountingEverything(t *testing.T) {
+	t.Parallel()
+	a := newArchive(t)
+	names, options := []string{"parent.edu", "sub.edu", "other.edu"}, []string{"Standard", "Wasabi-OR", "Glacier-Deep-OH"}
+	var objects []int64
+	for step := range 40 {
+		in := names[rand.IntN(len(names))]
+		switch rand.IntN(6) {
+		case 0, 1:
+			objects = append(objects, a.object(in, fmt.Sprint("bag", step), options[rand.IntN(3)], rand.IntN(1000), rand.IntN(1000)))
+		case 2: // an ingest ended
+			a.item(in, "Ingest", []string{"Success", "Cancelled", "Failed", "Suspended"}[rand.IntN(4)], rand.IntN(1000), time.Duration(rand.IntN(30))*time.Hour)
+		case 3: // a parked item is requeued, and succeeds
+			testenv.Scene(t, a.db, `UPDATE work_items SET status = 'Success', stage = 'Cleanup', updated_at = now() WHERE id = (SELECT min(id) FROM work_items WHERE status IN ('Failed', 'Suspended'))`)
+		case 4: // an item deleted a file of an object, and did not write the object
+			if len(objects) == 0 {
+				continue
+			}
+			o := objects[rand.IntN(len(objects))]
+			item := a.item(in, "Restore Object", "Success", 1, 0)
+			testenv.Scene(t, a.db, `UPDATE work_items SET action = 'Delete', intellectual_object_id = $2, institution_id = (SELECT institution_id FROM intellectual_objects WHERE id = $2) WHERE id = $1`, item, o)
+			a.exec(`UPDATE generic_files SET state = 'D', updated_at = now() WHERE id = (SELECT min(id) FROM generic_files WHERE intellectual_object_id = $1 AND state = 'A')`, o)
+		case 5: // an object was deleted
+			if len(objects) > 0 {
+				a.exec(`UPDATE intellectual_objects SET state = 'D', updated_at = now() WHERE id = $1`, objects[0])
+				objects = objects[1:]
+			}
+		}
+		if rand.IntN(2) == 0 {
+			a.count(false)
+		}
+	}
+	a.count(false)
+	changes := a.rows()
+	if again := a.count(false); again.Since == nil || a.rows() != changes {
+		t.Errorf("a second count: %+v\n%s\nafter\n%s", again, a.rows(), changes)
+	}
+	if all := a.count(true); all.Since != nil || a.rows() != changes {
+		t.Errorf("everything: %+v\n%s\nfrom changes:\n%s", all, a.rows(), changes)
+	}
+}
+
+// Only objects that have changed since the day before the last count have their files
+// counted again.
+func TestCountReadsWhatHasChanged(t *testing.T) {
+	t.Parallel()
+	a := newArchive(t)
+	a.object("sub.edu", "old", "Standard", 1)
+	a.exec(`UPDATE intellectual_objects SET updated_at = now() - interval '3 days'`)
+	if c := a.count(false); c.Objects != 1 || c.Since != nil {
+		t.Errorf("the first count: %+v", c)
+	}
+	if c := a.count(false); c.Objects != 0 || c.Since == nil {
+		t.Errorf("the second: %+v", c)
+	}
+	a.object("sub.edu", "new", "Standard", 2)
+	if c := a.count(false); c.Objects != 1 || !strings.Contains(c.String(), "1 objects") {
+		t.Errorf("after another object: %+v", c)
+	}
+	if got := a.deposits(registry.Everything(), reports.ByInstitution, ""); got != "sub.edu 2 2 3" {
+		t.Error(got)
+	}
+}
+
+// An item that deleted a file does not write the object, which is counted again all the same,
+// whether the item is in the queue or in its archive.
+func TestFilesThatItemsDeletedAreNotCounted(t *testing.T) {
+	t.Parallel()
+	for _, archived := range []bool{false, true} {
+		a := newArchive(t)
+		id := a.object("sub.edu", "old", "Standard", 1, 2, 4)
+		a.exec(`UPDATE intellectual_objects SET updated_at = now() - interval '3 days'`)
+		a.count(false)
+		a.exec(`UPDATE generic_files SET state = 'D' WHERE size = 2`)
+		item := a.item("sub.edu", "Restore Object", "Success", 1, 0)
+		testenv.Scene(t, a.db, `UPDATE work_items SET action = 'Delete', intellectual_object_id = $2 WHERE id = $1`, item, id)
+		if archived {
+			testenv.Scene(t, a.db, `INSERT INTO work_items_archive SELECT * FROM work_items`)
+			testenv.Scene(t, a.db, `DELETE FROM work_items`)
+		}
+		if c := a.count(false); c.Objects != 1 {
+			t.Errorf("archived: %v: %+v", archived, c)
+		}
+		if got := a.deposits(registry.Everything(), reports.ByInstitution, ""); got != "sub.edu 1 2 5" {
+			t.Errorf("archived: %v: %s", archived, got)
+		}
+	}
+}
+
+// What an institution had yesterday and has no longer is zero today, and nothing is said of
+// it from then on.
+func TestWhatIsGoneIsZero(t *testing.T) {
+	t.Parallel()
+	a := newArchive(t)
+	id := a.object("sub.edu", "one", "Standard", 7)
+	a.count(false)
+	a.exec(`UPDATE holdings_daily SET day = day - 1`)
+	a.exec(`UPDATE intellectual_objects SET state = 'D', updated_at = now() WHERE id = $1`, id)
+	a.count(false)
+	a.count(false)
+	if got := a.deposits(registry.Everything(), reports.ByInstitution, ""); got != "sub.edu 0 0 0" {
+		t.Error(got)
+	}
+	a.exec(`UPDATE holdings_daily SET day = day - 1`)
+	a.count(false)
+	if n := value[int](a, `SELECT count(*) FROM holdings_daily`); n != 2 {
+		t.Errorf("%d rows, want 2", n)
+	}
+}
+
+// Costs are of the mean of the days that were counted, less what is included.
+func TestCosts(t *testing.T) {
+	t.Parallel()
+	a := newArchive(t)
+	a.exec(`UPDATE storage_options SET per_gib_month = 0.5, included_tib = 0.001 WHERE name = 'Standard'`)
+	a.exec(`UPDATE storage_options SET per_gib_month = 1 WHERE name = 'Glacier-VA'`)
+	const gib = 1 << 30
+	for _, row := range []struct {
+		day, in, option string
+		bytes           int64
+	}{
+		{"2026-03-01", "sub.edu", "Standard", 2 * gib},
+		{"2026-03-02", "sub.edu", "Standard", 4 * gib},
+		{"2026-03-02", "sub.edu", "Glacier-VA", 3 * gib}, // nothing the day before
+		{"2026-03-02", "other.edu", "Wasabi-OR", 1},
+		{"2026-03-31", "other.edu", "Standard", gib}, // less than is included
+		{"2026-04-01", "sub.edu", "Standard", 100 * gib},
+	} {
+		a.exec(`INSERT INTO holdings_daily VALUES ($1::text::date, $2, $3, 1, 1, $4)`, row.day, a.in[row.in].ID, row.option, row.bytes)
+	}
+	costs := func(s registry.Scope, institution string) (lines []string) {
+		list, err := a.Costs(t.Context(), s, institution, "2026-03-01")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range list {
+			cost := "none"
+			if c.Cost != nil {
+				cost = *c.Cost
+			}
+			lines = append(lines, fmt.Sprintf("%s %s %d %d %s", c.Institution, c.StorageOption, c.Days, c.Bytes, cost))
+		}
+		return lines
+	}
+	// (2 + 4 + 0) / 3 GiB less 1.024 GiB at 0.5, and 1 GiB at 1.
+	want := []string{"other.edu Standard 3 357913941 0.00", "other.edu Wasabi-OR 3 0 none", "sub.edu Glacier-VA 3 1073741824 1.00", "sub.edu Standard 3 2147483648 0.49"}
+	if got := costs(registry.Everything(), ""); !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+	if got := costs(registry.Only(a.in["parent.edu"]), ""); !slices.Equal(got, want[2:]) {
+		t.Errorf("the parent: %q", got)
+	}
+	if got := costs(registry.Only(a.in["other.edu"]), "sub.edu"); len(got) != 0 {
+		t.Errorf("another: %q", got)
+	}
+}
+
+// An item counts once, as it ended last, in the queue and in the archive.
+func TestOutcomes(t *testing.T) {
+	t.Parallel()
+	a := newArchive(t)
+	a.object("other.edu", "x", "Standard") // with which there is a first count
+	a.item("sub.edu", "Ingest", "Success", 10, 0)
+	a.item("sub.edu", "Ingest", "Success", 5, 0)
+	parked := a.item("sub.edu", "Ingest", "Failed", 3, 120*time.Hour)
+	a.item("other.edu", "Restore Object", "Cancelled", 7, 0)
+	a.count(false)
+	testenv.Scene(t, a.db, `UPDATE work_items SET status = 'Success', stage = 'Cleanup', updated_at = now() WHERE id = $1`, parked)
+	testenv.Scene(t, a.db, `INSERT INTO work_items_archive SELECT * FROM work_items WHERE size = 10`)
+	testenv.Scene(t, a.db, `DELETE FROM work_items WHERE size = 10`)
+	a.count(false)
+	today := time.Now().UTC()
+	outcomes := func(s registry.Scope, by reports.Grouping, institution string) (lines []string) {
+		list, err := a.Outcomes(t.Context(), s, by, institution, today.AddDate(0, 0, -1).Format(time.DateOnly), today.Format(time.DateOnly))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, o := range list {
+			lines = append(lines, fmt.Sprintf("%s %s %d %d", o.Key, o.Result, o.Items, o.Bytes))
+		}
+		return lines
+	}
+	for _, c := range []struct {
+		s    registry.Scope
+		by   reports.Grouping
+		in   string
+		want string
+	}{
+		{registry.Everything(), reports.ByAction, "", "Ingest Success 3 18; Restore Object Cancelled 1 7"},
+		{registry.Everything(), reports.ByInstitution, "", "other.edu Cancelled 1 7; sub.edu Success 3 18"},
+		{registry.Only(a.in["parent.edu"]), reports.ByAction, "", "Ingest Success 3 18"},
+		{registry.Only(a.in["other.edu"]), reports.ByAction, "sub.edu", ""},
+		{registry.Scope{}, reports.ByDay, "", ""},
+	} {
+		if got := strings.Join(outcomes(c.s, c.by, c.in), "; "); got != c.want {
+			t.Errorf("by %s of %q: %s, want %s", c.by, c.in, got, c.want)
+		}
+	}
+	if n := value[int](a, `SELECT count(*) FROM daily_outcomes WHERE result = 'Failed'`); n != 0 {
+		t.Errorf("%d rows say that the item which was requeued failed", n)
+	}
+	if got := outcomes(registry.Everything(), reports.ByDay, "sub.edu"); len(got) != 1 || !strings.HasSuffix(got[0], " Success 3 18") {
+		t.Errorf("by day: %q", got)
+	}
+}

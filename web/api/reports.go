@@ -1,0 +1,148 @@
+package api
+
+import (
+	"context"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/farol-preservation/farol/registry/reports"
+	"github.com/farol-preservation/farol/web/access"
+	"github.com/farol-preservation/farol/web/ops"
+	"github.com/farol-preservation/farol/web/permission"
+)
+
+// ReportOf narrows a report.
+type ReportOf struct {
+	Institution string `query:"institution" maxLength:"255" doc:"Only this institution, by its identifier"`
+}
+
+type (
+	depositsReport struct {
+		By    reports.Grouping  `json:"by" doc:"What the keys of the rows are"`
+		Items []reports.Deposit `json:"items"`
+	}
+	costsReport struct {
+		Month string         `json:"month" doc:"Such as 2026-11"`
+		Items []reports.Cost `json:"items"`
+	}
+	outcomesReport struct {
+		By    reports.Grouping  `json:"by" doc:"What the keys of the rows are"`
+		From  string            `json:"from" doc:"First day"`
+		To    string            `json:"to" doc:"Last day"`
+		Items []reports.Outcome `json:"items"`
+	}
+)
+
+func number(n int64) string { return strconv.FormatInt(n, 10) }
+
+// Table is the report as rows and columns.
+func (r depositsReport) Table() [][]string {
+	rows := [][]string{{string(r.By), "day", "objects", "files", "bytes"}}
+	for _, d := range r.Items {
+		rows = append(rows, []string{d.Key, d.Day, number(d.Objects), number(d.Files), number(d.Bytes)})
+	}
+	return rows
+}
+
+// Table is the report as rows and columns.
+func (r costsReport) Table() [][]string {
+	text := func(s *string) string {
+		if s == nil {
+			return ""
+		}
+		return *s
+	}
+	rows := [][]string{{"institution", "storage_option", "month", "days", "bytes", "included_tib", "per_gib_month", "cost"}}
+	for _, c := range r.Items {
+		rows = append(rows, []string{c.Institution, c.StorageOption, r.Month, number(c.Days), number(c.Bytes), text(c.IncludedTiB), text(c.PerGiBMonth), text(c.Cost)})
+	}
+	return rows
+}
+
+// Table is the report as rows and columns.
+func (r outcomesReport) Table() [][]string {
+	rows := [][]string{{string(r.By), "result", "items", "bytes"}}
+	for _, o := range r.Items {
+		rows = append(rows, []string{o.Key, o.Result, number(o.Items), number(o.Bytes)})
+	}
+	return rows
+}
+
+type (
+	depositsQuery struct {
+		ReportOf
+
+		By     reports.Grouping `query:"by" enum:"institution,option,month" default:"institution" doc:"What a row stands for"`
+		Months int              `query:"months" minimum:"1" maximum:"240" default:"12" doc:"How many months, with by=month: up to the present one"`
+	}
+	costsQuery struct {
+		ReportOf
+
+		Month string `query:"month" pattern:"^[0-9]{4}-(0[1-9]|1[0-2])$" doc:"Such as 2026-11; without it the present one"`
+	}
+	outcomesQuery struct {
+		ReportOf
+
+		By   reports.Grouping `query:"by" enum:"action,institution,day" default:"action" doc:"What a row stands for"`
+		From string           `query:"from" format:"date" doc:"First day, in UTC; without it 30 days before the last"`
+		To   string           `query:"to" format:"date" doc:"Last day, in UTC; without it today"`
+	}
+)
+
+// reports are sums of what is in storage and how items ended.
+func (a *API) reports(t *ops.API) {
+	report := func(id, path, summary, about string, needs permission.Permission) ops.Operation {
+		o := reads(id, path, summary, about+" A parent institution has the sums of its subscribers, too.", needs)
+		o.Table = true
+		return o
+	}
+	records := reports.In(a.Registry)
+	ops.Register(t, report("reports.deposits", "/api/v1/reports/deposits", "Report what is in storage",
+		"Rows are of the last count, or with by=month of the last count of each month. A job counts once an hour. Bytes are those of active files, each counted once.",
+		permission.ReportsDeposits),
+		func(ctx context.Context, c access.Caller, in *depositsQuery) (*body[depositsReport], error) {
+			found, err := records.Deposits(ctx, c.Scope, in.By, in.Institution, in.Months)
+			return &body[depositsReport]{depositsReport{in.By, found}}, err
+		})
+	ops.Register(t, report("reports.costs", "/api/v1/reports/costs", "Report what storage costs in a month",
+		"Bytes are the mean of the days that were counted. Without a price of the storage option the cost is null. Amounts are in US dollars, as texts.",
+		permission.ReportsCosts),
+		func(ctx context.Context, c access.Caller, in *costsQuery) (*body[costsReport], error) {
+			month := in.Month
+			if month == "" {
+				month = time.Now().UTC().Format("2006-01")
+			}
+			found, err := records.Costs(ctx, c.Scope, in.Institution, month+"-01")
+			return &body[costsReport]{costsReport{month, found}}, err
+		})
+	ops.Register(t, report("reports.outcomes", "/api/v1/reports/outcomes", "Report how work items ended",
+		"An item counts once, on the day on which it ended last.", permission.ReportsDeposits), a.outcomes)
+}
+
+func (a *API) outcomes(ctx context.Context, c access.Caller, in *outcomesQuery) (*body[outcomesReport], error) {
+	to := time.Now().UTC()
+	if in.To != "" {
+		to = dayOf(in.To)
+	}
+	from := to.AddDate(0, 0, -30)
+	if in.From != "" {
+		from = dayOf(in.From)
+	}
+	if from.After(to) {
+		return nil, ops.Problem(http.StatusBadRequest, ops.CodeBadRequest, "from is after to")
+	}
+	out := outcomesReport{By: in.By, From: from.Format(time.DateOnly), To: to.Format(time.DateOnly)}
+	found, err := reports.In(a.Registry).Outcomes(ctx, c.Scope, in.By, in.Institution, out.From, out.To)
+	out.Items = found
+	return &body[outcomesReport]{out}, err
+}
+
+// dayOf is a day that the table of operations has found to be one.
+func dayOf(text string) time.Time {
+	day, err := time.Parse(time.DateOnly, text)
+	if err != nil {
+		return time.Time{}
+	}
+	return day
+}
