@@ -171,7 +171,7 @@ func TestCountingChangesIsCountingEverything(t *testing.T) {
 		case 0, 1:
 			objects = append(objects, a.object(in, fmt.Sprint("bag", step), options[rand.IntN(3)], rand.IntN(1000), rand.IntN(1000)))
 		case 2: // an ingest ended
-			a.item(in, "Ingest", []string{"Success", "Cancelled", "Failed", "Suspended"}[rand.IntN(4)], rand.IntN(1000), time.Duration(rand.IntN(30))*time.Hour)
+			a.item(in, "Ingest", []string{"Success", "Cancelled", "Failed", "Suspended"}[rand.IntN(4)], rand.IntN(1000), time.Duration(rand.IntN(24))*time.Hour)
 		case 3: // a parked item is requeued, and succeeds
 			testenv.Scene(t, a.db, `UPDATE work_items SET status = 'Success', stage = 'Cleanup', updated_at = now() WHERE id = (SELECT min(id) FROM work_items WHERE status IN ('Failed', 'Suspended'))`)
 		case 4: // an item deleted a file of an object, and did not write the object
