@@ -164,6 +164,7 @@ func TestCountingChangesIsCountingEverything(t *testing.T) {
 	t.Parallel()
 	a := newArchive(t)
 	names, options := []string{"parent.edu", "sub.edu", "other.edu"}, []string{"Standard", "Wasabi-OR", "Glacier-Deep-OH"}
+	a.object("sub.edu", "kept", "Standard", 5)
 	var objects []int64
 	for step := range 40 {
 		in := names[rand.IntN(len(names))]
