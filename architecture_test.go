@@ -38,6 +38,7 @@ func mayImport() map[string][]string {
 
 		"registry":          nil,
 		"registry/browse":   {"registry", "registry/requests"},
+		"registry/exports":  {"registry", "registry/premis"},
 		"registry/fixity":   {"registry"},
 		"registry/outbox":   {"registry"},
 		"registry/plans":    {"registry"},

@@ -195,6 +195,16 @@ func (d Database) CopyFrom(ctx context.Context, table pgx.Identifier, columns []
 // Acquire takes a connection out of the pool, outside of any transaction.
 func (d Database) Acquire(ctx context.Context) (*pgxpool.Conn, error) { return d.pool.Acquire(ctx) }
 
+// Alone connects apart from the pool, for what keeps a connection long enough for others to
+// miss it. The caller closes it.
+func (d Database) Alone(ctx context.Context) (*pgx.Conn, error) {
+	c, err := pgx.ConnectConfig(ctx, d.pool.Config().ConnConfig)
+	if err != nil {
+		return nil, fmt.Errorf("connect to the database: %w", err)
+	}
+	return c, nil
+}
+
 // Ping reports whether the database answers.
 func (d Database) Ping(ctx context.Context) error { return d.pool.Ping(ctx) }
 

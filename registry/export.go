@@ -56,9 +56,9 @@ func (e *Export) Files(ctx context.Context, object Object) iter.Seq2[File, error
 // ObjectEvents streams the events of an object itself, and then those of its files
 // in their order (premis_events_object, premis_events_file).
 func (e *Export) ObjectEvents(ctx context.Context, object Object) iter.Seq2[LinkedEvent, error] {
-	own := streamed[LinkedEvent](ctx, e.tx, `SELECT `+eventColumns+`, $2::text AS about FROM premis_events e
+	own := streamed[LinkedEvent](ctx, e.tx, `SELECT `+EventColumns+`, $2::text AS about FROM premis_events e
 		WHERE e.intellectual_object_id = $1 AND e.generic_file_id IS NULL ORDER BY e.date_time, e.id`, object.ID, object.Identifier)
-	files := streamed[LinkedEvent](ctx, e.tx, `SELECT `+eventColumns+`, f.identifier AS about
+	files := streamed[LinkedEvent](ctx, e.tx, `SELECT `+EventColumns+`, f.identifier AS about
 		FROM generic_files f JOIN premis_events e ON e.generic_file_id = f.id
 		WHERE f.intellectual_object_id = $1 ORDER BY f.identifier, e.date_time, e.id`, object.ID)
 	return func(yield func(LinkedEvent, error) bool) {
@@ -74,7 +74,7 @@ func (e *Export) ObjectEvents(ctx context.Context, object Object) iter.Seq2[Link
 
 // FileEvents streams the events of a file (premis_events_file).
 func (e *Export) FileEvents(ctx context.Context, file File) iter.Seq2[LinkedEvent, error] {
-	return streamed[LinkedEvent](ctx, e.tx, `SELECT `+eventColumns+`, $2::text AS about FROM premis_events e
+	return streamed[LinkedEvent](ctx, e.tx, `SELECT `+EventColumns+`, $2::text AS about FROM premis_events e
 		WHERE e.generic_file_id = $1 ORDER BY e.date_time, e.id`, file.ID, file.Identifier)
 }
 

@@ -178,7 +178,7 @@ type Event struct {
 // its files are not among them.
 func (r *Registry) ObjectEvents(ctx context.Context, objectID int64) ([]Event, error) {
 	rows, _ := r.db.Query(ctx, `
-		SELECT `+eventColumns+`
+		SELECT `+EventColumns+`
 		FROM premis_events e WHERE e.intellectual_object_id = $1 AND e.generic_file_id IS NULL
 		ORDER BY e.date_time, e.id`, objectID)
 	list, err := pgx.CollectRows(rows, pgx.RowToStructByName[Event])

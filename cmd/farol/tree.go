@@ -27,7 +27,7 @@ func commandGroups() []commandGroup {
 		{"items", "List, explain and change work items:", []*cobra.Command{items.Item(), items.Requeue(), items.Plan(), items.WhyNot()}},
 		{"archive", "Restore, delete and check what is stored:", []*cobra.Command{
 			archive.Object(), archive.File(), archive.Restore(), archive.Delete(), archive.Fixity(), archive.Repair(), archive.Identify(),
-			reporting.Report(),
+			reporting.Report(), reporting.Export(),
 		}},
 		{"queue", "Control stages, workers and services:", []*cobra.Command{
 			control.Stage(), control.Pause(), control.Resume(), control.Workers(), control.Drain(), control.Services(), control.Queue(),

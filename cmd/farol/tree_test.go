@@ -67,7 +67,7 @@ func effects() map[string][]string {
 			"validate", "item list", "item show", "item files", "item watch", "item explain", "item next", "plan list", "plan show", "why-not",
 			"object list", "object show", "file list", "file show", "delete list", "delete show", "fixity status", "stage list", "workers",
 			"services", "queue list", "queue show", "mirror status", "institution list", "user list", "token list", "schedule list", "check", "doctor",
-			"migrate status", "version", "mail queue", "report deposits", "report costs", "report outcomes",
+			"migrate status", "version", "mail queue", "report deposits", "report costs", "report outcomes", "export",
 		},
 		"runs": {"demo", "dev", "work", "schedule", "read-buckets", "mirror", "serve"},
 		// These change one thing, which another command puts back, or only add to what there is.
@@ -170,6 +170,7 @@ func TestNamesAreCompleted(t *testing.T) {
 		"work --stages Store,Re":         "Store,Record",
 		"validate x --profile b":         "btr-v1.0",
 		"report deposits --by m":         "month",
+		"export ev":                      "evidence",
 		"report outcomes --by d":         "day",
 		"check --write=a":                "all",
 	} {

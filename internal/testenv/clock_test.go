@@ -43,6 +43,7 @@ func TestEveryStoredTimeIsConsidered(t *testing.T) {
 const timesThatStay = `
 	alert_reads.read_at idempotency_keys.at links.created_at links.ends_at links.used_at plans.approved_at recovery_codes.used_at sessions.begun_at
 	sessions.ends_at sessions.seen_at sessions.strong_at sign_in_failures.failed_at sign_in_failures.locked_until users.password_set_at users.signed_in_at
+	exports.completed_at exports.created_at exports.taken_at
 	alerts.created_at alerts.last_at alert_repeats.at mail_outbox.gave_up_at mail_outbox.sent_at api_tokens.created_at api_tokens.expires_at api_tokens.used_at attempt_resets.reset_at
 	deletion_receipts.absent_at deletion_receipts.removed_at
 	deletion_receipts.seen_at

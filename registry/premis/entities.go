@@ -177,14 +177,17 @@ func describeEvent(e registry.LinkedEvent) event {
 	return p
 }
 
-// softwareAgent is what did something: software, and where it comes from.
-type softwareAgent struct{ name, home string }
+// Agent is what did something: software, and where it comes from.
+type Agent struct {
+	Name string `json:"name"`
+	Home string `json:"home"`
+}
 
-func agentOf(e registry.Event) softwareAgent { return softwareAgent{e.Object, e.Agent} }
+func agentOf(e registry.Event) Agent { return Agent{e.Object, e.Agent} }
 
 // id distinguishes versions of the same software.
-func (a softwareAgent) id() string { return strings.TrimSpace(a.name + " " + a.home) }
+func (a Agent) id() string { return strings.TrimSpace(a.Name + " " + a.Home) }
 
-func describeAgent(a softwareAgent) agent {
-	return agent{IdentifierType: localID, Identifier: a.id(), Name: cmp.Or(a.name, a.home), Type: "software", Note: a.home}
+func describeAgent(a Agent) agent {
+	return agent{IdentifierType: localID, Identifier: a.id(), Name: cmp.Or(a.Name, a.Home), Type: "software", Note: a.Home}
 }

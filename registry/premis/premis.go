@@ -42,61 +42,125 @@ const namespace = "http://www.loc.gov/premis/v3"
 // Write writes objects, events and agents, in the order that the schema wants.
 // Only the agents are kept until the end: they are few.
 func Write(w io.Writer, source Source) error {
-	buffered := bufio.NewWriterSize(w, 1<<16)
-	if _, err := buffered.WriteString(xml.Header); err != nil {
-		return fmt.Errorf("write PREMIS: %w", err)
+	d := Begin(w)
+	if source.object != nil {
+		d.Object(*source.object)
 	}
-	e := xml.NewEncoder(buffered)
-	e.Indent("", "  ")
-	root := element("premis", "xmlns", namespace, "xmlns:premis", namespace,
-		"xmlns:xsi", "http://www.w3.org/2001/XMLSchema-instance", "version", "3.0")
-	err := e.EncodeToken(root)
-	if err == nil {
-		err = writeEntities(e, source)
+	var broken error // what was read, not what was written
+	for f, err := range source.files {
+		if broken = err; err != nil || d.File(f) != nil {
+			break
+		}
 	}
-	if err == nil {
-		err = errors.Join(e.EncodeToken(root.End()), e.Close())
+	if broken == nil && d.err == nil {
+		for event, err := range source.events {
+			if broken = err; err != nil || d.Event(event) != nil {
+				break
+			}
+		}
 	}
-	if err == nil {
-		_, err = buffered.WriteString("\n")
+	if broken != nil {
+		return fmt.Errorf("write PREMIS: %w", errors.Join(broken, d.Flush()))
 	}
-	if err = errors.Join(err, buffered.Flush()); err != nil {
-		return fmt.Errorf("write PREMIS: %w", err)
-	}
-	return nil
+	return d.End()
 }
 
-func writeEntities(e *xml.Encoder, source Source) error {
-	if source.object != nil {
-		if err := e.EncodeElement(describeObject(*source.object), element("object", "xsi:type", "premis:intellectualEntity")); err != nil {
+// A Document is written entity by entity: all objects and files first, and then the events.
+// After an error it writes nothing more, and returns the error again.
+type Document struct {
+	out    *bufio.Writer
+	xml    *xml.Encoder
+	begun  bool // it has written an entity
+	agents map[Agent]bool
+	err    error
+}
+
+// Begin begins a document.
+func Begin(w io.Writer) *Document {
+	d := Resume(w, nil)
+	root := element("premis", "xmlns", namespace, "xmlns:premis", namespace,
+		"xmlns:xsi", "http://www.w3.org/2001/XMLSchema-instance", "version", "3.0")
+	d.text(xml.Header)
+	head := xml.NewEncoder(d.out)
+	d.note(head.EncodeToken(root))
+	d.note(head.Flush())
+	return d
+}
+
+// Resume continues a document whose beginning was written by another, which has had these
+// agents.
+func Resume(w io.Writer, agents []Agent) *Document {
+	d := &Document{out: bufio.NewWriterSize(w, 1<<16), agents: map[Agent]bool{}}
+	d.xml = xml.NewEncoder(d.out)
+	d.xml.Indent("  ", "  ")
+	for _, a := range agents {
+		d.agents[a] = true
+	}
+	return d
+}
+
+func (d *Document) note(err error) {
+	if d.err == nil && err != nil {
+		d.err = fmt.Errorf("write PREMIS: %w", err)
+	}
+}
+
+func (d *Document) text(s string) {
+	if d.err == nil {
+		_, err := d.out.WriteString(s)
+		d.note(err)
+	}
+}
+
+func (d *Document) entity(v any, start xml.StartElement) error {
+	if d.err == nil {
+		if !d.begun { // later the encoder does it
+			d.text("\n")
+		}
+		d.begun = true
+		d.note(d.xml.EncodeElement(v, start))
+	}
+	return d.err
+}
+
+// Object writes an object.
+func (d *Document) Object(o registry.Object) error {
+	return d.entity(describeObject(o), element("object", "xsi:type", "premis:intellectualEntity"))
+}
+
+// File writes a file.
+func (d *Document) File(f registry.File) error {
+	return d.entity(describeFile(f), element("object", "xsi:type", "premis:file"))
+}
+
+// Event writes an event, and keeps its agent for the end.
+func (d *Document) Event(e registry.LinkedEvent) error {
+	d.agents[agentOf(e.Event)] = true
+	return d.entity(describeEvent(e), element("event"))
+}
+
+// Agents are those of the events so far, for [Resume].
+func (d *Document) Agents() []Agent {
+	return slices.SortedFunc(maps.Keys(d.agents), func(a, b Agent) int { return strings.Compare(a.id(), b.id()) })
+}
+
+// Flush hands on what was written so far.
+func (d *Document) Flush() error {
+	if d.err == nil {
+		d.note(d.out.Flush())
+	}
+	return d.err
+}
+
+// End writes the agents, and ends the document.
+func (d *Document) End() error {
+	for _, a := range d.Agents() {
+		if err := d.entity(describeAgent(a), element("agent")); err != nil {
 			return err
 		}
 	}
-	file := element("object", "xsi:type", "premis:file")
-	for f, err := range source.files {
-		if err != nil {
-			return err
-		}
-		if err := e.EncodeElement(describeFile(f), file); err != nil {
-			return err
-		}
-	}
-	agents := map[softwareAgent]bool{}
-	for event, err := range source.events {
-		if err != nil {
-			return err
-		}
-		agents[agentOf(event.Event)] = true
-		if err := e.EncodeElement(describeEvent(event), element("event")); err != nil {
-			return err
-		}
-	}
-	for _, a := range slices.SortedFunc(maps.Keys(agents), func(a, b softwareAgent) int { return strings.Compare(a.id(), b.id()) }) {
-		if err := e.EncodeElement(describeAgent(a), element("agent")); err != nil {
-			return err
-		}
-	}
-	return nil
+	d.text("\n</premis>\n")
+	return d.Flush()
 }
 
 // element is a start tag with attributes: name, value, and so on. Prefixes are part

@@ -253,3 +253,23 @@ func TestPREMISIsStreamed(t *testing.T) {
 		t.Errorf("%d objects, want %d", n, files)
 	}
 }
+
+// A document that several processes write, one after the other, is the one that a single
+// process writes.
+func TestPREMISCanBeResumed(t *testing.T) {
+	t.Parallel()
+	object, file := registry.Object{Identifier: "test.edu/bag", Title: "A bag"}, premisFileRecord(1)
+	first, last := premisEventRecord(1, object.Identifier), premisEventRecord(2, file.Identifier)
+	last.Object = "Another"
+	whole, _ := premisDocument(t, Source{&object, listed(file), listed(first, last)})
+	var b bytes.Buffer
+	d := Begin(&b)
+	err := errors.Join(d.Object(object), d.File(file), d.Flush())
+	d = Resume(&b, d.Agents())
+	err = errors.Join(err, d.Event(first), d.Flush())
+	d = Resume(&b, d.Agents())
+	err = errors.Join(err, d.Event(last), d.Flush())
+	if err = errors.Join(err, Resume(&b, d.Agents()).End()); err != nil || b.String() != whole {
+		t.Errorf("%v:\n%s\nwant\n%s", err, b.String(), whole)
+	}
+}

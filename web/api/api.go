@@ -81,6 +81,7 @@ func (a *API) Register(t *ops.API) {
 	a.serviceTokens(t)
 	a.settings(t)
 	a.reports(t)
+	a.exports(t)
 }
 
 // body is an answer or a request that is JSON.

@@ -129,6 +129,9 @@ health.version            +
 reports.deposits          U A R S
 reports.costs             R S
 reports.outcomes          U A R S
+exports.make              U A R S
+exports.show              U A R S
+exports.content           U A R S
 institutions.list         U A R O S
 institutions.show         U A R O S
 institutions.add          S b f

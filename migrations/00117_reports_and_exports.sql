@@ -1,4 +1,5 @@
 -- Reports: what each institution had in storage on each day, and what became of items.
+-- Exports: who had what written of the records, and its digest.
 
 -- +goose Up
 
@@ -34,7 +35,25 @@ CREATE TABLE daily_outcomes (
 	PRIMARY KEY (day, institution_id, action, result)
 );
 
-INSERT INTO administration_rights (privilege, on_table) SELECT 'SELECT', unnest('{holdings_daily, daily_outcomes}'::text[]);
-INSERT INTO auditor_rights (on_table) SELECT unnest('{holdings_daily, daily_outcomes}'::text[]);
+CREATE TABLE exports (
+	id                     bigint      GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+	kind                   text        NOT NULL CHECK (kind IN ('inventory', 'manifest', 'events', 'premis', 'evidence')),
+	institution_id         bigint      NOT NULL REFERENCES institutions,
+	intellectual_object_id bigint,
+	requested_by           text        NOT NULL DEFAULT acting_user(),
+	created_at             timestamptz NOT NULL DEFAULT now(),
+	work_item_id           bigint UNIQUE, -- no foreign key: the item may be archived
+	key                    text,
+	records                bigint CHECK (records >= 0),
+	bytes                  bigint CHECK (bytes >= 0),
+	sha256                 bytea CHECK (length(sha256) = 32),
+	taken_at               timestamptz,
+	completed_at           timestamptz,
+	FOREIGN KEY (intellectual_object_id, institution_id) REFERENCES intellectual_objects (id, institution_id),
+	CONSTRAINT completed_is_whole CHECK (num_nulls(records, bytes, sha256, taken_at, completed_at) IN (0, 5))
+);
+
+INSERT INTO administration_rights (privilege, on_table) SELECT 'SELECT', unnest('{holdings_daily, daily_outcomes, exports}'::text[]);
+INSERT INTO auditor_rights (on_table) SELECT unnest('{holdings_daily, daily_outcomes, exports}'::text[]);
 
 INSERT INTO schedules (job, every) VALUES ('count-holdings', '1 hour');

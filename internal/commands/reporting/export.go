@@ -1,0 +1,144 @@
+package reporting
+
+import (
+	"bufio"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"github.com/farol-preservation/farol/internal/cli"
+	"github.com/farol-preservation/farol/internal/connect"
+	"github.com/farol-preservation/farol/internal/human"
+	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/registry/exports"
+)
+
+// exported is what a command wrote.
+type exported struct {
+	File    string `json:"file"` // "": standard output
+	Records int64  `json:"records"`
+	Bytes   int64  `json:"bytes"`
+	SHA256  string `json:"sha256"`
+}
+
+// Export is farol export.
+func Export() *cobra.Command {
+	var institution, object, output string
+	var asJSON bool
+	c := &cobra.Command{
+		Use:   "export KIND",
+		Short: "Write the records of an institution or an object to a file",
+		Long: `Write what is on record of an institution or an object at one moment, to standard output
+or to a file. The kinds are:
+
+  inventory  active files as CSV
+  manifest   SHA-256 of active files, as sha256sum and BagIt have them
+  events     PREMIS events as JSON lines
+  premis     objects, files and events as PREMIS 3 XML
+  evidence   all of these and more of one object, as a ZIP archive
+
+A file appears under its name when it is complete. The SHA-256 of the content is printed.`,
+		Example: `  farol export inventory --institution test.edu --output inventory.csv
+  farol export manifest --object test.edu/photographs
+  farol export events --object test.edu/photographs --output events.jsonl --json
+  farol export premis --institution test.edu --output premis.xml
+  farol export evidence --object test.edu/photographs --output evidence.zip`,
+		Args:              cli.OneArg("kind"),
+		ValidArgsFunction: cli.CompleteFirst(cli.Constant(exports.Kinds)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			kind, err := cli.OneOf("the kind", exports.Kind(args[0]), exports.Kinds())
+			switch {
+			case err != nil:
+				return err
+			case (institution == "") == (object == ""):
+				return cli.Usage(errors.New("name an institution or an object, and not both"), "add --institution or --object")
+			case asJSON && output == "":
+				return cli.Usage(errors.New("--json goes with --output: standard output has the content"), "add --output FILE")
+			}
+			return connect.WithRegistryFor(cmd, 0, func(ctx context.Context, r *registry.Registry) error {
+				done, err := export(ctx, r, kind, institution, object, output, cmd.OutOrStdout())
+				if err != nil {
+					return err
+				}
+				if output == "" {
+					cli.Say(cmd.ErrOrStderr(), "%s, %s. SHA-256: %s\n", human.Count(done.Records, "record", "records"), human.Bytes(done.Bytes), done.SHA256)
+					return nil
+				}
+				return cli.Printf(cmd, asJSON, done, "%s: %s, %s. SHA-256: %s\n", human.Line(output), human.Count(done.Records, "record", "records"), human.Bytes(done.Bytes), done.SHA256)
+			})
+		},
+	}
+	c.Flags().StringVar(&institution, "institution", "", "institution by its identifier")
+	c.Flags().StringVar(&object, "object", "", "object by its identifier")
+	c.Flags().StringVar(&output, "output", "", "file to write; without it standard output")
+	cli.JSONFlag(c, &asJSON)
+	return c
+}
+
+// export writes to a file, or to standard output.
+func export(ctx context.Context, r *registry.Registry, kind exports.Kind, institution, object, output string, stdout io.Writer) (done exported, err error) {
+	records := exports.In(r, registry.Everything())
+	of, err := records.Find(ctx, kind, institution, object)
+	if errors.Is(err, registry.ErrNotFound) {
+		return done, cli.Failure{Code: cli.ExitFailed, Err: fmt.Errorf("there is no %q on record", institution+object), Next: "`farol institution list` and `farol object list` list the names"}
+	}
+	if err != nil {
+		return done, err
+	}
+	to, finish := stdout, func(error) error { return nil }
+	if output != "" {
+		if to, finish, err = newFile(output); err != nil {
+			return done, err
+		}
+	}
+	sum := sha256.New()
+	counted := &counter{to: to}
+	err = records.Snapshot(ctx, "", func(ctx context.Context, s *exports.Snapshot) error {
+		out := bufio.NewWriterSize(io.MultiWriter(counted, sum), 64<<10)
+		done.Records, err = s.WriteAll(ctx, out, of)
+		return errors.Join(err, out.Flush())
+	})
+	if err = errors.Join(err, finish(err)); err != nil {
+		return done, err
+	}
+	done.File, done.Bytes, done.SHA256 = output, counted.n, hex.EncodeToString(sum.Sum(nil))
+	return done, nil
+}
+
+// newFile is a file that appears under its name when it is complete, and not at all after an
+// error.
+func newFile(name string) (io.Writer, func(error) error, error) {
+	f, err := os.CreateTemp(filepath.Dir(name), "."+filepath.Base(name)+".*")
+	if err != nil {
+		return nil, nil, cli.Failure{Code: cli.ExitFailed, Err: fmt.Errorf("create %s: %w", name, err), Next: "name a file in a directory that you may write to"}
+	}
+	return f, func(failed error) error {
+		err := errors.Join(f.Sync(), f.Close())
+		if err == nil && failed == nil {
+			err = os.Rename(f.Name(), name)
+		}
+		if err != nil || failed != nil {
+			err = errors.Join(err, os.Remove(f.Name()))
+		}
+		return err
+	}, nil
+}
+
+// counter counts what is written.
+type counter struct {
+	to io.Writer
+	n  int64
+}
+
+func (c *counter) Write(p []byte) (int, error) {
+	n, err := c.to.Write(p)
+	c.n += int64(n)
+	return n, err //nolint:wrapcheck // it is the writer's
+}

@@ -1,0 +1,93 @@
+package exports
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/farol-preservation/farol/registry"
+)
+
+// Record is an export on record.
+type Record struct {
+	ID          int64      `json:"id"`
+	Kind        Kind       `json:"kind"`
+	Institution string     `json:"institution_identifier"`
+	Object      *string    `json:"object_identifier"` // nil: the whole institution
+	RequestedBy string     `json:"requested_by"`
+	CreatedAt   time.Time  `json:"created_at"`
+	WorkItem    *int64     `json:"work_item_id"` // that writes it into the restoration bucket; nil: it is downloaded
+	Bucket      *string    `json:"bucket"`       // nil: as above
+	Key         *string    `json:"key"`
+	Records     *int64     `json:"records"` // nil until it was written, like the next ones
+	Bytes       *int64     `json:"bytes"`
+	SHA256      *string    `json:"sha256" db:"sha256"`
+	TakenAt     *time.Time `json:"taken_at"` // moment that it shows
+	CompletedAt *time.Time `json:"completed_at"`
+}
+
+// Written is what is known of an export that was written to its end.
+type Written struct {
+	Records int64
+	Bytes   int64
+	SHA256  []byte
+	Taken   time.Time
+}
+
+// Make puts an export on record in the name of the actor, and returns its ID.
+func (r Records) Make(ctx context.Context, o Of) (id int64, err error) {
+	err = r.db.QueryRow(ctx, `INSERT INTO exports (kind, institution_id, intellectual_object_id) VALUES ($1, $2, nullif($3, 0::bigint)) RETURNING id`,
+		o.Kind, o.Institution, o.ObjectID).Scan(&id)
+	if err != nil {
+		return 0, fmt.Errorf("record an export: %w", registry.Refusal(err))
+	}
+	return id, nil
+}
+
+// Complete notes that an export was written to its end.
+func (r Records) Complete(ctx context.Context, id int64, w Written) error {
+	_, err := r.db.Exec(ctx, `UPDATE exports SET records = $2, bytes = $3, sha256 = $4, taken_at = $5, completed_at = now() WHERE id = $1`,
+		id, w.Records, w.Bytes, w.SHA256, w.Taken)
+	if err != nil {
+		return fmt.Errorf("record the end of an export: %w", registry.Refusal(err))
+	}
+	return nil
+}
+
+// Show returns an export within the scope that is of one of these kinds, and what it is of
+// (exports_pkey).
+func (r Records) Show(ctx context.Context, id int64, kinds []Kind) (Record, Of, error) {
+	own, _ := r.scope.Institution()
+	rows, _ := r.db.Query(ctx, `
+		SELECT e.id, e.kind, i.identifier AS institution, o.identifier AS object, e.requested_by, e.created_at, e.work_item_id AS work_item,
+			CASE WHEN e.work_item_id IS NOT NULL THEN i.restore_bucket END AS bucket, e.key, e.records, e.bytes, encode(e.sha256, 'hex') AS sha256,
+			e.taken_at, e.completed_at, e.institution_id, coalesce(e.intellectual_object_id, 0) AS object_id
+		FROM exports e JOIN institutions i ON i.id = e.institution_id LEFT JOIN intellectual_objects o ON o.id = e.intellectual_object_id
+		WHERE e.id = @id AND (@all OR e.institution_id = @own) AND e.kind = ANY (@kinds::text[])`,
+		pgx.NamedArgs{"id": id, "all": r.scope.All(), "own": own, "kinds": kinds})
+	found, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[struct {
+		Record
+
+		InstitutionID int64
+		ObjectID      int64
+	}])
+	if err != nil {
+		return Record{}, Of{}, fmt.Errorf("look up an export: %w", registry.Refusal(err))
+	}
+	o := Of{Kind: found.Kind, Institution: found.InstitutionID, Identifier: found.Institution, ObjectID: found.ObjectID}
+	if found.Object != nil {
+		o.Object = *found.Object
+	}
+	return found.Record, o, nil
+}
+
+// WithKinds narrows what kinds of exports there are to those that show files and nothing of
+// people or events.
+func WithKinds(inventoryOnly bool) []Kind {
+	if inventoryOnly {
+		return []Kind{Inventory, Manifest}
+	}
+	return Kinds()
+}

@@ -1,0 +1,185 @@
+package api
+
+import (
+	"bufio"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+
+	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/registry/exports"
+	"github.com/farol-preservation/farol/web/access"
+	"github.com/farol-preservation/farol/web/ops"
+	"github.com/farol-preservation/farol/web/permission"
+)
+
+// mostStreams is how many exports a process sends at once: each holds a connection to the
+// database.
+const mostStreams = 8
+
+// mostStreamed is how many files an export may have that is sent while it is made, within
+// ten minutes.
+const mostStreamed = 1_000_000
+
+type exportScope struct {
+	Institution string `json:"institution,omitempty" maxLength:"255" doc:"Identifier; without it and without object, your own institution"`
+	Object      string `json:"object,omitempty" maxLength:"1000" doc:"Identifier of an object of the institution: only this one"`
+}
+
+type exportBody struct {
+	Body struct {
+		Kind  exports.Kind `json:"kind" enum:"inventory,manifest,events,premis,evidence" doc:"inventory: active files as CSV; manifest: their SHA-256; events: JSON lines; premis: PREMIS 3 XML; evidence: all of this of one object, as a ZIP archive"`
+		Scope exportScope  `json:"scope,omitempty"`
+	}
+}
+
+// exportView is an export with where its content is.
+type exportView struct {
+	exports.Record
+
+	Content *string `json:"content" doc:"Path of the content; null: it is in the restoration bucket, or will be"`
+}
+
+func exportViewOf(r exports.Record) exportView {
+	v := exportView{Record: r}
+	if r.WorkItem == nil {
+		path := fmt.Sprintf("/api/v1/exports/%d/content", r.ID)
+		v.Content = &path
+	}
+	return v
+}
+
+// exports are what people and programs take along of the records.
+func (a *API) exports(t *ops.API) {
+	export := func(id, method, path, summary, about string) ops.Operation {
+		return ops.Operation{ID: id, Method: method, Path: path, Summary: summary, About: about, Access: ops.Holders, Needs: permission.ExportsMake}
+	}
+	o := export("exports.make", post, "/api/v1/exports", "Export records of an object or an institution",
+		"The answer says where to read the content. An institutional_user may export inventories and manifests.")
+	o.Audit, o.Status = true, http.StatusCreated
+	ops.Register(t, o, a.makeExport)
+	ops.Register(t, export("exports.show", get, "/api/v1/exports/{id}", "Show an export", "After the content was written, it has its size and SHA-256."),
+		func(ctx context.Context, c access.Caller, in *ByID) (*body[exportView], error) {
+			r, _, err := exports.In(a.Registry, c.Scope).Show(ctx, in.ID, kindsFor(c))
+			return &body[exportView]{exportViewOf(r)}, err
+		})
+	streams := make(chan struct{}, mostStreams)
+	ops.RegisterContent(t, export("exports.content", get, "/api/v1/exports/{id}/content", "Download the content of an export",
+		"It is made while it is sent, and shows the records of one moment. The trailer Repr-Digest has its SHA-256. You may download two exports at once."),
+		func(ctx context.Context, c access.Caller, in *ByID) (*ops.Content, error) {
+			r, of, err := exports.In(a.Registry, c.Scope).Show(ctx, in.ID, kindsFor(c))
+			if err != nil {
+				return nil, err
+			}
+			if r.WorkItem != nil {
+				return nil, ops.Problem(http.StatusConflict, ops.CodeRefused, "this export is too large to be downloaded here; its work item writes it into the restoration bucket")
+			}
+			return a.content(c, r.ID, of, streams), nil
+		})
+}
+
+// kindsFor are the kinds that a caller may have.
+func kindsFor(c access.Caller) []exports.Kind {
+	return exports.WithKinds(c.Person.Role == registry.RoleInstitutionalUser)
+}
+
+func (a *API) makeExport(ctx context.Context, c access.Caller, in *exportBody) (*body[exportView], error) {
+	scope := in.Body.Scope
+	if _, own := c.Scope.Institution(); scope.Institution == "" && scope.Object == "" {
+		scope.Institution = own
+	}
+	records := exports.In(a.Registry, c.Scope)
+	entry := registry.AuditEntry{Operation: "exports.make", SubjectType: "export", Detail: map[string]any{"kind": in.Body.Kind, "institution": scope.Institution, "object": scope.Object}}
+	r, err := act(ctx, a, c, &entry, func(ctx context.Context) (exports.Record, error) {
+		if !mayExport(c, in.Body.Kind) {
+			return exports.Record{}, fmt.Errorf("%w: an institutional_user may export inventories and manifests only", registry.ErrRefused)
+		}
+		of, err := records.Find(ctx, in.Body.Kind, scope.Institution, scope.Object)
+		if err != nil {
+			return exports.Record{}, err
+		}
+		entry.Institution = of.Institution
+		if err := small(ctx, records, of); err != nil {
+			return exports.Record{}, err
+		}
+		id, err := records.Make(ctx, of)
+		if err != nil {
+			return exports.Record{}, err
+		}
+		entry.SubjectID = fmt.Sprint(id)
+		r, _, err := records.Show(ctx, id, exports.Kinds())
+		return r, err
+	})
+	return &body[exportView]{exportViewOf(r)}, err
+}
+
+func mayExport(c access.Caller, kind exports.Kind) bool {
+	for _, k := range kindsFor(c) {
+		if k == kind {
+			return true
+		}
+	}
+	return false
+}
+
+// small refuses an export that could not be sent in time.
+func small(ctx context.Context, records exports.Records, of exports.Of) error {
+	n, err := records.Files(ctx, of, mostStreamed)
+	if err == nil && n > mostStreamed {
+		err = fmt.Errorf("%w: it has more than %d files; export one object after the other", registry.ErrRefused, mostStreamed)
+	}
+	return err
+}
+
+// content is an export that is made while it is sent.
+func (a *API) content(c access.Caller, id int64, of exports.Of, streams chan struct{}) *ops.Content {
+	sum := sha256.New()
+	return &ops.Content{
+		Type: of.Kind.MediaType(), Name: of.Name(),
+		Digest: func() []byte { return sum.Sum(nil) },
+		Write: func(ctx context.Context, w io.Writer) error {
+			select {
+			case streams <- struct{}{}:
+				defer func() { <-streams }()
+			default:
+				return ops.Problem(http.StatusServiceUnavailable, ops.CodeTryLater, "too many exports are being downloaded; try again in a minute")
+			}
+			var written exports.Written
+			records := exports.In(a.Registry, c.Scope)
+			err := records.Snapshot(ctx, c.ID(), func(ctx context.Context, s *exports.Snapshot) (err error) {
+				counted := &counter{to: w}
+				out := bufio.NewWriterSize(io.MultiWriter(counted, sum), 64<<10)
+				written.Taken = s.Taken
+				written.Records, err = s.WriteAll(ctx, out, of)
+				if err == nil {
+					err = out.Flush()
+				}
+				written.Bytes = counted.n
+				return err
+			})
+			switch {
+			case errors.Is(err, exports.ErrTooMany):
+				return ops.Problem(http.StatusTooManyRequests, ops.CodeRateLimited, exports.ErrTooMany.Error())
+			case err != nil:
+				return err
+			}
+			written.SHA256 = sum.Sum(nil)
+			return records.Complete(ctx, id, written)
+		},
+	}
+}
+
+// counter counts what is written.
+type counter struct {
+	to io.Writer
+	n  int64
+}
+
+func (c *counter) Write(p []byte) (int, error) {
+	n, err := c.to.Write(p)
+	c.n += int64(n)
+	return n, err //nolint:wrapcheck // it is the writer's
+}
