@@ -66,7 +66,7 @@ func TestIdleWorkerAsksLittle(t *testing.T) {
 					return
 				case <-look.C:
 				}
-				for _, action := range []registry.Action{registry.Ingest, registry.RestoreFile, registry.RestoreObject, registry.Delete, registry.GlacierRestore} {
+				for _, action := range []registry.Action{registry.Ingest, registry.RestoreFile, registry.RestoreObject, registry.Delete, registry.GlacierRestore, registry.ExportRecords} {
 					stage := registry.Requested
 					if action == registry.Ingest {
 						stage = registry.Receive

@@ -53,6 +53,15 @@ CREATE TABLE exports (
 	CONSTRAINT completed_is_whole CHECK (num_nulls(records, bytes, sha256, taken_at, completed_at) IN (0, 5))
 );
 
+-- Large exports are work items. The old check was a part of this one, so that what is there
+-- need not be read.
+ALTER DOMAIN work_action DROP CONSTRAINT work_action_check;
+ALTER DOMAIN work_action ADD CONSTRAINT work_action_check
+	CHECK (VALUE IN ('Ingest', 'Delete', 'Restore File', 'Restore Object', 'Glacier Restore', 'Export')
+		OR no_such('action', VALUE, '{Ingest,Delete,Restore File,Restore Object,Glacier Restore,Export}')) NOT VALID;
+INSERT INTO stage_settings (action, stage, ordinal, topic, max_attempts, cap, unrenewed_timeout, unrenewed_lease) VALUES
+	('Export', 'Requested', 1, 'export_records', 3, NULL, '20 seconds', '60 seconds');
+
 INSERT INTO administration_rights (privilege, on_table) SELECT 'SELECT', unnest('{holdings_daily, daily_outcomes, exports}'::text[]);
 INSERT INTO auditor_rights (on_table) SELECT unnest('{holdings_daily, daily_outcomes, exports}'::text[]);
 

@@ -18,7 +18,7 @@ func TestTopicsAndChannelsAreThereBeforeTheFirstMessage(t *testing.T) {
 	for _, topic := range []string{
 		"ingest01_prefetch", "ingest02_bag_validation", "ingest03_reingest_check", "ingest04_staging",
 		"ingest05_format_identification", "ingest06_storage", "ingest07_storage_validation", "ingest08_record",
-		"ingest09_cleanup", "delete_item", "restore_file", "restore_object", "restore_glacier", "fixity_check",
+		"ingest09_cleanup", "delete_item", "restore_file", "restore_object", "restore_glacier", "export_records", "fixity_check",
 	} {
 		want[topic] = []string{topic + "_worker_chan"}
 	}
@@ -35,7 +35,7 @@ func TestTopicsAndChannelsAreThereBeforeTheFirstMessage(t *testing.T) {
 		}
 		return there
 	}
-	testenv.Eventually(t, "the link", func() bool { return len(m.Figures()) == 14 })
+	testenv.Eventually(t, "the link", func() bool { return len(m.Figures()) == 15 })
 	if diff := cmp.Diff(want, got()); diff != "" {
 		t.Error("topics and channels:", diff)
 	}

@@ -175,6 +175,7 @@ fixity_done INSERT UPDATE DELETE
 fixity_failures INSERT UPDATE
 repair_stops INSERT
 retrievals INSERT
+exports UPDATE
 `, functions: queueUpkeep + "lock_institution event_number"},
 		"schedule": {tables: `
 work_items INSERT UPDATE

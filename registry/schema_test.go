@@ -141,7 +141,7 @@ func TestNewItemIsAnnouncedOnTheTopicOfItsAction(t *testing.T) {
 	}
 	announced(value[int64](a, `SELECT id FROM work_items`), "Delete", "delete_item")
 	for action, want := range map[string]string{
-		"Restore File": "restore_file", "Restore Object": "restore_object", "Glacier Restore": "restore_glacier",
+		"Restore File": "restore_file", "Restore Object": "restore_object", "Glacier Restore": "restore_glacier", "Export": "export_records",
 	} {
 		id := value[int64](a, `
 			INSERT INTO work_items (institution_id, action, stage, name, bucket, etag, size, bag_date, object_identifier)

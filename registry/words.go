@@ -10,6 +10,7 @@ const (
 	RestoreObject  Action = "Restore Object"
 	GlacierRestore Action = "Glacier Restore"
 	Delete         Action = "Delete"
+	ExportRecords  Action = "Export"
 )
 
 // Status is the state of an item.

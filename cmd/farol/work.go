@@ -43,7 +43,7 @@ deletions have four and two. --stages, --slots and the sizes define a single poo
   farol work --pool 'small=Receive..Cleanup;max=1GiB;slots=8' --pool 'large=*;min=1GiB;slots=2'
   farol work --pool 'wasabi=Store;provider=Wasabi;slots=4'
   farol work --stages Record --slots 1
-  farol work --stages 'Restore File,Restore Object,Glacier Restore,Delete' --slots 4
+  farol work --stages 'Restore File,Restore Object,Glacier Restore,Delete,Export' --slots 4
   farol work --min-size 1GiB --slots 2`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return orderly(cmd.Context(), runWork(cmd.Context(), f)) },

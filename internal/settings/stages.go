@@ -80,6 +80,7 @@ func OldWorkers() []oldWorker {
 		{[]string{"FILE_RESTORER"}, registry.RestoreFile, registry.Requested, resources{S3: high}},
 		{[]string{"BAG_RESTORER"}, registry.RestoreObject, registry.Requested, resources{S3: high, CPU: medium}},
 		{[]string{"GLACIER_RESTORER"}, registry.GlacierRestore, registry.Requested, resources{}},
+		{[]string{"EXPORTER"}, registry.ExportRecords, registry.Requested, resources{}},
 		{[]string{"APT_FIXITY"}, "", "", resources{S3: high, Registry: medium, CPU: high}},
 	}
 }

@@ -152,7 +152,7 @@ func TestDefaultsFollowFromResources(t *testing.T) {
 		"INGEST_PRE_FETCH": long, "INGEST_VALIDATOR": middle, "REINGEST_MANAGER": short, "INGEST_STAGING_UPLOADER": long,
 		"INGEST_FORMAT_IDENTIFIER": long, "INGEST_PRESERVATION_UPLOADER": long, "INGEST_PRESERVATION_VERIFIER": middle,
 		"INGEST_RECORDER": middle, "INGEST_CLEANUP": short, "APT_DELETE": middle, "FILE_RESTORER": long, "BAG_RESTORER": long,
-		"GLACIER_RESTORER": short, "APT_FIXITY": long,
+		"GLACIER_RESTORER": short, "EXPORTER": short, "APT_FIXITY": long,
 	}
 	if diff := cmp.Diff(want, times); diff != "" {
 		t.Errorf("timeout and lease:\n%s", diff)

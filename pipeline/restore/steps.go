@@ -1,4 +1,5 @@
-// Package restore restores files and objects, and retrieves archived copies.
+// Package restore gives institutions what they ask for: restored files and objects, for which
+// it retrieves archived copies, and exports of their records.
 package restore
 
 import (
@@ -13,12 +14,13 @@ func sourceOf(d pipeline.Deps) source {
 	}
 }
 
-// Steps are the requests to restore, and what they need.
+// Steps are the requests to restore and to export, and what they need.
 func Steps(d pipeline.Deps) []pipeline.Step {
 	s := sourceOf(d)
 	return []pipeline.Step{
 		{Action: registry.RestoreFile, Stage: registry.Requested, Needs: pipeline.NeedStaging | pipeline.NeedRestore | pipeline.NeedRedis | pipeline.NeedOneTarget, Run: &restoreFile{s}},
 		{Action: registry.RestoreObject, Stage: registry.Requested, Needs: pipeline.NeedStaging | pipeline.NeedRestore | pipeline.NeedRedis | pipeline.NeedOneTarget, Run: &restoreObject{s}},
 		{Action: registry.GlacierRestore, Stage: registry.Requested, Needs: pipeline.NeedOneTarget, Run: &glacierRestore{s}},
+		{Action: registry.ExportRecords, Stage: registry.Requested, Needs: pipeline.NeedStaging | pipeline.NeedRestore | pipeline.NeedRedis, Run: &export{s}},
 	}
 }

@@ -25,7 +25,8 @@ type API struct {
 	Web      *access.Web
 	Version  string // of the program
 	Log      *slog.Logger
-	Rate     int // requests a second of each caller; 0: 20
+	Rate     int   // requests a second of each caller; 0: 20
+	Streamed int64 // files of an export that is made while it is downloaded; 0: a million
 
 	// PlanAlone is how many items a person may change by a plan that nobody else has approved.
 	PlanAlone int64

@@ -2,6 +2,7 @@ package api
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -22,7 +23,7 @@ const mostStreams = 8
 
 // mostStreamed is how many files an export may have that is sent while it is made, within
 // ten minutes.
-const mostStreamed = 1_000_000
+const mostStreamed int64 = 1_000_000
 
 type exportScope struct {
 	Institution string `json:"institution,omitempty" maxLength:"255" doc:"Identifier; without it and without object, your own institution"`
@@ -102,10 +103,7 @@ func (a *API) makeExport(ctx context.Context, c access.Caller, in *exportBody) (
 			return exports.Record{}, err
 		}
 		entry.Institution = of.Institution
-		if err := small(ctx, records, of); err != nil {
-			return exports.Record{}, err
-		}
-		id, err := records.Make(ctx, of)
+		id, err := a.newExport(ctx, records, of)
 		if err != nil {
 			return exports.Record{}, err
 		}
@@ -125,13 +123,21 @@ func mayExport(c access.Caller, kind exports.Kind) bool {
 	return false
 }
 
-// small refuses an export that could not be sent in time.
-func small(ctx context.Context, records exports.Records, of exports.Of) error {
-	n, err := records.Files(ctx, of, mostStreamed)
-	if err == nil && n > mostStreamed {
-		err = fmt.Errorf("%w: it has more than %d files; export one object after the other", registry.ErrRefused, mostStreamed)
+// newExport puts an export on record. One that could not be sent in time becomes a work item.
+func (a *API) newExport(ctx context.Context, records exports.Records, of exports.Of) (int64, error) {
+	most := cmp.Or(a.Streamed, mostStreamed)
+	n, err := records.Files(ctx, of, 3*most)
+	if err != nil {
+		return 0, err
 	}
-	return err
+	if n > most && of.Kind == exports.Evidence {
+		return 0, fmt.Errorf("%w: the object has more than %d files; export its inventory, events and PREMIS document instead", registry.ErrRefused, most)
+	}
+	id, err := records.Make(ctx, of)
+	if err == nil && n > most {
+		err = records.Queue(ctx, id, of, n)
+	}
+	return id, err
 }
 
 // content is an export that is made while it is sent.

@@ -17,17 +17,17 @@ import (
 
 // made is an export as it is answered.
 type made struct {
-	ID                   int64
-	Kind, Content        string
-	Bytes, Records       *int64
-	SHA256               *string
-	RequestedBy          string `json:"requested_by"`
-	Institution          string `json:"institution_identifier"`
-	CompletedAt          *string `json:"completed_at"`
-	TakenAt              *string `json:"taken_at"`
+	ID             int64
+	Kind, Content  string
+	Bytes, Records *int64
+	SHA256         *string
+	RequestedBy    string  `json:"requested_by"`
+	Institution    string  `json:"institution_identifier"`
+	CompletedAt    *string `json:"completed_at"`
+	TakenAt        *string `json:"taken_at"`
 }
 
-func (c *caller) makes(kind, institution, object string) (m made) {
+func (c *caller) exports(kind, institution, object string) (m made) {
 	c.s.t.Helper()
 	c.reads(c.wants(http.StatusCreated, "POST", "/api/v1/exports", exportOf(kind, institution, object)), &m)
 	return m
@@ -55,7 +55,7 @@ func TestExportIsDownloaded(t *testing.T) {
 		if kind == "evidence" {
 			object = "test.edu/bag"
 		}
-		m := admin.makes(kind, "", object)
+		m := admin.exports(kind, "", object)
 		if m.Kind != kind || m.Institution != "test.edu" || m.RequestedBy != "a@test.edu" || m.SHA256 != nil || m.Content != fmt.Sprintf("/api/v1/exports/%d/content", m.ID) {
 			t.Errorf("%s: %+v", kind, m)
 		}
@@ -92,11 +92,11 @@ func TestExportsAreOfTheScope(t *testing.T) {
 	s.stock()
 	staff, auditor := s.in("s@archive.org", registry.RoleAdmin, ""), s.in("r@other.edu", registry.RoleAuditor, "other.edu")
 	user, admin := s.in("u@test.edu", registry.RoleInstitutionalUser, "test.edu"), s.in("a@test.edu", registry.RoleInstitutionalAdmin, "test.edu")
-	user.makes("inventory", "", "")
-	user.makes("manifest", "", "test.edu/bag")
-	auditor.makes("events", "other.edu", "")
-	evidence := admin.makes("evidence", "", "test.edu/bag")
-	theirs := staff.makes("inventory", "other.edu", "")
+	user.exports("inventory", "", "")
+	user.exports("manifest", "", "test.edu/bag")
+	auditor.exports("events", "other.edu", "")
+	evidence := admin.exports("evidence", "", "test.edu/bag")
+	theirs := staff.exports("inventory", "other.edu", "")
 	for _, kind := range []string{"events", "premis", "evidence"} {
 		if a := user.wants(http.StatusConflict, "POST", "/api/v1/exports", exportOf(kind, "", "test.edu/bag")); a.code() != "refused" {
 			t.Errorf("%s: %s", kind, a.body)
@@ -161,7 +161,7 @@ func TestTwoDownloadsAtOnce(t *testing.T) {
 	s.stock()
 	s.many(20_000)
 	program := s.in("a@test.edu", registry.RoleInstitutionalAdmin, "test.edu").program("exports.make")
-	m := program.makes("inventory", "", "")
+	m := program.exports("inventory", "", "")
 	_, end := program.begun(m)
 	_, endOther := program.begun(m)
 	defer endOther()
@@ -185,7 +185,7 @@ func TestBrokenDownloadLooksBroken(t *testing.T) {
 	s.stock()
 	s.many(20_000)
 	program := s.in("a@test.edu", registry.RoleInstitutionalAdmin, "test.edu").program("exports.make")
-	m := program.makes("inventory", "", "")
+	m := program.exports("inventory", "", "")
 	body, end := program.begun(m)
 	defer end()
 	for killed := 0; killed == 0; {
@@ -198,5 +198,47 @@ func TestBrokenDownloadLooksBroken(t *testing.T) {
 	}
 	if n := ask[int](s, `SELECT count(*) FROM exports WHERE completed_at IS NOT NULL`); n != 0 {
 		t.Error("it is on record as complete")
+	}
+}
+
+// An export that is too large to be sent in time becomes a work item of the institution, and
+// its content is in the restoration bucket.
+func TestLargeExportIsAnItem(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.stock()
+	s.many(10)
+	s.api.Streamed = 10
+	admin, other := s.in("a@test.edu", registry.RoleInstitutionalAdmin, "test.edu"), s.in("a@other.edu", registry.RoleInstitutionalAdmin, "other.edu")
+	var m struct {
+		ID          int64
+		Content     *string
+		Item        int64 `json:"work_item_id"`
+		Bucket, Key string
+	}
+	admin.reads(admin.wants(http.StatusCreated, "POST", "/api/v1/exports", exportOf("premis", "", "")), &m)
+	if m.Content != nil || m.Item == 0 || m.Bucket != "out.test.edu" || m.Key != fmt.Sprintf("test.edu/exports/%d/test.edu-premis.xml", m.ID) {
+		t.Errorf("%+v", m)
+	}
+	item := fmt.Sprintf("/api/v1/items/%d", m.Item)
+	if a := admin.wants(http.StatusOK, "GET", item, nil); a.text("action") != "Export" || a.text("user") != "a@test.edu" || a.text("status") != "Pending" {
+		t.Error(a.body)
+	}
+	other.wants(http.StatusNotFound, "GET", item, nil)
+	if a := admin.wants(http.StatusConflict, "GET", fmt.Sprintf("/api/v1/exports/%d/content", m.ID), nil); a.code() != "refused" {
+		t.Error(a.body)
+	}
+	if a := admin.wants(http.StatusOK, "GET", "/api/v1/items?institution=test.edu&action=Export", nil); !strings.Contains(a.body, fmt.Sprintf(`"id":%d,`, m.Item)) {
+		t.Error(a.body)
+	}
+	if a := admin.wants(http.StatusConflict, "POST", "/api/v1/exports", exportOf("evidence", "", "test.edu/bag")); !strings.Contains(a.body, "more than 10 files") {
+		t.Error(a.body)
+	}
+	if m := other.exports("inventory", "", ""); m.Content == "" {
+		t.Errorf("a small one: %+v", m)
+	}
+	// The object itself waits for nothing.
+	if n := ask[int](s, `SELECT count(*) FROM work_items WHERE waits_for IS NOT NULL`); n != 0 {
+		t.Errorf("%d items wait", n)
 	}
 }

@@ -27,7 +27,7 @@ type ItemFilter struct {
 	Plan          int64             `query:"plan" minimum:"1" doc:"Only items of this plan; needs the permission plans.read"`
 	Deletion      int64             `query:"deletion" minimum:"1" doc:"Only items of this deletion request"`
 	Stage         []registry.Stage  `query:"stage,explode" maxItems:"30" doc:"Any of these"`
-	Action        []registry.Action `query:"action,explode" maxItems:"5" doc:"Any of these"`
+	Action        []registry.Action `query:"action,explode" maxItems:"6" doc:"Any of these"`
 	SizeMin       int64             `query:"size_min" minimum:"0" doc:"Bytes"`
 	SizeMax       int64             `query:"size_max" minimum:"0" doc:"Bytes"`
 	UpdatedAfter  time.Time         `query:"updated_after" doc:"Then or later"`

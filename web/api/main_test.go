@@ -41,7 +41,6 @@ type site struct {
 	people   people.Records
 	table    *ops.API
 	api      *api.API
-	web      *access.Web
 	test     registry.Institution
 	other    registry.Institution
 }
@@ -88,7 +87,7 @@ func newSite(t *testing.T) *site {
 	handler, table := a.Handler(access.Guard{}, func(mux *http.ServeMux) http.Handler { return mux })
 	server := httptest.NewServer(handler)
 	t.Cleanup(server.Close)
-	s.url, s.table, s.api, s.web = server.URL, table, a, a.Web
+	s.url, s.table, s.api = server.URL, table, a
 	s.test, s.other = s.institution("test.edu"), s.institution("other.edu")
 	return s
 }

@@ -80,7 +80,7 @@ func TestMemberCosts(t *testing.T) {
 			t.Errorf("switched off: %s", a.body)
 		}
 	}
-	s.web.Costs, s.web.Tokens.Costs = true, true
+	s.api.Web.Costs, s.api.Web.Tokens.Costs = true, true
 	program, without := admin.program("reports.costs"), admin.program("reports.deposits")
 	for _, c := range []*caller{admin, program} {
 		var r report
