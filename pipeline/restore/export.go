@@ -115,8 +115,9 @@ func (s *export) point(ctx context.Context, w *pipeline.Work) (at exportPoint, e
 	if err != nil {
 		return at, w.ProgressErr(err)
 	}
-	if json.Unmarshal([]byte(text), &at) != nil {
-		return exportPoint{}, nil
+	var kept exportPoint
+	if err := json.Unmarshal([]byte(text), &kept); err == nil {
+		at = kept
 	}
 	for _, piece := range at.Pieces {
 		o, err := s.Staging.Head(ctx, piece.Key)

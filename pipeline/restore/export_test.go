@@ -106,8 +106,10 @@ func TestExportGoesOnAfterAnyDeath(t *testing.T) {
 		var n atomic.Int64
 		cut := func(to *httputil.ReverseProxy) http.Handler {
 			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				if n.Add(1) == dies {
-					a.Exec(`SELECT release(id) FROM work_items WHERE status = 'Started'`) // its claim is gone, as that of a dead worker
+				if n.Add(1) == dies { // its claim is gone, as that of a dead worker
+					if _, err := a.DB.Exec(r.Context(), `SELECT release(id) FROM work_items WHERE status = 'Started'`); err != nil {
+						t.Error(err)
+					}
 					panic(http.ErrAbortHandler)
 				}
 				to.ServeHTTP(w, r)

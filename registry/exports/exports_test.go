@@ -255,7 +255,9 @@ func TestSnapshotIsOfOneMoment(t *testing.T) {
 	var b bytes.Buffer
 	err = records.Snapshot(t.Context(), "", func(ctx context.Context, s *exports.Snapshot) error {
 		c, err := s.Write(ctx, &b, of, exports.Cursor{})
-		a.exec(`UPDATE generic_files SET state = 'D'`)
+		if _, err := a.db.Exec(ctx, `UPDATE generic_files SET state = 'D'`); err != nil {
+			t.Error(err)
+		}
 		for err == nil && !c.Done {
 			c, err = s.Write(ctx, &b, of, c)
 		}

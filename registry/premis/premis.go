@@ -44,7 +44,7 @@ const namespace = "http://www.loc.gov/premis/v3"
 func Write(w io.Writer, source Source) error {
 	d := Begin(w)
 	if source.object != nil {
-		d.Object(*source.object)
+		d.note(d.Object(*source.object))
 	}
 	var broken error // what was read, not what was written
 	for f, err := range source.files {

@@ -68,6 +68,7 @@ func TestExportIsDownloaded(t *testing.T) {
 			t.Fatal(err)
 		}
 		content, err := io.ReadAll(got.Body)
+		got.Body.Close() //nolint:errcheck // it was read
 		sum := sha256.Sum256(content)
 		if err != nil || got.StatusCode != http.StatusOK || !strings.Contains(string(content), has) || strings.Contains(string(content), "other.edu") ||
 			got.Trailer.Get("Repr-Digest") != "sha-256=:"+base64.StdEncoding.EncodeToString(sum[:])+":" || !strings.HasPrefix(got.Header.Get("Content-Disposition"), "attachment; filename=") {
@@ -150,7 +151,7 @@ func (c *caller) begun(m made) (body *bufio.Reader, end func()) {
 	if line, err := body.ReadString('\n'); err != nil || !strings.Contains(line, "200 OK") {
 		c.s.t.Fatalf("%q, %v", line, err)
 	}
-	return body, func() { conn.Close() } //nolint:errcheck,gosec // the test is done with it
+	return body, func() { conn.Close() } //nolint:errcheck // the test is done with it
 }
 
 // A caller downloads two exports at once, and has to wait with the third. One who is gone

@@ -70,7 +70,7 @@ func (a *API) send(ctx context.Context, o Operation, w http.ResponseWriter, c *C
 			a.log.WarnContext(ctx, "content broke off; the caller sees a broken connection", "operation", o.ID, "err", err)
 		}
 		if conn, _, hijacked := out.control.Hijack(); hijacked == nil {
-			conn.Close() //nolint:errcheck,gosec // it is broken on purpose
+			conn.Close() //nolint:errcheck // it is broken on purpose
 		}
 	}
 }
