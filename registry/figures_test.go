@@ -30,7 +30,7 @@ func TestFiguresAreThoseOfTheViews(t *testing.T) {
 	t.Parallel()
 	a := newArchive(t)
 	empty := a.figures()
-	if len(empty.Bands) != 13*4 || len(empty.Stages) != 14 { // with fixity checks
+	if len(empty.Bands) != 14*4 || len(empty.Stages) != 15 { // with fixity checks
 		t.Errorf("%d bands and %d stages of a queue in which nothing is, want all there are", len(empty.Bands), len(empty.Stages))
 	}
 	a.standing("waiting") // and the running one that it waits for

@@ -38,9 +38,9 @@ SELECT what || ': ' || item FROM (
 		WHERE virtual_start >= (SELECT max(virtual_finish) FROM institution_virtual_times t WHERE t.institution_id = w.institution_id)
 	UNION ALL SELECT 'succeeded, and not at the end', id FROM work_items WHERE status = 'Success' AND stage <> 'Cleanup'
 	UNION ALL SELECT 'a paused stage does not say by whom', ordinal FROM stage_settings WHERE paused <> (paused_by IS NOT NULL AND paused_at IS NOT NULL)
-	UNION ALL SELECT 'a stage is not what it was', 13 - count(*) FROM stage_settings WHERE (stage, ordinal) IN (
+	UNION ALL SELECT 'a stage is not what it was', 14 - count(*) FROM stage_settings WHERE (stage, ordinal) IN (
 		('Receive', 1), ('Validate', 2), ('Reingest Check', 3), ('Copy To Staging', 4), ('Format Identification', 5),
-		('Store', 6), ('Storage Validation', 7), ('Record', 8), ('Cleanup', 9), ('Requested', 1)) HAVING count(*) <> 13
+		('Store', 6), ('Storage Validation', 7), ('Record', 8), ('Cleanup', 9), ('Requested', 1)) HAVING count(*) <> 14
 ) AS wrong (what, item)`
 
 // fit fails the test if the queue is in a state in which it must not be.

@@ -38,7 +38,7 @@ func TestPausedStagesSayByWhomAndWhy(t *testing.T) {
 		{`SELECT resume_stage('Store')`, "Delete Requested Holidays."},
 		{`SELECT resume_stage('Requested', 'Restore File')`, "Delete Requested Holidays."},
 		{`SELECT resume_stage('Requested')`, ""},
-		{`SELECT pause_stage('Requested')`, "Delete Requested, Glacier Restore Requested, Restore File Requested, Restore Object Requested"},
+		{`SELECT pause_stage('Requested')`, "Delete Requested, Export Requested, Glacier Restore Requested, Restore File Requested, Restore Object Requested"},
 		{`SELECT resume_all()`, ""},
 		{`UPDATE stage_settings SET paused = true, pause_reason = 'By hand.' WHERE stage = 'Record'`, "Ingest Record By hand."},
 		{`UPDATE stage_settings SET paused = true, paused_by = 'somebody', paused_at = 'infinity' WHERE stage = 'Record'`, "Ingest Record By hand."},
@@ -54,18 +54,18 @@ func TestPausedStagesSayByWhomAndWhy(t *testing.T) {
 	if since := value[bool](a, `SELECT bool_or(paused_at IS NOT NULL OR pause_reason IS NOT NULL) FROM stage_settings`); since {
 		t.Error("a stage that goes on says that it is paused")
 	}
-	const wantAudit = 1 + 1 + 0 + 1 + 1 + 0 + 1 + 4 + 4 + 1 + 0 + 0 + 1 // changes, by step
+	const wantAudit = 1 + 1 + 0 + 1 + 1 + 0 + 1 + 5 + 5 + 1 + 0 + 0 + 1 // changes, by step
 	if n := value[int](a, `SELECT count(*) FROM stage_settings_audit WHERE session_user_is = session_user AND before <> after`); n != wantAudit {
 		t.Errorf("%d changes are on record, want %d", n, wantAudit)
 	}
 	all, err := a.Pause(ctx, "", "Upgrade")
-	if err != nil || len(all) != 14 || !all[0].Paused || *all[0].PauseReason != "Upgrade" || all[0].PausedBy == nil || all[0].PausedAt == nil {
+	if err != nil || len(all) != 15 || !all[0].Paused || *all[0].PauseReason != "Upgrade" || all[0].PausedBy == nil || all[0].PausedAt == nil {
 		t.Errorf("Pause of all = %+v, %v", all, err)
 	}
 	if one, err := a.Resume(ctx, "Store"); err != nil || len(one) != 1 || one[0].Paused || strings.Contains(a.paused(), "Ingest Store Up") {
 		t.Errorf("Resume = %+v, %v", one, err)
 	}
-	if all, err := a.Resume(ctx, ""); err != nil || len(all) != 14 || a.paused() != "" {
+	if all, err := a.Resume(ctx, ""); err != nil || len(all) != 15 || a.paused() != "" {
 		t.Errorf("Resume of all = %+v, %v", all, err)
 	}
 }
@@ -87,7 +87,7 @@ func TestWrongNamesAreCorrected(t *testing.T) {
 		`UPDATE work_items SET status = 'Canceled'`:            {"there is no status 'Canceled'; the statuses are: Pending, Started, ", "Write 'Cancelled'."},
 		`UPDATE work_items SET storage_option = 'standard'`:    {"there is no storage option 'standard'; the storage options are: Standard, ", "Write 'Standard'."},
 		`SELECT pause_stage('Store', NULL, 'Delete')`:          {"the stages of Delete are: Requested", "Write one of them"},
-		`SELECT pause_stage('Requested', NULL, 'delete')`:      {"there is no action 'delete'; the actions are: Delete, Glacier Restore, Ingest, ", "Write 'Delete'."},
+		`SELECT pause_stage('Requested', NULL, 'delete')`:      {"there is no action 'delete'; the actions are: Delete, Export, Glacier Restore, Ingest, ", "Write 'Delete'."},
 		`SELECT pause_stage(NULL)`:                             {"there is no stage NULL", "Write one of them"},
 		fmt.Sprintf(`SELECT requeue(%d, 'receive')`, id):       {"there is no stage 'receive'; the stages of Ingest are", "Write 'Receive'."},
 		`SELECT requeue_where('true', 'formatidentification')`: {"there is no stage", "Write 'Format Identification'."},
