@@ -35,10 +35,10 @@ func TestMirrorTellsItsFigures(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), testenv.Patience)
 	ended := make(chan error, 1)
 	go func() { ended <- mirror.Run(ctx) }()
-	for series()["farol_mirror_drift"] != 14 {
+	for series()["farol_mirror_drift"] != 15 {
 		select {
 		case <-ctx.Done():
-			t.Fatalf("series = %v, want 14 topics", series())
+			t.Fatalf("series = %v, want 15 topics", series())
 		case <-time.After(10 * time.Millisecond):
 		}
 	}
