@@ -79,7 +79,7 @@ func TestUnpauseOfATopicThatIsPausedInParts(t *testing.T) {
 	q := newQueue(t)
 	q.exec(`UPDATE stage_settings SET topic = 'ingest01_prefetch' WHERE action = 'Delete'`)
 	m, _ := start(t, q.db, q.options())
-	testenv.Eventually(t, "the link", func() bool { return len(m.Figures()) == 13 })
+	testenv.Eventually(t, "the link", func() bool { return len(m.Figures()) == 14 })
 	q.exec(`SELECT pause_stage('Requested', 'Legal hold.', 'Delete')`)
 	q.post("/topic/pause", "")
 	q.paused(true, "paused in NSQ")
