@@ -132,7 +132,7 @@ func TestOtherChannelsGetEachMessageOnce(t *testing.T) {
 	t.Parallel()
 	q := newQueue(t)
 	m, _ := start(t, q.db, q.options())
-	testenv.Eventually(t, "the link", func() bool { return len(m.Figures()) == 14 })
+	testenv.Eventually(t, "the link", func() bool { return len(m.Figures()) == 15 })
 	receive, validate := subscribe(t, q.nsqd.TCPAddr, receiveTopic), subscribe(t, q.nsqd.TCPAddr, validateTopic)
 	q.items(200)
 	for range 5 {

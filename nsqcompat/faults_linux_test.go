@@ -106,7 +106,7 @@ func TestMoreRunThanMayBeInFlight(t *testing.T) {
 	q := newQueueWith(t, devstack.NSQDOptions{MaxRdyCount: 10})
 	o := q.options()
 	m, _ := start(t, q.db, o)
-	testenv.Eventually(t, "the link", func() bool { return len(m.Figures()) == 14 })
+	testenv.Eventually(t, "the link", func() bool { return len(m.Figures()) == 15 })
 	other := subscribe(t, q.nsqd.TCPAddr, receiveTopic)
 	q.items(30)
 	q.claim("Receive", 20)

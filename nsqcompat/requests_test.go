@@ -78,7 +78,7 @@ func (q *queue) park(id int64) {
 func (q *queue) linked(o MirrorOptions) (stop func()) {
 	q.t.Helper()
 	m, stop := start(q.t, q.db, o)
-	testenv.Eventually(q.t, "the link", func() bool { return len(m.Figures()) == 14 })
+	testenv.Eventually(q.t, "the link", func() bool { return len(m.Figures()) == 15 })
 	return stop
 }
 
@@ -164,7 +164,7 @@ func TestRequestWaitsForTheDatabase(t *testing.T) {
 	}
 	t.Cleanup(impatient.Close)
 	m, _ := start(t, impatient, q.options())
-	testenv.Eventually(t, "the link", func() bool { return len(m.Figures()) == 14 })
+	testenv.Eventually(t, "the link", func() bool { return len(m.Figures()) == 15 })
 	id := q.parked()
 	tx, err := q.db.Begin(t.Context())
 	if err != nil {
