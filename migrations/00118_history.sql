@@ -1,7 +1,7 @@
--- An index for the history of the queue: items of the archive by the time at which they
--- ended. They come into the archive in this order, so that a few pages have the hours that
--- people look at, and the index is tiny. It is built while others write, outside a
--- transaction; what an interrupted build has left is built again.
+-- An index for the history of the queue and for reports by day: items of the archive by the
+-- time at which they ended. They come into the archive in this order, so that a few pages
+-- have the hours that people look at, and the index is tiny. It is built while others write,
+-- outside a transaction; what an interrupted build has left is built again.
 
 -- +goose NO TRANSACTION
 -- +goose Up

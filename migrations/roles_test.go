@@ -169,13 +169,14 @@ func TestRolesOfANewCluster(t *testing.T) {
 	super := connect(t, u.String())
 	exec(t, super, `DROP DATABASE farol WITH (FORCE)`)
 	exec(t, super, `DROP ROLE farol, farol_owner, farol_admin, farol_auditor`)
+	exec(t, super, `DROP ROLE IF EXISTS farol_serve, farol_web`)
 	super.Close(context.Background())
 	password, _ := u.User.Password()
-	const ofOwner, ofWorker = `o'w\n"e r`, `$(w) '; -- `
+	const ofOwner, ofWorker, ofServer = `o'w\n"e r`, `$(w) '; -- `, `"s'`
 	c := osexec.CommandContext(t.Context(), "sh", "../deploy/postgres/roles.sh")
 	c.Env = []string{
 		"PATH=" + filepath.Dir(testenv.Psql(t)) + ":" + os.Getenv("PATH"), "PGHOST=" + u.Hostname(), "PGPORT=" + u.Port(), "PGPASSWORD=" + password,
-		"POSTGRES_USER=" + u.User.Username(), "FAROL_OWNER_PASSWORD=" + ofOwner, "FAROL_WORK_PASSWORD=" + ofWorker,
+		"POSTGRES_USER=" + u.User.Username(), "FAROL_OWNER_PASSWORD=" + ofOwner, "FAROL_WORK_PASSWORD=" + ofWorker, "FAROL_SERVE_PASSWORD=" + ofServer,
 	}
 	if said, err := c.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, said)
@@ -191,5 +192,13 @@ func TestRolesOfANewCluster(t *testing.T) {
 	exec(t, works, `INSERT INTO institutions (name, identifier, receiving_bucket, restore_bucket) VALUES ('Test', 'test.edu', 'receiving', 'restore')`)
 	if _, err := works.Exec(t.Context(), `CREATE TABLE mine (a int)`); !denied(err) {
 		t.Errorf("farol makes a table: %v", err)
+	}
+	u.User = url.UserPassword("farol_serve", ofServer)
+	serves := connect(t, u.String())
+	defer serves.Close(context.Background())
+	var actor string
+	exec(t, serves, `SELECT set_config('farol.actor', 'ann@test.edu', false)`)
+	if err := serves.QueryRow(t.Context(), `SELECT acting_user()`).Scan(&actor); err != nil || actor != "ann@test.edu" {
+		t.Errorf("the server for people acts as %q, %v", actor, err)
 	}
 }

@@ -43,7 +43,7 @@ const sinceSQL = `SELECT (max(day) - 1)::timestamp AT TIME ZONE 'UTC' FROM holdi
 
 // changedSQL are the objects that may have other files: those that were recorded or deleted
 // (intellectual_objects_updated), and those of which an item deleted files (work_items_ended,
-// work_items_archive_day).
+// work_items_archive_updated).
 const changedSQL = `
 SELECT o.id FROM institutions i CROSS JOIN LATERAL (SELECT k.id FROM intellectual_objects k WHERE k.institution_id = i.id AND k.updated_at >= @since) o
 UNION
@@ -97,7 +97,7 @@ FROM (
 ) n GROUP BY institution_id, storage_option`
 
 // outcomesSQL counts the items that ended since, each on its last day (work_items_ended,
-// work_items_archive_day), and all that are parked now (work_items_review): those may still
+// work_items_archive_updated), and all that are parked now (work_items_review): those may still
 // end otherwise.
 const outcomesSQL = `
 INSERT INTO daily_outcomes (day, institution_id, action, result, items, bytes)
