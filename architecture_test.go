@@ -97,7 +97,7 @@ func mayImport() map[string][]string {
 		"internal/commands/control":   commands("client", "internal/commands/values"),
 		"internal/commands/validate":  commands("bag"),
 		"internal/commands/mails":     commands("registry/...", "web/mail"),
-		"internal/commands/reporting": commands("internal/commands/values", "registry/exports", "registry/premis", "registry/reports"),
+		"internal/commands/reporting": commands("client", "internal/commands/values", "registry/exports", "registry/premis", "registry/reports"),
 
 		"internal/connect":  {"format", "internal/build", "internal/cli", "internal/remote", "internal/settings", "progress", "registry", "storage"},
 		"internal/human":    nil,

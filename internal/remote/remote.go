@@ -81,11 +81,14 @@ func RefuseFlags(cmd *cobra.Command, flags ...string) error {
 	return nil
 }
 
+// Registry is the server's registry.
+func (s *Server) Registry() client.Registry { return s.client }
+
 // Do sends a request and reads its answer into a pointer, unless that is nil. It returns the
 // ETag of the record.
 func (s *Server) Do(ctx context.Context, call client.Call, answer any) (etag string, err error) {
 	etag, err = s.client.Do(ctx, call, answer)
-	return etag, wordsOf(err)
+	return etag, Words(err)
 }
 
 // Get reads one record.
@@ -108,7 +111,7 @@ func List[T any](ctx context.Context, s *Server, path string, query url.Values, 
 	list := []T{} // null is no list in JSON
 	for v, err := range client.Pages[T](ctx, s.client, path, query, min(n, mostOnPage)) {
 		if err != nil {
-			return nil, wordsOf(err)
+			return nil, Words(err)
 		}
 		if list = append(list, v); len(list) == n {
 			break
@@ -140,8 +143,8 @@ func (a answered) Error() string { return a.answer.Error() }
 // Unwrap returns both errors.
 func (a answered) Unwrap() []error { return []error{a.answer, a.is} }
 
-// wordsOf is an error of the client as one of the registry.
-func wordsOf(err error) error {
+// Words is an error of the client as one of the registry.
+func Words(err error) error {
 	var refused *client.Error
 	if !errors.As(err, &refused) {
 		return err

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"iter"
 	"net/http"
 	"net/http/httptest"
@@ -63,7 +64,7 @@ func TestClientHasTheFieldsOfTheAPI(t *testing.T) {
 		"ListedEvent": client.Event{}, "PlanFilter": client.PlanFilter{}, "PlanMakeBody": client.PlanRequest{}, "Plan": client.Plan{}, "View": client.ShownPlan{},
 		"Item": client.PlanItem{}, "Cause": client.PlanCause{}, "RestorationBody": client.RestorationRequest{}, "Quote": client.Quote{}, "Restoration": client.Restoration{},
 		"DeletionCheck": client.DeletionCheck{}, "Undeletable": client.Undeletable{}, "DeletionRequest": client.Deletion{},
-		"ListedNamed": client.NamedRecord{}, "DeletedCopy": client.Receipt{},
+		"ListedNamed": client.NamedRecord{}, "DeletedCopy": client.Receipt{}, "ExportView": client.Export{}, "ExportScope": client.ExportScope{}, "ExportBodyBody": client.ExportRequest{},
 	} {
 		var want []string
 		for name := range doc.Components.Schemas[schema].Properties {
@@ -306,6 +307,53 @@ func TestClientPlansAndRequests(t *testing.T) {
 	named, receipts := all(t, admin.NamedBy(ctx, d.ID)), all(t, admin.Receipts(ctx, d.ID))
 	if len(named) != 1 || named[0].Kind != "file" || len(receipts) != 0 {
 		t.Errorf("named = %+v, receipts = %+v", named, receipts)
+	}
+}
+
+// A download is whole, or an error.
+func TestClientDownloadsExports(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.stock()
+	admin := s.in("admin@test.edu", registry.RoleInstitutionalAdmin, "test.edu")
+	c := admin.clientOf(s.url)
+	e, err := c.MakeExport(t.Context(), client.ExportRequest{Kind: "inventory"})
+	if err != nil || e.Content == nil || e.Institution != "test.edu" {
+		t.Fatalf("export = %+v, %v", e, err)
+	}
+	var text strings.Builder
+	digest, err := c.DownloadExport(t.Context(), e.ID, &text)
+	if err != nil || !strings.Contains(text.String(), "test.edu/bag/data/f") {
+		t.Errorf("content = %s, %v", text.String(), err)
+	}
+	if e, err = c.Export(t.Context(), e.ID); err != nil || e.SHA256 == nil || *e.SHA256 != digest || *e.Records != 1 {
+		t.Errorf("export = %+v, %v, want the digest %s", e, err, digest)
+	}
+	var refused *client.Error
+	if _, err := c.DownloadExport(t.Context(), 999999, io.Discard); !errors.As(err, &refused) || refused.Status != 404 {
+		t.Errorf("no such export: %v", err)
+	}
+	for name, answer := range map[string]func(http.ResponseWriter){
+		"without a digest": func(w http.ResponseWriter) { fmt.Fprint(w, "content") },
+		"of another content": func(w http.ResponseWriter) {
+			w.Header().Set("Trailer", "Repr-Digest")
+			fmt.Fprint(w, "content")
+			w.Header().Set("Repr-Digest", "sha-256=:47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=:")
+		},
+		"cut off": func(w http.ResponseWriter) {
+			w.Header().Set("Content-Length", "100")
+			fmt.Fprint(w, "content")
+		},
+	} {
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { answer(w) }))
+		bad, err := client.New(server.URL, client.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := bad.Registry().DownloadExport(t.Context(), 1, io.Discard); err == nil {
+			t.Errorf("a download %s is taken for whole", name)
+		}
+		server.Close()
 	}
 }
 

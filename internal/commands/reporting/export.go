@@ -13,9 +13,11 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/farol-preservation/farol/client"
 	"github.com/farol-preservation/farol/internal/cli"
 	"github.com/farol-preservation/farol/internal/connect"
 	"github.com/farol-preservation/farol/internal/human"
+	"github.com/farol-preservation/farol/internal/remote"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/exports"
 )
@@ -62,8 +64,7 @@ A file appears under its name when it is complete. The SHA-256 of the content is
 			case asJSON && output == "":
 				return cli.Usage(errors.New("--json goes with --output: standard output has the content"), "add --output FILE")
 			}
-			return connect.WithRegistryFor(cmd, 0, func(ctx context.Context, r *registry.Registry) error {
-				done, err := export(ctx, r, kind, institution, object, output, cmd.OutOrStdout())
+			show := func(done exported, err error) error {
 				if err != nil {
 					return err
 				}
@@ -72,6 +73,12 @@ A file appears under its name when it is complete. The SHA-256 of the content is
 					return nil
 				}
 				return cli.Printf(cmd, asJSON, done, "%s: %s, %s. SHA-256: %s\n", human.Line(output), human.Count(done.Records, "record", "records"), human.Bytes(done.Bytes), done.SHA256)
+			}
+			if s := remote.From(cmd.Context()); s != nil {
+				return show(exportRemotely(cmd.Context(), s, kind, institution, object, output, cmd.OutOrStdout()))
+			}
+			return connect.WithRegistryFor(cmd, 0, func(ctx context.Context, r *registry.Registry) error {
+				return show(export(ctx, r, kind, institution, object, output, cmd.OutOrStdout()))
 			})
 		},
 	}
@@ -86,11 +93,8 @@ A file appears under its name when it is complete. The SHA-256 of the content is
 func export(ctx context.Context, r *registry.Registry, kind exports.Kind, institution, object, output string, stdout io.Writer) (done exported, err error) {
 	records := exports.In(r, registry.Everything())
 	of, err := records.Find(ctx, kind, institution, object)
-	if errors.Is(err, registry.ErrNotFound) {
-		return done, cli.Failure{Code: cli.ExitFailed, Err: fmt.Errorf("there is no %q on record", institution+object), Next: "`farol institution list` and `farol object list` list the names"}
-	}
 	if err != nil {
-		return done, err
+		return done, noneOf(institution+object, err)
 	}
 	to, finish := stdout, func(error) error { return nil }
 	if output != "" {
@@ -110,6 +114,45 @@ func export(ctx context.Context, r *registry.Registry, kind exports.Kind, instit
 	}
 	done.File, done.Bytes, done.SHA256 = output, counted.n, hex.EncodeToString(sum.Sum(nil))
 	return done, nil
+}
+
+// noneOf adds the next step to the error of a name that is not on record.
+func noneOf(name string, err error) error {
+	if errors.Is(err, registry.ErrNotFound) {
+		return cli.Failure{Code: cli.ExitFailed, Err: fmt.Errorf("there is no %q on record", name), Next: "`farol institution list` and `farol object list` list the names"}
+	}
+	return err
+}
+
+// exportRemotely downloads an export of a server. One that is large is written into the
+// restoration bucket.
+func exportRemotely(ctx context.Context, s *remote.Server, kind exports.Kind, institution, object, output string, stdout io.Writer) (done exported, err error) {
+	made, err := s.Registry().MakeExport(ctx, client.ExportRequest{Kind: string(kind), Scope: client.ExportScope{Institution: institution, Object: object}})
+	switch err = remote.Words(err); {
+	case err != nil:
+		return done, noneOf(institution+object, err)
+	case made.WorkItem != nil:
+		return done, cli.Failure{
+			Code: cli.ExitFailed, Err: fmt.Errorf("it is too large to be downloaded: item %d writes it into the restoration bucket", *made.WorkItem),
+			Next: fmt.Sprintf("`farol item watch %d` follows it", *made.WorkItem),
+		}
+	}
+	to, finish := stdout, func(error) error { return nil }
+	if output != "" {
+		if to, finish, err = newFile(output); err != nil {
+			return done, err
+		}
+	}
+	counted := &counter{to: to}
+	done.SHA256, err = s.Registry().DownloadExport(ctx, made.ID, counted)
+	if err = errors.Join(remote.Words(err), finish(err)); err != nil {
+		return done, err
+	}
+	done.File, done.Bytes = output, counted.n
+	if made, err = s.Registry().Export(ctx, made.ID); err == nil && made.Records != nil {
+		done.Records = *made.Records
+	}
+	return done, remote.Words(err)
 }
 
 // newFile is a file that appears under its name when it is complete, and not at all after an

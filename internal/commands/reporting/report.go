@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
 	"strconv"
 	"time"
 
@@ -15,6 +16,7 @@ import (
 	"github.com/farol-preservation/farol/internal/commands/values"
 	"github.com/farol-preservation/farol/internal/connect"
 	"github.com/farol-preservation/farol/internal/human"
+	"github.com/farol-preservation/farol/internal/remote"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/reports"
 )
@@ -25,17 +27,38 @@ func Report() *cobra.Command {
 		depositsCommand(), costsCommand(), outcomesCommand(), countCommand())
 }
 
+// source is where a report comes from: the database, or a server of the REST API.
+type source struct {
+	records reports.Records
+	server  *remote.Server // nil: the database
+}
+
+// read reads the rows of a report.
+func read[T any](ctx context.Context, s source, path string, query url.Values, local func(reports.Records) ([]T, error)) ([]T, error) {
+	if s.server == nil {
+		return local(s.records)
+	}
+	v, err := remote.Get[struct{ Items []T }](ctx, s.server, "reports/"+path, query)
+	return append([]T{}, v.Items...), err
+}
+
 // reportCommand completes a command that reads a report of all institutions or of one.
-func reportCommand(c *cobra.Command, read func(ctx context.Context, cmd *cobra.Command, r reports.Records, institution string, asJSON bool) error) *cobra.Command {
+func reportCommand(c *cobra.Command, read func(ctx context.Context, cmd *cobra.Command, s source, institution string, asJSON bool) error) *cobra.Command {
 	var institution string
 	var asJSON bool
 	c.Args = cobra.NoArgs
 	c.RunE = func(cmd *cobra.Command, _ []string) error {
+		done, err := remote.Through(cmd, func(ctx context.Context, s *remote.Server) error {
+			return read(ctx, cmd, source{server: s}, institution, asJSON)
+		})
+		if done || err != nil {
+			return err
+		}
 		return connect.WithRegistry(cmd, func(ctx context.Context, r *registry.Registry) error {
 			if err := values.CheckInstitution(ctx, r, institution); err != nil {
 				return err
 			}
-			return read(ctx, cmd, reports.In(r), institution, asJSON)
+			return read(ctx, cmd, source{records: reports.In(r)}, institution, asJSON)
 		})
 	}
 	c.Flags().StringVar(&institution, "institution", "", "only this institution, by its identifier")
@@ -59,7 +82,7 @@ func depositsCommand() *cobra.Command {
 		Example: `  farol report deposits
   farol report deposits --by option --institution test.edu
   farol report deposits --by month --months 24 --json`,
-	}, func(ctx context.Context, cmd *cobra.Command, r reports.Records, institution string, asJSON bool) error {
+	}, func(ctx context.Context, cmd *cobra.Command, s source, institution string, asJSON bool) error {
 		name, err := cli.OneOf("--by", reports.Grouping(by), []reports.Grouping{reports.ByInstitution, reports.ByOption, reports.ByMonth})
 		if err != nil {
 			return err
@@ -67,7 +90,13 @@ func depositsCommand() *cobra.Command {
 		if err := cli.InRange("--months", months, 1, 240); err != nil {
 			return err
 		}
-		list, err := r.Deposits(ctx, registry.Everything(), name, institution, months)
+		query := remote.Query("by", string(name), "institution", institution)
+		if name == reports.ByMonth {
+			query.Set("months", strconv.Itoa(months))
+		}
+		list, err := read(ctx, s, "deposits", query, func(r reports.Records) ([]reports.Deposit, error) {
+			return r.Deposits(ctx, registry.Everything(), name, institution, months)
+		})
 		if err != nil {
 			return err
 		}
@@ -96,12 +125,14 @@ storage_options. Bytes are the mean of the days that were counted. Without a pri
 cost is empty.`,
 		Example: `  farol report costs
   farol report costs --month 2026-11 --institution test.edu --json`,
-	}, func(ctx context.Context, cmd *cobra.Command, r reports.Records, institution string, asJSON bool) error {
+	}, func(ctx context.Context, cmd *cobra.Command, s source, institution string, asJSON bool) error {
 		begins, err := time.Parse("2006-01", cmp.Or(month, time.Now().UTC().Format("2006-01")))
 		if err != nil {
 			return cli.Usage(fmt.Errorf("--month is %q", month), "give a month such as 2026-11")
 		}
-		list, err := r.Costs(ctx, registry.Everything(), institution, begins.Format(time.DateOnly))
+		list, err := read(ctx, s, "costs", remote.Query("month", begins.Format("2006-01"), "institution", institution), func(r reports.Records) ([]reports.Cost, error) {
+			return r.Costs(ctx, registry.Everything(), institution, begins.Format(time.DateOnly))
+		})
 		if err != nil {
 			return err
 		}
@@ -129,7 +160,7 @@ item counts once, on the day on which it ended last.`,
 		Example: `  farol report outcomes
   farol report outcomes --by institution --first-day 2026-10-01 --last-day 2026-10-31
   farol report outcomes --by day --institution test.edu --json`,
-	}, func(ctx context.Context, cmd *cobra.Command, r reports.Records, institution string, asJSON bool) error {
+	}, func(ctx context.Context, cmd *cobra.Command, s source, institution string, asJSON bool) error {
 		name, err := cli.OneOf("--by", reports.Grouping(by), []reports.Grouping{reports.ByAction, reports.ByInstitution, reports.ByDay})
 		if err != nil {
 			return err
@@ -138,7 +169,9 @@ item counts once, on the day on which it ended last.`,
 		if err != nil {
 			return err
 		}
-		list, err := r.Outcomes(ctx, registry.Everything(), name, institution, first, last)
+		list, err := read(ctx, s, "outcomes", remote.Query("by", string(name), "institution", institution, "from", first, "to", last), func(r reports.Records) ([]reports.Outcome, error) {
+			return r.Outcomes(ctx, registry.Everything(), name, institution, first, last)
+		})
 		if err != nil {
 			return err
 		}
