@@ -377,7 +377,7 @@ func TestAnInterruptionIsToldAsOne(t *testing.T) {
 // freeAddr is a loopback address at which nothing listens now.
 func freeAddr(t testing.TB) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // it ends at once
+	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}

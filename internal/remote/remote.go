@@ -120,6 +120,22 @@ func List[T any](ctx context.Context, s *Server, path string, query url.Values, 
 	return list, nil
 }
 
+// Page shows up to n records of a list, if the command works through a server; false: it
+// works with the database. There, pages begin where these flags say, which a server does not
+// take.
+func Page[T any](cmd *cobra.Command, path string, query url.Values, n int, show func([]T) error, beginning ...string) (bool, error) {
+	if err := RefuseFlags(cmd, beginning...); err != nil {
+		return false, err
+	}
+	return Through(cmd, func(ctx context.Context, s *Server) error {
+		list, err := List[T](ctx, s, path, query, n)
+		if err != nil {
+			return err
+		}
+		return show(list)
+	})
+}
+
 // All reads a list that has no pages.
 func All[T any](ctx context.Context, s *Server, path string) ([]T, error) {
 	v, err := Get[struct{ Items []T }](ctx, s, path, nil)

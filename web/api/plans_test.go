@@ -42,15 +42,16 @@ func (c *caller) makes(body string) (p shownPlan) {
 // until waits for a state of a plan that no server works on.
 func (c *caller) until(id int64, state string) (p shownPlan) {
 	c.s.t.Helper()
-	for end := time.Now().Add(30 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); <-tick.C {
 		c.reads(c.wants(http.StatusOK, "GET", fmt.Sprint("/api/v1/plans/", id), nil), &p)
 		if p.State == state && p.Carry == nil {
 			return p
 		}
-		if time.Now().After(end) {
-			c.s.t.Fatalf("plan %d is %+v, want %s", id, p, state)
-		}
 	}
+	c.s.t.Fatalf("plan %d is %+v, want %s", id, p, state)
+	return p
 }
 
 // A plan is made, looked at, applied by a server and undone, in the name of the person.

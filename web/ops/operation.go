@@ -73,19 +73,33 @@ func (o Operation) isWhole() bool {
 
 // refuses reports what keeps a caller from an operation; nil: nothing.
 func (o Operation) refuses(c access.Caller) *reply.Problem {
-	switch {
-	case !o.isWhole():
+	if !o.isWhole() {
 		return Problem(http.StatusForbidden, CodeNotAllowed, "nobody may do this")
-	case o.Access == Anyone:
+	}
+	if o.Access == Anyone {
 		return nil
+	}
+	return cmp.Or(o.refusesCaller(c), o.refusesProof(c))
+}
+
+// refusesCaller is what keeps one from an operation who is not signed in, or not whole.
+func (o Operation) refusesCaller(c access.Caller) *reply.Problem {
+	switch {
 	case !c.Known():
 		return Problem(http.StatusUnauthorized, CodeNotSignedIn, "sign in, or send the header Authorization: Bearer and a token")
 	case (o.Session || o.Fresh) && !c.Browser():
 		return FreshProof(c)
+	case o.Access != Half && c.Browser() && !c.Full():
+		return Problem(http.StatusForbidden, CodeSecondFactor, "give a code of your second factor, or set one up, before anything else")
+	}
+	return nil
+}
+
+// refusesProof is what keeps one from an operation who is signed in.
+func (o Operation) refusesProof(c access.Caller) *reply.Problem {
+	switch {
 	case o.Access == Half:
 		return nil
-	case c.Browser() && !c.Full():
-		return Problem(http.StatusForbidden, CodeSecondFactor, "give a code of your second factor, or set one up, before anything else")
 	case o.Access == Holders && !c.Holds(o.Needs):
 		return Problem(http.StatusForbidden, CodeNotAllowed, "your role does not have the permission "+string(o.Needs))
 	case o.Person && c.Person.ID == 0:

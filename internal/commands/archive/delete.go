@@ -185,16 +185,9 @@ func deleteListCommand() *cobra.Command {
 			if err := cli.CheckPage(limit, before, 0); err != nil {
 				return err
 			}
-			if err := remote.RefuseFlags(cmd, "before"); err != nil {
-				return err
-			}
-			done, err := remote.Through(cmd, func(ctx context.Context, s *remote.Server) error {
-				list, err := remote.List[requests.DeletionRequest](ctx, s, "deletions", remote.Query("institution", institution), limit)
-				if err != nil {
-					return err
-				}
+			done, err := remote.Page(cmd, "deletions", remote.Query("institution", institution), limit, func(list []requests.DeletionRequest) error {
 				return printDeletions(cmd, asJSON, list)
-			})
+			}, "before")
 			if done || err != nil {
 				return err
 			}

@@ -51,27 +51,17 @@ that have, or had, a content, newest first: of all objects if none is named.`,
 				return err
 			}
 			text := func(out io.Writer, list []browse.ListedFile) error { return printFiles(out, list, f.Object) }
-			if err := remote.RefuseFlags(cmd, "after", "before"); err != nil {
+			if err := objectThere(cmd, f.Object); err != nil {
 				return err
 			}
-			done, err := remote.Through(cmd, func(ctx context.Context, s *remote.Server) error {
-				list, err := remoteFiles(ctx, s, f, limit)
-				if err != nil {
-					return err
-				}
+			done, err := remote.Page(cmd, "files", filesQuery(f), limit, func(list []browse.ListedFile) error {
 				return cli.PrintPage(cmd, asJSON, list, limit, text, func(browse.ListedFile) string { return remote.More(limit) })
-			})
+			}, "after", "before")
 			if done || err != nil {
 				return err
 			}
 			return connect.WithRegistry(cmd, func(ctx context.Context, r *registry.Registry) error {
-				records := browse.In(r, registry.Everything())
-				if f.Object != "" {
-					if _, err := records.ObjectByIdentifier(ctx, f.Object); err != nil {
-						return noObject(err)
-					}
-				}
-				list, err := browse.UpTo(limit, after, func(p browse.Page) ([]browse.ListedFile, browse.Key, error) { return records.Files(ctx, f, p) })
+				list, err := listFiles(ctx, r, f, limit, after)
 				if err != nil {
 					return err
 				}
@@ -94,6 +84,17 @@ that have, or had, a content, newest first: of all objects if none is named.`,
 	completeState(c)
 	cli.JSONFlag(c, &asJSON)
 	return c
+}
+
+// listFiles lists the files of an object that there is, or those with a digest or a UUID.
+func listFiles(ctx context.Context, r *registry.Registry, f browse.FileFilter, limit int, after browse.Key) ([]browse.ListedFile, error) {
+	records := browse.In(r, registry.Everything())
+	if f.Object != "" {
+		if _, err := records.ObjectByIdentifier(ctx, f.Object); err != nil {
+			return nil, noObject(err)
+		}
+	}
+	return browse.UpTo(limit, after, func(p browse.Page) ([]browse.ListedFile, browse.Key, error) { return records.Files(ctx, f, p) })
 }
 
 func printFiles(out io.Writer, list []browse.ListedFile, object string) error {

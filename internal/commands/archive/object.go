@@ -46,17 +46,10 @@ func objectListCommand() *cobra.Command {
 			if err := checkObjects(&f, limit, before, after); err != nil {
 				return err
 			}
-			if err := remote.RefuseFlags(cmd, "before", "after", "after-identifier"); err != nil {
-				return err
-			}
-			done, err := remote.Through(cmd, func(ctx context.Context, s *remote.Server) error {
-				list, err := remote.List[browse.ListedObject](ctx, s, "objects", remote.Query("institution", f.Institution, "state", f.State,
-					"storage_option", f.StorageOption, "identifier_prefix", f.Prefix), limit)
-				if err != nil {
-					return err
-				}
+			query := remote.Query("institution", f.Institution, "state", f.State, "storage_option", f.StorageOption, "identifier_prefix", f.Prefix)
+			done, err := remote.Page(cmd, "objects", query, limit, func(list []browse.ListedObject) error {
 				return cli.PrintPage(cmd, asJSON, list, limit, printObjects, func(browse.ListedObject) string { return remote.More(limit) })
-			})
+			}, "before", "after", "after-identifier")
 			if done || err != nil {
 				return err
 			}

@@ -51,14 +51,21 @@ func remoteEvents(ctx context.Context, s *remote.Server, of string, id int64) ([
 	return list, err
 }
 
-// remoteFiles lists the files of an object that there is, or those with a digest or a UUID.
-func remoteFiles(ctx context.Context, s *remote.Server, f browse.FileFilter, limit int) ([]browse.ListedFile, error) {
-	if f.Object != "" {
-		if _, err := remote.Get[struct{}](ctx, s, "objects/by-identifier", url.Values{"identifier": {f.Object}}); err != nil {
-			return nil, noObject(err)
-		}
+// objectThere refuses an object that a server does not have; "" is none.
+func objectThere(cmd *cobra.Command, object string) error {
+	if object == "" {
+		return nil
 	}
-	return remote.List[browse.ListedFile](ctx, s, "files", remote.Query("object", f.Object, "state", f.State, "digest", f.Digest, "uuid", f.UUID), limit)
+	_, err := remote.Through(cmd, func(ctx context.Context, s *remote.Server) error {
+		_, err := remote.Get[struct{}](ctx, s, "objects/by-identifier", url.Values{"identifier": {object}})
+		return noObject(err)
+	})
+	return err
+}
+
+// filesQuery is a list of files as a server takes it.
+func filesQuery(f browse.FileFilter) url.Values {
+	return remote.Query("object", f.Object, "state", f.State, "digest", f.Digest, "uuid", f.UUID)
 }
 
 // deleteRemotely has a server decide about a deletion, if the command works through one.

@@ -85,23 +85,16 @@ func (f *stageFlags) add(c *cobra.Command, all string) {
 func (f *stageFlags) change(cmd *cobra.Command, args []string, question string,
 	change func(context.Context, *registry.Registry, registry.Stage) ([]registry.StagePause, error),
 ) error {
-	stage, does, err := registry.Stage(""), true, error(nil)
-	switch {
-	case f.all == (len(args) == 1):
-		return cli.Usage(errors.New("name one stage, or give --all"), "the stages are: "+strings.Join(cli.Strings(append(values.Stages(), registry.FixityStage)), ", "))
-	case !f.all && (f.care.Yes || f.care.DryRun):
-		return cli.Usage(errors.New("--yes and --dry-run go with --all"), "leave them out")
-	case f.all:
-		does, err = f.care.Allows(cmd, question, true)
-	default:
-		stage, err = values.Stage(cmd.Context(), "the stage", registry.Stage(args[0]), registry.FixityStage)
-	}
+	stage, does, err := f.chosen(cmd, args, question)
 	if err != nil {
 		return err
 	}
+	if err := remote.RefuseFlags(cmd, "dry-run"); err != nil {
+		return err
+	}
 	done, err := remote.Through(cmd, func(ctx context.Context, s *remote.Server) error {
-		if err := remote.RefuseFlags(cmd, "dry-run"); err != nil || !does {
-			return err
+		if !does {
+			return cli.Unchanged(cmd)
 		}
 		list, err := pauseRemotely(ctx, s, cmd.Name(), stage, f.reason)
 		if err != nil {
@@ -133,6 +126,22 @@ func (f *stageFlags) change(cmd *cobra.Command, args []string, question string,
 		}
 		return cli.Print(cmd, f.asJSON, list, printPauses)
 	})
+}
+
+// chosen is the stage that a command is about, "" for all, and whether it does anything.
+func (f *stageFlags) chosen(cmd *cobra.Command, args []string, question string) (stage registry.Stage, does bool, err error) {
+	does = true
+	switch {
+	case f.all == (len(args) == 1):
+		return "", false, cli.Usage(errors.New("name one stage, or give --all"), "the stages are: "+strings.Join(cli.Strings(append(values.Stages(), registry.FixityStage)), ", "))
+	case !f.all && (f.care.Yes || f.care.DryRun):
+		return "", false, cli.Usage(errors.New("--yes and --dry-run go with --all"), "leave them out")
+	case f.all:
+		does, err = f.care.Allows(cmd, question, true)
+	default:
+		stage, err = values.Stage(cmd.Context(), "the stage", registry.Stage(args[0]), registry.FixityStage)
+	}
+	return stage, does, err
 }
 
 func printPauses(out io.Writer, stages []registry.StagePause) error {

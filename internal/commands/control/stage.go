@@ -93,13 +93,7 @@ has letters, digits and single spaces, and begins with a capital.`,
   farol stage add OCR --after 'Format Identification' --worker http --topic ocr --max-attempts 5 --lease 2m --heartbeat 20s --timeout 6h --json`,
 		Args: cli.OneArg("stage"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			switch {
-			case worker != "http":
-				return cli.Usage(fmt.Errorf("--worker is %q", worker), "give --worker http: only programs over HTTP process added stages")
-			case n.After == "":
-				return cli.Usage(errors.New("--after is missing"), "name the stage before it: `farol stage list` shows the stages")
-			}
-			if err := checkTimes(n); err != nil {
+			if err := checkNew(n, worker); err != nil {
 				return err
 			}
 			n.Name = registry.Stage(args[0])
@@ -142,6 +136,17 @@ has letters, digits and single spaces, and begins with a capital.`,
 	flags.DurationVar(&n.Timeout, "timeout", 0, "how long the stage may take; 0: no limit")
 	cli.JSONFlag(c, &asJSON)
 	return c
+}
+
+// checkNew refuses a stage that cannot be added.
+func checkNew(n registry.NewStage, worker string) error {
+	switch {
+	case worker != "http":
+		return cli.Usage(fmt.Errorf("--worker is %q", worker), "give --worker http: only programs over HTTP process added stages")
+	case n.After == "":
+		return cli.Usage(errors.New("--after is missing"), "name the stage before it: `farol stage list` shows the stages")
+	}
+	return checkTimes(n)
 }
 
 // checkTimes refuses numbers and times that no stage can have.

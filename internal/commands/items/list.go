@@ -42,22 +42,15 @@ waits for a person. NOTE is the first finding; "item explain" shows all.`,
 			if cmd.Flags().Changed("state") && cmd.Flags().Changed("status") {
 				return cli.Usage(errors.New("--state and --status are the same"), "give one of them")
 			}
-			if err := remote.RefuseFlags(cmd, "before"); err != nil {
-				return err
-			}
 			if o.filter.CreatedAfter, err = cli.SinceOf(since, time.Now()); err != nil {
 				return err
 			}
 			if err := o.check(cmd.Context()); err != nil {
 				return err
 			}
-			done, err := remote.Through(cmd, func(ctx context.Context, s *remote.Server) error {
-				items, err := remote.List[registry.WorkItem](ctx, s, "items", o.query(), o.limit)
-				if err != nil {
-					return err
-				}
+			done, err := remote.Page(cmd, "items", o.query(), o.limit, func(items []registry.WorkItem) error {
 				return cli.PrintPage(cmd, asJSON, items, o.limit, printItems, func(registry.WorkItem) string { return remote.More(o.limit) })
-			})
+			}, "before")
 			if done || err != nil {
 				return err
 			}

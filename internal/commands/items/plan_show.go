@@ -91,16 +91,7 @@ func planListCommand() *cobra.Command {
 			if err := cli.CheckPage(limit, before, 0); err != nil {
 				return err
 			}
-			if err := remote.RefuseFlags(cmd, "before"); err != nil {
-				return err
-			}
-			done, err := remote.Through(cmd, func(ctx context.Context, s *remote.Server) error {
-				list, err := remote.List[plans.Plan](ctx, s, "plans", nil, limit)
-				if err != nil {
-					return err
-				}
-				return printPlans(cmd, asJSON, list)
-			})
+			done, err := remote.Page(cmd, "plans", nil, limit, func(list []plans.Plan) error { return printPlans(cmd, asJSON, list) }, "before")
 			if done || err != nil {
 				return err
 			}

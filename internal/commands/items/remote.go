@@ -113,7 +113,7 @@ func remoteChange(operation string, id int64, detail map[string]any) client.Call
 
 // planBody is a plan as a server makes it.
 func (q planRequest) planBody() client.PlanRequest {
-	b := client.PlanRequest{Action: q.Action, Stage: string(q.Request.Stage), Priority: q.Priority, Reason: q.Reason}
+	b := client.PlanRequest{Action: q.Action, Stage: string(q.Stage), Priority: q.Priority, Reason: q.Reason}
 	b.Filter.Institution, b.Filter.ErrorCode = q.Filter.Institution, q.Filter.ErrorCode
 	for _, status := range q.Filter.Status {
 		b.Filter.Status = append(b.Filter.Status, string(status))
