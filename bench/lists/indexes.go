@@ -1,0 +1,239 @@
+package main
+
+import (
+	"context"
+	"crypto/md5" //nolint:gosec // one of the digests that are recorded
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"text/tabwriter"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/farol-preservation/farol/claim"
+	"github.com/farol-preservation/farol/registry"
+)
+
+// indexesOfLists are those of migrations 114, 118 and 121: the indexes that only lists need.
+const indexesOfLists = `'{work_items_archive_institution,work_items_archive_unsuccessful,work_items_archive_institution_unsuccessful,work_items_archive_review,
+	work_items_archive_deletion,work_items_archive_name,intellectual_objects_updated,intellectual_objects_bytes,file_digests_md5,file_digests_sha256,
+	event_records_recorded,event_records_notable,work_items_archive_updated,work_items_archive_requests,work_items_archive_institution_requests}'::regclass[]`
+
+// partsOfIndexes are these, and of partitioned ones the parts.
+const partsOfIndexes = `(SELECT unnest(` + indexesOfLists + `) UNION ALL SELECT inhrelid::regclass FROM pg_inherits WHERE inhparent = ANY (` + indexesOfLists + `))`
+
+// indexes measures what the indexes cost recordings and the archive.
+func (m *measurement) indexes(ctx context.Context) (err error) {
+	b := &bags{m: m}
+	if b.db, err = pgx.Connect(ctx, m.stack.AdminURL); err != nil {
+		return fmt.Errorf("connect to the database: %w", err)
+	}
+	defer b.db.Close(ctx) //nolint:errcheck // everything was done or failed before
+	defer func() { err = errors.Join(err, m.rebuild(context.WithoutCancel(ctx))) }()
+	if _, err := b.record(ctx, m.config.bags); err != nil { // until the caches are warm
+		return err
+	}
+	recorded, err := m.pairs(func(_ int, with bool) (float64, error) { return m.keeping(ctx, with, func() (float64, error) { return b.record(ctx, m.config.bags) }) })
+	if err != nil {
+		return err
+	}
+	archived, err := m.pairs(func(_ int, with bool) (float64, error) { return m.keeping(ctx, with, func() (float64, error) { return b.archive(ctx, m.config.archived) }) })
+	if err != nil {
+		return err
+	}
+	w := tabwriter.NewWriter(m.out, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintf(w, "Indexes of lists: bags of %d files that %d workers record in a second, and items that are archived in a second\n\twithout\twith\tfall, median\tleast\tmost\t\n", filesOfABag, recorders)
+	printPairs(w, "bags recorded", recorded)
+	printPairs(w, "items archived", archived)
+	fmt.Fprintln(w)
+	return flushed(w)
+}
+
+// keeping measures something while the indexes are kept, or are not. To drop and build them in
+// each round would take hours. PostgreSQL does not write to an index that is not ready, so they
+// are marked so, and built again at the end.
+func (m *measurement) keeping(ctx context.Context, with bool, do func() (float64, error)) (float64, error) {
+	if err := m.ready(ctx, with); err != nil {
+		return 0, err
+	}
+	if _, err := m.db.Exec(ctx, `CHECKPOINT`); err != nil {
+		return 0, fmt.Errorf("write a checkpoint: %w", err)
+	}
+	rate, err := do()
+	return rate, errors.Join(err, m.ready(ctx, true))
+}
+
+func (m *measurement) ready(ctx context.Context, is bool) error {
+	_, err := m.db.Exec(ctx, `UPDATE pg_index SET indisready = $1 WHERE indexrelid IN `+partsOfIndexes, is)
+	if err != nil {
+		return fmt.Errorf("mark the indexes: %w", err)
+	}
+	return nil
+}
+
+// rebuild makes the indexes whole again, if the database is kept.
+func (m *measurement) rebuild(ctx context.Context) error {
+	if !m.kept {
+		return nil
+	}
+	fmt.Fprintln(m.progress, "building the indexes of lists again")
+	names, err := texts(ctx, m.db, `SELECT x::text FROM unnest(`+indexesOfLists+`) x`)
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		if _, err := m.db.Exec(ctx, `REINDEX INDEX `+name); err != nil {
+			return fmt.Errorf("build %s again: %w", name, err)
+		}
+	}
+	return nil
+}
+
+const (
+	filesOfABag = 20
+	recorders   = 4
+)
+
+// bags are recorded by workers that hold them, and archived when they have ended.
+type bags struct {
+	m    *measurement
+	db   *pgx.Conn
+	made int64
+}
+
+// item makes items that are held at Record, or have ended, and returns the ID of the first.
+const itemsSQL = `
+INSERT INTO work_items (institution_id, size, bag_date, created_at, updated_at, retry, attempt, claim_token, entered_token, stage, status, lease_expires_at, pid, node, worker,
+	name, etag, bucket, action, object_identifier, storage_option)
+SELECT 1 + n % 3, 1000, now(), now(), now() - interval '1 year', $3, 1, 5, 5, CASE WHEN $3 THEN 'Record' ELSE 'Cleanup' END, CASE WHEN $3 THEN 'Started' ELSE 'Success' END,
+	CASE WHEN $3 THEN now() + interval '1 day' END, CASE WHEN $3 THEN 1 END, CASE WHEN $3 THEN 'node' END, CASE WHEN $3 THEN 'recorder' END,
+	'new-' || $4::text || '-' || n || '.tar', md5('new' || $4::text || n), 'in' || 1 + n % 3, 'Ingest', 'inst' || 1 + n % 3 || '.edu/new-' || $4::text || '-' || n, 'Standard'
+FROM generate_series($1::bigint, $2::bigint) n ORDER BY n RETURNING id`
+
+func (b *bags) items(ctx context.Context, n int, held bool) (ids []int64, err error) {
+	err = pgx.BeginFunc(ctx, b.db, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, `SET LOCAL session_replication_role = replica`); err != nil {
+			return err
+		}
+		rows, err := tx.Query(ctx, itemsSQL, b.made, b.made+int64(n)-1, held, fmt.Sprint(time.Now().UnixNano()))
+		if err != nil {
+			return err
+		}
+		ids, err = pgx.CollectRows(rows, pgx.RowTo[int64])
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("make items: %w", err)
+	}
+	b.made += int64(n)
+	return ids, nil
+}
+
+// record records bags, and returns how many in a second.
+func (b *bags) record(ctx context.Context, n int) (float64, error) {
+	ids, err := b.items(ctx, n, true)
+	if err != nil {
+		return 0, err
+	}
+	db, err := registry.Connect(ctx, b.m.stack.DatabaseURL, "lists-record")
+	if err != nil {
+		return 0, err
+	}
+	defer db.Close()
+	r := registry.New(db)
+	var next atomic.Int64
+	began := time.Now()
+	group, running := errgroup.WithContext(ctx)
+	for range recorders {
+		group.Go(func() error {
+			for i := next.Add(1) - 1; i < int64(n); i = next.Add(1) - 1 {
+				if _, err := r.Record(running, recording(ids[i])); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return 0, err
+	}
+	rate := float64(n) / time.Since(began).Seconds()
+	_, err = b.db.Exec(ctx, `UPDATE work_items SET status = 'Success', stage = 'Cleanup', retry = false, lease_expires_at = NULL, pid = NULL, node = NULL, worker = NULL,
+		updated_at = now() WHERE id = ANY ($1)`, ids)
+	if err != nil {
+		return 0, fmt.Errorf("end the items: %w", err)
+	}
+	return rate, nil
+}
+
+// recording is a bag of small files.
+func recording(item int64) registry.Recording {
+	bag := fmt.Sprint("recorded-", item)
+	identifier, now := "inst1.edu/"+bag, time.Now()
+	return registry.Recording{
+		Item: item, Token: 5,
+		Object: registry.Object{
+			InstitutionID: 1, Identifier: identifier, Title: "Bag", Access: "consortia", BagName: bag, BagItProfileIdentifier: "https://example.org/profile.json",
+			ETag: uuid.NewString(), StorageOption: "Standard",
+		},
+		Validation: registry.Validation{By: "https://example.org/profile.json, BagIt 1.0", Software: "Farol", At: now},
+		Files: func(yield func(registry.FileRecord, error) bool) {
+			for n := range filesOfABag {
+				if !yield(file(fmt.Sprintf("%s/data/%d.txt", identifier, n), now), nil) {
+					return
+				}
+			}
+		},
+	}
+}
+
+func file(identifier string, now time.Time) registry.FileRecord {
+	id := uuid.NewString()
+	sum := sha256.Sum256([]byte(id))
+	hex := fmt.Sprintf("%x", sum)
+	f := registry.FileRecord{
+		Identifier: identifier, UUID: id, Size: 1000, ModTime: now,
+		Format: registry.Format{
+			MIME: "text/plain", PUID: "x-fmt/111", Name: "Plain Text File", Method: "signature", IdentifiedBy: "siegfried",
+			SignatureVersion: "siegfried 1.11.1, DROID_SignatureFile_V120.xml", At: now,
+		},
+		MD5: fmt.Sprintf("%x", md5.Sum([]byte(id))), SHA1: hex[:40], SHA256: hex, SHA512: hex + hex, DigestedAt: now, //nolint:gosec // as above
+	}
+	f.Manifests = []string{"md5:" + f.MD5, "sha256:" + f.SHA256}
+	for _, target := range []string{"Standard-VA", "Standard-OR"} {
+		f.Copies = append(f.Copies, registry.Copy{
+			Target: target, Bucket: "preservation", Key: id, URL: "https://" + target + ".example.org/" + id, ETag: f.MD5, StoredAt: now, VerifiedAt: now, VerifiedBy: "sha256",
+		})
+	}
+	return f
+}
+
+// archive archives items that ended long ago, and returns how many in a second.
+func (b *bags) archive(ctx context.Context, n int) (float64, error) {
+	if _, err := b.items(ctx, n, false); err != nil {
+		return 0, err
+	}
+	db, err := registry.Connect(ctx, b.m.stack.DatabaseURL, "lists-archive")
+	if err != nil {
+		return 0, err
+	}
+	defer db.Close()
+	engine, err := claim.New(ctx, db, claim.DefaultOptions())
+	if err != nil {
+		return 0, err
+	}
+	defer engine.Close()
+	began := time.Now()
+	moved, err := engine.Archive(ctx, 300*24*time.Hour)
+	if err != nil {
+		return 0, err
+	}
+	if moved != n {
+		return 0, fmt.Errorf("%d items were archived, and not %d", moved, n)
+	}
+	return float64(n) / time.Since(began).Seconds(), nil
+}
