@@ -30,10 +30,10 @@ func (z *sizes) complete(scale float64) {
 	}
 }
 
-// bytes is what the database takes at most, with its log and what the building of indexes
-// needs in between.
+// bytes is what the database takes, as measured on a hundredth, with its log and what the
+// building of indexes needs in between.
 func (z *sizes) bytes() int64 {
-	const item, live, object, file, storedCopy, event, rest = 1000, 1500, 1900, 1700, 600, 600, 7 << 30
+	const item, live, object, file, storedCopy, event, rest = 630, 700, 1050, 1250, 480, 430, 5e9
 	return z.Ended*item + z.Live*live + z.Objects*object + z.Files*(file+z.Copies*storedCopy) + z.Events*event + rest
 }
 

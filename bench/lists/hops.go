@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"sync/atomic"
-	"text/tabwriter"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -43,10 +42,7 @@ func (m *measurement) hops(ctx context.Context) error {
 		return err
 	}
 	requests := 0
-	list, err := m.pairs(func(_ int, with bool) (rate float64, err error) {
-		if _, err := m.db.Exec(ctx, `CHECKPOINT`); err != nil { // all pay alike for the whole pages that follow one
-			return 0, fmt.Errorf("write a checkpoint: %w", err)
-		}
+	list, err := m.pairs(ctx, func(with bool) (speed, error) {
 		background, stop := context.WithCancel(ctx)
 		defer stop()
 		var group errgroup.Group
@@ -57,24 +53,20 @@ func (m *measurement) hops(ctx context.Context) error {
 				return err
 			})
 		}
-		rate, err = hopping(ctx, engine, m.config.round())
+		v, err := m.speed(ctx, func() (int, error) { return hopping(ctx, engine, m.config.round()) })
 		stop()
-		return rate, errors.Join(err, group.Wait())
+		return v, errors.Join(err, group.Wait())
 	})
 	if err != nil {
 		return err
 	}
-	w := tabwriter.NewWriter(m.out, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintf(w, "Transitions a second, %d workers that claim %d items, without and with %d lists a second (%d were read)\n", hopWorkers, hopBatch, m.config.rate, requests)
-	fmt.Fprint(w, "\twithout\twith\tfall, median\tleast\tmost\t\n")
-	printPairs(w, "transitions", list)
-	fmt.Fprintln(w)
-	return flushed(w)
+	title := fmt.Sprintf("Transitions a second, %d workers that claim %d items, without and with %d lists a second (%d were read)", hopWorkers, hopBatch, m.config.rate, requests)
+	return printPairs(m.out, title, line{"transitions", list})
 }
 
 // hopping has workers take items from stage to stage for a while, and returns how many
-// transitions there were in a second.
-func hopping(ctx context.Context, engine *claim.Engine, d time.Duration) (float64, error) {
+// transitions there were.
+func hopping(ctx context.Context, engine *claim.Engine, d time.Duration) (int, error) {
 	began := time.Now()
 	var n atomic.Int64
 	group, ctx := errgroup.WithContext(ctx)
@@ -94,7 +86,7 @@ func hopping(ctx context.Context, engine *claim.Engine, d time.Duration) (float6
 		})
 	}
 	err := group.Wait()
-	return float64(n.Load()) / time.Since(began).Seconds(), err
+	return int(n.Load()), err
 }
 
 // hop claims items, first at one stage and then at the next ones, and ends them.

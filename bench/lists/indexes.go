@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"sync/atomic"
-	"text/tabwriter"
 	"time"
 
 	"github.com/google/uuid"
@@ -37,34 +36,29 @@ func (m *measurement) indexes(ctx context.Context) (err error) {
 	if _, err := b.record(ctx, m.config.bags); err != nil { // until the caches are warm
 		return err
 	}
-	recorded, err := m.pairs(func(_ int, with bool) (float64, error) { return m.keeping(ctx, with, func() (float64, error) { return b.record(ctx, m.config.bags) }) })
+	recorded, err := m.pairs(ctx, m.keeping(ctx, func() (speed, error) { return b.record(ctx, m.config.bags) }))
 	if err != nil {
 		return err
 	}
-	archived, err := m.pairs(func(_ int, with bool) (float64, error) { return m.keeping(ctx, with, func() (float64, error) { return b.archive(ctx, m.config.archived) }) })
+	archived, err := m.pairs(ctx, m.keeping(ctx, func() (speed, error) { return b.archive(ctx, m.config.archived) }))
 	if err != nil {
 		return err
 	}
-	w := tabwriter.NewWriter(m.out, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintf(w, "Indexes of lists: bags of %d files that %d workers record in a second, and items that are archived in a second\n\twithout\twith\tfall, median\tleast\tmost\t\n", filesOfABag, recorders)
-	printPairs(w, "bags recorded", recorded)
-	printPairs(w, "items archived", archived)
-	fmt.Fprintln(w)
-	return flushed(w)
+	title := fmt.Sprintf("Recordings and the archive, without and with the indexes of lists: bags of %d files that %d workers record in a second, and items archived in a second", filesOfABag, recorders)
+	return printPairs(m.out, title, line{"bags", recorded}, line{"items", archived})
 }
 
 // keeping measures something while the indexes are kept, or are not. To drop and build them in
 // each round would take hours. PostgreSQL does not write to an index that is not ready, so they
 // are marked so, and built again at the end.
-func (m *measurement) keeping(ctx context.Context, with bool, do func() (float64, error)) (float64, error) {
-	if err := m.ready(ctx, with); err != nil {
-		return 0, err
+func (m *measurement) keeping(ctx context.Context, do func() (speed, error)) func(with bool) (speed, error) {
+	return func(with bool) (speed, error) {
+		if err := m.ready(ctx, with); err != nil {
+			return speed{}, err
+		}
+		v, err := do()
+		return v, errors.Join(err, m.ready(context.WithoutCancel(ctx), true))
 	}
-	if _, err := m.db.Exec(ctx, `CHECKPOINT`); err != nil {
-		return 0, fmt.Errorf("write a checkpoint: %w", err)
-	}
-	rate, err := do()
-	return rate, errors.Join(err, m.ready(ctx, true))
 }
 
 func (m *measurement) ready(ctx context.Context, is bool) error {
@@ -96,6 +90,7 @@ func (m *measurement) rebuild(ctx context.Context) error {
 const (
 	filesOfABag = 20
 	recorders   = 4
+	longAgo     = 300 * 24 * time.Hour // which no item of the queue has ended, but for those made here
 )
 
 // bags are recorded by workers that hold them, and archived when they have ended.
@@ -105,7 +100,7 @@ type bags struct {
 	made int64
 }
 
-// item makes items that are held at Record, or have ended, and returns the ID of the first.
+// itemsSQL makes items that are held at Record, or have ended, and returns the ID of the first.
 const itemsSQL = `
 INSERT INTO work_items (institution_id, size, bag_date, created_at, updated_at, retry, attempt, claim_token, entered_token, stage, status, lease_expires_at, pid, node, worker,
 	name, etag, bucket, action, object_identifier, storage_option)
@@ -115,10 +110,7 @@ SELECT 1 + n % 3, 1000, now(), now(), now() - interval '1 year', $3, 1, 5, 5, CA
 FROM generate_series($1::bigint, $2::bigint) n ORDER BY n RETURNING id`
 
 func (b *bags) items(ctx context.Context, n int, held bool) (ids []int64, err error) {
-	err = pgx.BeginFunc(ctx, b.db, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, `SET LOCAL session_replication_role = replica`); err != nil {
-			return err
-		}
+	err = b.quietly(ctx, func(tx pgx.Tx) error {
 		rows, err := tx.Query(ctx, itemsSQL, b.made, b.made+int64(n)-1, held, fmt.Sprint(time.Now().UnixNano()))
 		if err != nil {
 			return err
@@ -133,41 +125,58 @@ func (b *bags) items(ctx context.Context, n int, held bool) (ids []int64, err er
 	return ids, nil
 }
 
-// record records bags, and returns how many in a second.
-func (b *bags) record(ctx context.Context, n int) (float64, error) {
+// quietly changes items with their triggers off, which refuse what is done by hand.
+func (b *bags) quietly(ctx context.Context, do func(pgx.Tx) error) error {
+	return pgx.BeginFunc(ctx, b.db, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, `SET LOCAL session_replication_role = replica`); err != nil {
+			return err
+		}
+		return do(tx)
+	})
+}
+
+const endSQL = `
+UPDATE work_items SET status = 'Success', stage = 'Cleanup', retry = false, lease_expires_at = NULL, pid = NULL, node = NULL, worker = NULL, updated_at = now()
+WHERE id = ANY ($1)`
+
+// record records bags.
+func (b *bags) record(ctx context.Context, n int) (v speed, err error) {
 	ids, err := b.items(ctx, n, true)
 	if err != nil {
-		return 0, err
+		return v, err
 	}
 	db, err := registry.Connect(ctx, b.m.stack.DatabaseURL, "lists-record")
 	if err != nil {
-		return 0, err
+		return v, err
 	}
 	defer db.Close()
 	r := registry.New(db)
-	var next atomic.Int64
-	began := time.Now()
-	group, running := errgroup.WithContext(ctx)
-	for range recorders {
-		group.Go(func() error {
-			for i := next.Add(1) - 1; i < int64(n); i = next.Add(1) - 1 {
-				if _, err := r.Record(running, recording(ids[i])); err != nil {
-					return err
+	v, err = b.m.speed(ctx, func() (int, error) {
+		var next atomic.Int64
+		group, running := errgroup.WithContext(ctx)
+		for range recorders {
+			group.Go(func() error {
+				for i := next.Add(1) - 1; i < int64(n); i = next.Add(1) - 1 {
+					if _, err := r.Record(running, recording(ids[i])); err != nil {
+						return err
+					}
 				}
-			}
-			return nil
-		})
-	}
-	if err := group.Wait(); err != nil {
-		return 0, err
-	}
-	rate := float64(n) / time.Since(began).Seconds()
-	_, err = b.db.Exec(ctx, `UPDATE work_items SET status = 'Success', stage = 'Cleanup', retry = false, lease_expires_at = NULL, pid = NULL, node = NULL, worker = NULL,
-		updated_at = now() WHERE id = ANY ($1)`, ids)
+				return nil
+			})
+		}
+		return n, group.Wait()
+	})
 	if err != nil {
-		return 0, fmt.Errorf("end the items: %w", err)
+		return v, err
 	}
-	return rate, nil
+	err = b.quietly(ctx, func(tx pgx.Tx) error {
+		_, err := tx.Exec(ctx, endSQL, ids)
+		return err
+	})
+	if err != nil {
+		return v, fmt.Errorf("end the items: %w", err)
+	}
+	return v, nil
 }
 
 // recording is a bag of small files.
@@ -212,28 +221,26 @@ func file(identifier string, now time.Time) registry.FileRecord {
 	return f
 }
 
-// archive archives items that ended long ago, and returns how many in a second.
-func (b *bags) archive(ctx context.Context, n int) (float64, error) {
+// archive archives items that ended long ago.
+func (b *bags) archive(ctx context.Context, n int) (v speed, err error) {
 	if _, err := b.items(ctx, n, false); err != nil {
-		return 0, err
+		return v, err
 	}
 	db, err := registry.Connect(ctx, b.m.stack.DatabaseURL, "lists-archive")
 	if err != nil {
-		return 0, err
+		return v, err
 	}
 	defer db.Close()
 	engine, err := claim.New(ctx, db, claim.DefaultOptions())
 	if err != nil {
-		return 0, err
+		return v, err
 	}
 	defer engine.Close()
-	began := time.Now()
-	moved, err := engine.Archive(ctx, 300*24*time.Hour)
-	if err != nil {
-		return 0, err
-	}
-	if moved != n {
-		return 0, fmt.Errorf("%d items were archived, and not %d", moved, n)
-	}
-	return float64(n) / time.Since(began).Seconds(), nil
+	return b.m.speed(ctx, func() (int, error) {
+		moved, err := engine.Archive(ctx, longAgo)
+		if err == nil && moved != n {
+			err = fmt.Errorf("%d items were archived, and not %d", moved, n)
+		}
+		return moved, err
+	})
 }

@@ -73,7 +73,7 @@ func parse(args []string, stderr io.Writer) (c config, err error) {
 	f.DurationVar(&c.dur, "dur", 5*time.Minute, "how long the lists are read; the other parts take a fifth of it for each round")
 	f.IntVar(&c.rounds, "rounds", 5, "pairs of rounds, with and without what is compared")
 	f.IntVar(&c.rate, "rate", 20, "lists a second while the queue is measured")
-	f.IntVar(&c.bags, "bags", 400, "bags of 20 files that are recorded in each round")
+	f.IntVar(&c.bags, "bags", 2000, "bags of 20 files that are recorded in each round")
 	f.IntVar(&c.archived, "archived", 20_000, "items that are archived in each round")
 	f.Func("postgres", "a setting of the server, as name=value; may be given several times", func(s string) error {
 		c.postgres = append(c.postgres, s)

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -23,10 +22,16 @@ const (
 	goalP99 = time.Second
 )
 
-// cell is a line of the table: a list, and a place in it.
+// spot is a page of a list.
+type spot struct {
+	list string
+	page page
+}
+
+// cell is a line of the table.
 type cell struct {
-	list    string
-	page    page
+	spot
+
 	took    []time.Duration // sorted
 	refused int
 	slowest sample
@@ -34,15 +39,11 @@ type cell struct {
 
 // cells sorts samples into lines, in the order of the table.
 func cells(all []sample) []*cell {
-	type place struct {
-		list string
-		page page
-	}
-	found := map[place]*cell{}
+	found := map[spot]*cell{}
 	for _, s := range all {
-		at := place{s.visit.list, s.visit.page}
+		at := spot{s.visit.list, s.visit.page}
 		if found[at] == nil {
-			found[at] = &cell{list: at.list, page: at.page}
+			found[at] = &cell{spot: at}
 		}
 		c := found[at]
 		c.took = append(c.took, s.took)
@@ -56,7 +57,7 @@ func cells(all []sample) []*cell {
 	var lines []*cell
 	for _, l := range table() {
 		for _, p := range []page{first, deep, last} {
-			if c := found[place{l.name, p}]; c != nil {
+			if c := found[spot{l.name, p}]; c != nil {
 				slices.Sort(c.took)
 				lines = append(lines, c)
 			}
@@ -241,38 +242,3 @@ func (m *measurement) background(ctx context.Context) (n int, err error) {
 	}
 }
 
-// pair is what was measured without and with something, one after the other.
-type pair struct{ without, with float64 }
-
-// fall is by how many per cent the second is below the first.
-func (p pair) fall() float64 { return 100 * (1 - p.with/cmp.Or(p.without, 1)) }
-
-// pairs measures rounds in pairs, of which every second one begins with the other.
-func (m *measurement) pairs(one func(round int, with bool) (float64, error)) (list []pair, err error) {
-	for n := range m.config.rounds {
-		var p pair
-		for turn := range 2 {
-			with := (n+turn)%2 == 1
-			rate, err := one(n, with)
-			if err != nil {
-				return nil, err
-			}
-			fmt.Fprintf(m.progress, "round %d, with %t: %.0f/s\n", n+1, with, rate)
-			if with {
-				p.with = rate
-			} else {
-				p.without = rate
-			}
-		}
-		list = append(list, p)
-	}
-	return list, nil
-}
-
-func printPairs(w io.Writer, what string, list []pair) {
-	var without, with, falls []float64
-	for _, p := range list {
-		without, with, falls = append(without, p.without), append(with, p.with), append(falls, p.fall())
-	}
-	fmt.Fprintf(w, "%s\t%.0f\t%.0f\t%.1f%%\t%.1f%%\t%.1f%%\t\n", what, median(without), median(with), median(falls), slices.Min(falls), slices.Max(falls))
-}

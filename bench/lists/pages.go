@@ -148,7 +148,9 @@ func (l *list) place(ctx context.Context, db *pgxpool.Pool, s scope, value strin
 		skip = fmt.Sprintf(`(SELECT count(*) / 2 FROM (SELECT FROM %s LIMIT %d) c)`, rows, 2*middle)
 	case p == deep:
 		skip = "0"
-		end := func(direction string) string { return fmt.Sprintf(`(SELECT %s FROM %s ORDER BY %s %s LIMIT 1)`, by, rows, by, direction) }
+		end := func(direction string) string {
+			return fmt.Sprintf(`(SELECT %s FROM %s ORDER BY %s %s LIMIT 1)`, by, rows, by, direction)
+		}
 		rows += fmt.Sprintf(` AND %s >= %s + (%s - %s) / 2`, by, end("ASC"), end("DESC"), end("ASC"))
 	}
 	sql := fmt.Sprintf(`SELECT %s FROM %s ORDER BY %s OFFSET %s LIMIT 1`, columns, rows, order, skip)

@@ -35,6 +35,7 @@ type caller struct {
 	token  string
 	client *http.Client
 	visits [][]visit // of each list and place those that there are
+	upto   []float64 // of each of them the sum of the weights up to it
 }
 
 // answer is as much of an answer as matters here.
@@ -108,6 +109,7 @@ func (p *people) prepare(ctx context.Context, db *pgxpool.Pool, url string) erro
 			c.take(known[q])
 		}
 	}
+	p.weigh()
 	return p.findItems(ctx, db)
 }
 
@@ -229,8 +231,27 @@ func (c *caller) measured(ctx context.Context, url string, v visit) (sample, err
 	return s, err
 }
 
-// any is a page of any list, each list and place as often as the others.
+// any is a page of any list.
 func (c *caller) any() visit {
-	some := c.visits[rand.IntN(len(c.visits))]
+	at, _ := slices.BinarySearch(c.upto, rand.Float64()*c.upto[len(c.upto)-1])
+	some := c.visits[min(at, len(c.visits)-1)]
 	return some[rand.IntN(len(some))]
+}
+
+// weigh has a page that few people may read be requested more often by these.
+func (p *people) weigh() {
+	readers := map[spot]float64{}
+	for _, c := range p.callers {
+		for _, some := range c.visits {
+			readers[spot{some[0].list, some[0].page}]++
+		}
+	}
+	for _, c := range p.callers {
+		sum := 0.0
+		c.upto = nil
+		for _, some := range c.visits {
+			sum += 1 / readers[spot{some[0].list, some[0].page}]
+			c.upto = append(c.upto, sum)
+		}
+	}
 }

@@ -83,7 +83,7 @@ func (s *servers) startDatabase(ctx context.Context, c config) (err error) {
 	}
 	s.stack, err = devstack.Start(ctx, devstack.Options{
 		Dir: filepath.Join(s.dir, "stack"), Executable: binary, Only: []devstack.Service{devstack.Postgres},
-		PostgresSettings: append([]string{"max_wal_size=4GB", "checkpoint_timeout=15min", "wal_compression=on"}, c.postgres...),
+		PostgresSettings: append([]string{"max_wal_size=2GB", "checkpoint_timeout=15min", "wal_compression=on"}, c.postgres...),
 	})
 	if err != nil {
 		return fmt.Errorf("start the database: %w", err)
@@ -144,9 +144,9 @@ func (s *servers) hasSpace(z sizes) error {
 	if err := syscall.Statfs(s.dir, &disk); err != nil {
 		return fmt.Errorf("read the free space of %s: %w", s.dir, err)
 	}
-	free := disk.Bavail * uint64(disk.Bsize) //nolint:gosec // no block has a negative size
+	free := disk.Bavail * uint64(disk.Bsize)    //nolint:gosec // no block has a negative size
 	if need := z.bytes(); free < uint64(need) { //nolint:gosec // a sum of sizes
-		return fmt.Errorf("%s has %.0f GB free, and this takes up to %.0f GB; name smaller sizes, or another disk by -dir", s.dir, float64(free)/1e9, float64(need)/1e9)
+		return fmt.Errorf("%s has %.0f GB free, and this takes about %.0f GB; name smaller sizes, or another disk by -dir", s.dir, float64(free)/1e9, float64(need)/1e9)
 	}
 	return nil
 }
