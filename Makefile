@@ -9,7 +9,7 @@ version := $(shell git describe --tags --always --dirty 2>/dev/null || echo unkn
 export GOFLAGS := $(GOFLAGS) -trimpath
 export CGO_ENABLED := 0
 
-.PHONY: demo build compiled test race test-deps soak check lint bench bench-all bench-queue bench-scale chaos mutants schema notices deps
+.PHONY: demo build compiled test race test-deps soak check lint bench bench-all bench-queue bench-scale bench-lists chaos mutants schema notices deps
 .DEFAULT_GOAL := build
 
 demo: deps build                ## bags from upload to preservation, on this machine
@@ -60,6 +60,9 @@ bench-queue: deps               ## the queue compared with public ones; make ben
 
 bench-scale: deps               ## many workers on one database; make bench-scale ARGS='-workers 16 -bags mixed'
 	cd bench && go run ./scale $(ARGS)
+
+bench-lists: deps               ## the lists of the REST API on a large archive; make bench-lists ARGS='-scale 0.01 -dur 30s'
+	cd bench && go run ./lists $(ARGS)
 
 chaos: deps                     ## real servers fail while bags are ingested; make chaos ARGS=--all for all
 	cd chaos && go run . $(ARGS)

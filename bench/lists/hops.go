@@ -41,7 +41,11 @@ func (m *measurement) hops(ctx context.Context) error {
 	if _, err := hopping(ctx, engine, m.config.round()); err != nil { // until the caches are warm
 		return err
 	}
-	requests := 0
+	before, err := m.ended(ctx)
+	if err != nil {
+		return err
+	}
+	requests, made := 0, 0
 	list, err := m.pairs(ctx, func(with bool) (speed, error) {
 		background, stop := context.WithCancel(ctx)
 		defer stop()
@@ -53,15 +57,34 @@ func (m *measurement) hops(ctx context.Context) error {
 				return err
 			})
 		}
-		v, err := m.speed(ctx, func() (int, error) { return hopping(ctx, engine, m.config.round()) })
+		v, err := m.speed(ctx, func() (int, error) {
+			n, err := hopping(ctx, engine, m.config.round())
+			made += n
+			return n, err
+		})
 		stop()
 		return v, errors.Join(err, group.Wait())
 	})
 	if err != nil {
 		return err
 	}
+	after, err := m.ended(ctx)
+	if err != nil {
+		return err
+	}
+	if after-before != made {
+		return fmt.Errorf("the ledger has %d transitions, and not %d", after-before, made)
+	}
 	title := fmt.Sprintf("Transitions a second, %d workers that claim %d items, without and with %d lists a second (%d were read)", hopWorkers, hopBatch, m.config.rate, requests)
 	return printPairs(m.out, title, line{"transitions", list})
+}
+
+// ended is how many attempts have ended, by the ledger.
+func (m *measurement) ended(ctx context.Context) (n int, err error) {
+	if err := m.db.QueryRow(ctx, `SELECT count(*) FROM work_item_attempts WHERE outcome = 'done'`).Scan(&n); err != nil {
+		return 0, fmt.Errorf("read the ledger: %w", err)
+	}
+	return n, nil
 }
 
 // hopping has workers take items from stage to stage for a while, and returns how many

@@ -241,4 +241,3 @@ func (m *measurement) background(ctx context.Context) (n int, err error) {
 		n++
 	}
 }
-

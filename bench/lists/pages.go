@@ -83,9 +83,9 @@ func (l *list) visits(ctx context.Context, db *pgxpool.Pool, s scope, read func(
 
 func (l *list) url(value string) string {
 	query := strings.TrimSuffix(l.query, "%s")
-	switch {
-	case query == l.query:
-	case query == "":
+	switch query {
+	case l.query:
+	case "":
 		query = value // which is a query itself
 	default:
 		query += url.QueryEscape(value)
