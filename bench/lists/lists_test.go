@@ -172,7 +172,7 @@ func TestPartsOfTheFillHaveTheirSizes(t *testing.T) {
 
 func TestWhatIsNotMeasuredIsRefused(t *testing.T) {
 	t.Parallel()
-	for _, args := range []string{"-only hopps", "-rounds 0", "-dur 0s", "-pause -1s", "-scale 0", "-institutions 2"} {
+	for _, args := range []string{"-only transition", "-rounds 0", "-dur 0s", "-pause -1s", "-scale 0", "-institutions 2"} {
 		if _, err := parse(strings.Fields(args), io.Discard); err == nil || errors.Is(err, flag.ErrHelp) {
 			t.Errorf("%s: %v", args, err)
 		}

@@ -52,7 +52,7 @@ type config struct {
 }
 
 // parts are what can be measured.
-func parts() []string { return []string{"lists", "rate", "memory", "hops", "indexes"} }
+func parts() []string { return []string{"lists", "rate", "memory", "transitions", "indexes"} }
 
 func parse(args []string, stderr io.Writer) (c config, err error) {
 	f := flag.NewFlagSet("lists", flag.ContinueOnError)
@@ -66,7 +66,7 @@ func parse(args []string, stderr io.Writer) (c config, err error) {
 	f.Int64Var(&c.sizes.Copies, "copies", 1, "recorded copies of each file")
 	f.Int64Var(&c.sizes.Institutions, "institutions", 60, "institutions; the largest has a quarter of everything")
 	f.StringVar(&c.dir, "dir", "", "directory of the database, which is kept there and used again; empty: a temporary one")
-	only := f.String("only", "", "what is measured: lists, rate, memory, hops or indexes, by commas; empty: everything")
+	only := f.String("only", "", "what is measured: lists, rate, memory, transitions or indexes, by commas; empty: everything")
 	f.IntVar(&c.callers, "callers", 50, "people who read lists")
 	f.IntVar(&c.crowd, "crowd", 500, "callers while the memory is measured")
 	f.DurationVar(&c.pause, "pause", time.Second, "mean time between an answer and the next request of the same person")
@@ -152,8 +152,8 @@ func (m *measurement) measure(ctx context.Context, part string) error {
 		return m.requests(ctx)
 	case "memory":
 		return m.memory(ctx)
-	case "hops":
-		return m.hops(ctx)
+	case "transitions":
+		return m.transitions(ctx)
 	}
 	return m.indexes(ctx)
 }

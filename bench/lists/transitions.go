@@ -26,8 +26,8 @@ func order() []registry.Stage {
 	}
 }
 
-// hops measures what the lists cost the queue.
-func (m *measurement) hops(ctx context.Context) error {
+// transitions measures what the lists cost the queue.
+func (m *measurement) transitions(ctx context.Context) error {
 	db, err := registry.Connect(ctx, m.stack.DatabaseURL, "lists-hops")
 	if err != nil {
 		return err
