@@ -73,7 +73,7 @@ func mayImport() map[string][]string {
 		"web/limit":      nil,
 		"web/permission": {"registry"},
 		"web/auth":       {"registry", "registry/people", "web/limit"},
-		"web/ops":        {"registry", "registry/browse", "web/access", "web/auth", "web/limit", "web/permission", "web/reply"},
+		"web/ops":        {"registry", "registry/browse", "web/access", "web/auth", "web/limit", "web/permission", "web/reply", "web/request"},
 		"web/oidc":       {"registry/people", "web/auth"},
 		"web/console":    {"registry", "registry/people", "web/access", "web/auth", "web/oidc"},
 		"web/api":        {"explain", "pipeline/interim", "progress", "registry/...", "web/access", "web/auth", "web/console", "web/memberapi", "web/oidc", "web/ops", "web/permission", "web/reply"},

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/sync/errgroup"
 
 	"github.com/farol-preservation/farol/internal/cli"
 	"github.com/farol-preservation/farol/internal/connect"
@@ -79,12 +78,11 @@ func runMirror(ctx context.Context, wait waiting) error {
 	}
 	defer s.Close()
 	mirror := newMirror(config, s)
-	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error {
-		return serveQueue(ctx, "mirror", s, config.Database, config.HTTP, log, monitor.Mirror{Of: mirror})
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	return watched(ctx, stop, func() error { return mirror.Run(ctx) }, func(ctx context.Context, ready readiness) error {
+		return serveQueue(ctx, "mirror", s, config.Database, config.HTTP, ready, log, monitor.Mirror{Of: mirror})
 	})
-	group.Go(func() error { return mirror.Run(ctx) })
-	return group.Wait()
 }
 
 func newMirror(c settings.Mirror, s *connect.Services) *nsqcompat.Mirror {

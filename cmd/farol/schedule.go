@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/sync/errgroup"
 
 	"github.com/farol-preservation/farol/internal/cli"
 	"github.com/farol-preservation/farol/internal/connect"
@@ -206,15 +205,15 @@ func (c *scheduling) serve(ctx context.Context, command string) error {
 		names[i] = j.Name
 	}
 	c.Log.InfoContext(ctx, "scheduling", "scheduler", c.Holder, "jobs", names)
-	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error {
-		return monitor.Serve(ctx, c.config.HTTP.Addr, c.metrics.Registry, monitor.Answers(c.Services.Registry.Ping), c.Log)
-	})
-	group.Go(func() error {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	run := func() error {
 		c.Run(ctx)
 		return nil
+	}
+	return watched(ctx, stop, run, func(ctx context.Context, ready readiness) error {
+		return monitor.Serve(ctx, c.config.HTTP.Addr, c.metrics.Registry, ready(monitor.Answers(c.Services.Registry.Ping)), c.Log)
 	})
-	return group.Wait()
 }
 
 func runDueJobs(cmd *cobra.Command, chosen []string, asJSON bool) error {

@@ -94,10 +94,9 @@ func runServe(ctx context.Context, apis served, wait waiting) error {
 			return err
 		}
 	}
-	group.Go(func() error {
-		return serveQueue(ctx, "serve", s, config.Database, config.HTTP, log, append(v.requests.Collectors(), v.figures...)...)
+	return watched(ctx, stop, group.Wait, func(ctx context.Context, ready readiness) error {
+		return serveQueue(ctx, "serve", s, config.Database, config.HTTP, ready, log, append(v.requests.Collectors(), v.figures...)...)
 	})
-	return group.Wait()
 }
 
 // server is a process that serves.
@@ -160,17 +159,19 @@ func (v *server) servePrograms(ctx context.Context, apis served) error {
 	return nil
 }
 
-// serveUntil serves until ctx is done. Calls may wait for long, and set their own
-// deadlines for answers.
+// serveUntil serves until ctx is done. Calls may wait for long: there is a deadline for each
+// request, and for each part of an answer, but none for what is between.
 func serveUntil(ctx context.Context, handler http.Handler, listener net.Listener, log *slog.Logger) error {
+	connections := newCrowd(listener, mostConnections)
 	server := &http.Server{
-		Handler:           handler,
+		Handler:           reply.Timed(handler),
+		ConnState:         connections.changed,
 		ReadHeaderTimeout: 5 * time.Second,
 		IdleTimeout:       2 * time.Minute,
 		MaxHeaderBytes:    16 << 10,
 		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelWarn),
 	}
-	if err := monitor.ServeUntil(ctx, server, listener); err != nil {
+	if err := monitor.ServeUntil(ctx, server, connections); err != nil {
 		return fmt.Errorf("serve %s: %w", listener.Addr(), err)
 	}
 	return nil
@@ -218,7 +219,7 @@ func orderly(ctx context.Context, err error) error {
 
 // serveQueue serves health, the queue's figures and more for a command that works
 // on no items, until ctx is done; not at all if there is no address.
-func serveQueue(ctx context.Context, command string, s *connect.Services, database settings.Database, http settings.HTTP, log *slog.Logger,
+func serveQueue(ctx context.Context, command string, s *connect.Services, database settings.Database, http settings.HTTP, ready readiness, log *slog.Logger,
 	more ...prometheus.Collector,
 ) error {
 	if http.Addr == "" {
@@ -231,5 +232,5 @@ func serveQueue(ctx context.Context, command string, s *connect.Services, databa
 	defer figures.Close()
 	metrics := prometheus.NewRegistry()
 	metrics.MustRegister(append(more, figures)...)
-	return monitor.Serve(ctx, http.Addr, metrics, monitor.Answers(s.Registry.Ping), log)
+	return monitor.Serve(ctx, http.Addr, metrics, ready(monitor.Answers(s.Registry.Ping)), log)
 }

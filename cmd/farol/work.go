@@ -197,9 +197,6 @@ func runWatched(
 	defer stop()
 	group, groupCtx := errgroup.WithContext(ctx)
 	group.Go(func() error {
-		return monitor.Serve(groupCtx, config.HTTP.Addr, metrics.Registry, workReady(s.Registry.Ping, runner), log)
-	})
-	group.Go(func() error {
 		figures.Watch(groupCtx)
 		return nil
 	})
@@ -210,7 +207,9 @@ func runWatched(
 		defer stop() // a worker that was asked to drain is done
 		return runner.Run(groupCtx)
 	})
-	return group.Wait()
+	return watched(groupCtx, stop, group.Wait, func(ctx context.Context, ready readiness) error {
+		return monitor.Serve(ctx, config.HTTP.Addr, metrics.Registry, ready(workReady(s.Registry.Ping, runner)), log)
+	})
 }
 
 // workReady is a worker's readiness: the database answers, and the services that fail

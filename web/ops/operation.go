@@ -3,10 +3,12 @@
 package ops
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net/http"
 	"net/url"
@@ -26,6 +28,7 @@ import (
 	"github.com/farol-preservation/farol/web/limit"
 	"github.com/farol-preservation/farol/web/permission"
 	"github.com/farol-preservation/farol/web/reply"
+	"github.com/farol-preservation/farol/web/request"
 )
 
 // Access says who an operation is for at all.
@@ -57,14 +60,23 @@ type Operation struct {
 	Once    bool                  // it is sent with an Idempotency-Key only
 	Audit   bool                  // it is recorded in actions, refusals too
 	Secret  bool                  // its answer has a secret, which is not kept with an Idempotency-Key
-	Body    int64                 // bytes that a request may have; 0: a MiB
+	Body    int64                 // bytes that a request may have; 0: a MiB, or 16 KiB for Anyone
 	Table   bool                  // its answer is a [Table], which Accept: text/csv asks for as such
 }
 
-// mostBody is how large a request may be that says nothing else.
-const mostBody = 1 << 20
+// How large a request may be.
+const (
+	mostBody   = 1 << 20  // unless its operation says else
+	anyoneBody = 16 << 10 // of those that anyone may send
+	largest    = 16 << 20 // whatever its operation says
+)
 
-func (o Operation) body() int64 { return cmp.Or(o.Body, mostBody) }
+func (o Operation) body() int64 {
+	if o.Access == Anyone {
+		return cmp.Or(o.Body, anyoneBody)
+	}
+	return min(cmp.Or(o.Body, mostBody), largest)
+}
 
 // isWhole reports whether a row says who it is for.
 func (o Operation) isWhole() bool {
@@ -126,6 +138,7 @@ type API struct {
 	caller     func(*http.Request) (access.Caller, error)
 	log        *slog.Logger
 	limits     *limit.Limits
+	budget     *request.Budget
 	rate       int // requests a second
 	operations []Operation
 }
@@ -176,7 +189,7 @@ func New(mux *http.ServeMux, r *registry.Registry, version string, rate int, cal
 		"token":   {Type: "http", Scheme: "bearer", Description: "A personal token, or one of a service."},
 		"session": {Type: "apiKey", In: "cookie", Name: access.CookieName, Description: "The cookie of a browser in which a person has signed in."},
 	}
-	return &API{huma: humago.New(mux, config), mux: mux, registry: r, caller: caller, log: log, rate: rate, limits: limit.New(rate, time.Second, 3*rate)}
+	return &API{huma: humago.New(mux, config), mux: mux, registry: r, caller: caller, log: log, rate: rate, limits: limit.New(rate, time.Second, 3*rate), budget: request.NewBudget(request.Limits{MostBody: largest})}
 }
 
 // schemaName is the name of a type in the document. Those of packages with their own words
@@ -222,7 +235,7 @@ func Register[I, O any](a *API, o Operation, handler func(context.Context, acces
 func (a *API) documented(o Operation) huma.Operation {
 	h := huma.Operation{
 		OperationID: o.ID, Method: o.Method, Path: o.Path, Summary: o.Summary, Description: o.About, DefaultStatus: o.Status,
-		MaxBodyBytes: o.body(), BodyReadTimeout: 30 * time.Second,
+		MaxBodyBytes: o.body(), BodyReadTimeout: -1, // the guard has read it; a deadline would end what takes longer
 		Middlewares: huma.Middlewares{a.guard(o)},
 		Errors:      []int{http.StatusBadRequest, http.StatusTooManyRequests, http.StatusServiceUnavailable},
 		Metadata:    map[string]any{"operation": o},
@@ -236,7 +249,7 @@ func (a *API) documented(o Operation) huma.Operation {
 		h.Errors = append(h.Errors, http.StatusNotFound)
 	}
 	if o.Method != http.MethodGet {
-		h.Errors = append(h.Errors, http.StatusConflict, http.StatusRequestEntityTooLarge)
+		h.Errors = append(h.Errors, http.StatusRequestTimeout, http.StatusConflict, http.StatusRequestEntityTooLarge)
 	}
 	if o.Method == http.MethodPost && !o.Secret && o.Access != Anyone {
 		h.Errors = append(h.Errors, http.StatusUnprocessableEntity)
@@ -265,8 +278,8 @@ func tagOf(id string) string {
 	return id
 }
 
-// guard identifies the caller and refuses who may not, before anything of the request is
-// read.
+// guard identifies the caller and refuses who may not, before the body of the request is
+// read. The memory for it, and the time that it may take, are bounded.
 func (a *API) guard(o Operation) func(huma.Context, func(huma.Context)) {
 	return func(ctx huma.Context, next func(huma.Context)) {
 		r, w := humago.Unwrap(ctx)
@@ -289,7 +302,14 @@ func (a *API) guard(o Operation) func(huma.Context, func(huma.Context)) {
 		if !o.Table {
 			r.Header.Del("Accept") // there is nothing but JSON
 		}
+		body, release, err := a.read(w, r, o, c)
+		if err != nil {
+			a.refuse(r, w, o, c, err)
+			return
+		}
+		defer release()
 		serve := func(w http.ResponseWriter, r *http.Request) {
+			r.Body = io.NopCloser(bytes.NewReader(body))
 			known := context.WithValue(r.Context(), callerKey{}, c)
 			next(humago.NewContext(ctx.Operation(), r.WithContext(context.WithValue(known, requestKey{}, r)), w))
 		}
@@ -301,9 +321,32 @@ func (a *API) guard(o Operation) func(huma.Context, func(huma.Context)) {
 		case o.Secret || !c.Known():
 			a.refuse(r, w, o, c, Problem(http.StatusBadRequest, CodeBadRequest, "this operation takes no Idempotency-Key: its answer has a secret, which is not kept"))
 		default:
-			a.once(w, r, o, c, serve)
+			a.once(w, r, body, o, c, serve)
 		}
 	}
+}
+
+// read reads the body of a request that changes something. It is in memory until release is
+// called.
+func (a *API) read(w http.ResponseWriter, r *http.Request, o Operation, c access.Caller) (body []byte, release func(), err error) {
+	if o.Method == http.MethodGet {
+		return nil, func() {}, nil
+	}
+	body, release, err = a.budget.ReadUpTo(w, r, c.ID(), o.body())
+	var tooLarge *http.MaxBytesError
+	switch {
+	case err == nil:
+		return body, release, nil
+	case errors.As(err, &tooLarge):
+		err = Problem(http.StatusRequestEntityTooLarge, CodeTooLarge, "the request is larger than "+strconv.FormatInt(tooLarge.Limit, 10)+" bytes")
+	case errors.Is(err, request.ErrSlow):
+		err = Problem(http.StatusRequestTimeout, CodeTooSlow, request.ErrSlow.Error())
+	case errors.Is(err, request.ErrBusy):
+		err = retryAfter(Problem(http.StatusServiceUnavailable, CodeTryLater, request.ErrBusy.Error()), time.Second)
+	default:
+		err = Problem(http.StatusBadRequest, CodeBadRequest, "the request ended early")
+	}
+	return nil, nil, err
 }
 
 // namedOnce refuses a parameter with several values that takes one: which of them was meant

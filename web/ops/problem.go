@@ -29,6 +29,7 @@ const (
 	CodeChanged          = "changed"
 	CodeKeyReused        = "key-reused"
 	CodeTooLarge         = "too-large"
+	CodeTooSlow          = "too-slow"
 	CodeRateLimited      = "rate-limited"
 	CodeTryLater         = "try-later"
 )

@@ -5,9 +5,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"errors"
-	"io"
 	"net/http"
-	"strconv"
 	"time"
 
 	"github.com/farol-preservation/farol/registry"
@@ -25,13 +23,13 @@ const mostKey = 100
 const keepTime = 5 * time.Second
 
 // once carries out a request with a key once, and answers it as often as it comes.
-func (a *API) once(w http.ResponseWriter, r *http.Request, o Operation, c access.Caller, serve func(http.ResponseWriter, *http.Request)) {
-	k, err := keyOf(r, o, c)
+func (a *API) once(w http.ResponseWriter, r *http.Request, body []byte, o Operation, c access.Caller, serve func(http.ResponseWriter, *http.Request)) {
+	k, err := keyOf(r, body, o, c)
 	if err != nil {
 		a.refuse(r, w, o, c, err)
 		return
 	}
-	state, status, body, err := a.registry.TakeKey(r.Context(), k)
+	state, status, kept, err := a.registry.TakeKey(r.Context(), k)
 	if err == nil {
 		err = keyProblem(state)
 	}
@@ -44,7 +42,7 @@ func (a *API) once(w http.ResponseWriter, r *http.Request, o Operation, c access
 			contentType = "application/problem+json"
 		}
 		w.Header().Set("Idempotency-Replayed", "true")
-		reply.Raw(w, status, contentType, body)
+		reply.Raw(w, status, contentType, kept)
 	default:
 		rec := &recorder{ResponseWriter: w, status: http.StatusOK}
 		serve(rec, r.WithContext(registry.WithKey(r.Context(), k)))
@@ -66,21 +64,13 @@ func keyProblem(state registry.KeyState) error {
 	return nil
 }
 
-// keyOf reads a request, whose body is read again afterwards.
-func keyOf(r *http.Request, o Operation, c access.Caller) (registry.Key, error) {
+// keyOf is the key of a request with a body.
+func keyOf(r *http.Request, body []byte, o Operation, c access.Caller) (registry.Key, error) {
 	k := registry.Key{Caller: c.ID(), Key: r.Header.Get(keyHeader), Operation: o.ID + " " + r.URL.Path}
 	if len(k.Key) > mostKey {
 		return k, Problem(http.StatusBadRequest, CodeBadRequest, "Idempotency-Key has more than 100 characters")
 	}
-	body, err := io.ReadAll(io.LimitReader(r.Body, o.body()+1))
-	switch {
-	case err != nil:
-		return k, Problem(http.StatusBadRequest, CodeBadRequest, "the request ended early")
-	case int64(len(body)) > o.body():
-		return k, Problem(http.StatusRequestEntityTooLarge, CodeTooLarge, "the request is larger than "+strconv.FormatInt(o.body(), 10)+" bytes")
-	}
 	k.Request = sha256.Sum256(append([]byte(r.URL.RawQuery+"\n"), body...))
-	r.Body = io.NopCloser(bytes.NewReader(body))
 	return k, nil
 }
 

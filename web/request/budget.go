@@ -24,6 +24,9 @@ const (
 	// smallBytes and largeBytes bound the bytes of requests in memory at once.
 	smallBytes = 32 << 20
 	largeBytes = 64 << 20
+	// grace and rate are how slowly a request may come.
+	grace = 10 * time.Second
+	rate  = 16 << 10 // bytes a second
 	// firstBytes is the memory that a request takes at first.
 	firstBytes = 1 << 10
 )
@@ -54,10 +57,10 @@ func NewBudget(l Limits) *Budget {
 		l.Large = max(largeBytes, 2*l.MostBody)
 	}
 	if l.Grace <= 0 {
-		l.Grace = 10 * time.Second
+		l.Grace = grace
 	}
 	if l.Rate <= 0 {
-		l.Rate = 16 << 10
+		l.Rate = rate
 	}
 	return &Budget{small: newPool(smallBytes, smallBytes/2), large: newPool(l.Large, l.Large/2), l: l}
 }
@@ -149,7 +152,11 @@ func (h *held) release() {
 // back; it must be called once the request is no longer in memory. In addition to [ErrBusy]
 // and [ErrSlow] the error may be a [*http.MaxBytesError].
 func (b *Budget) Read(w http.ResponseWriter, r *http.Request, caller string) (body []byte, release func(), err error) {
-	most := b.l.MostBody
+	return b.ReadUpTo(w, r, caller, b.l.MostBody)
+}
+
+// ReadUpTo is Read for a request that may have fewer bytes than others.
+func (b *Budget) ReadUpTo(w http.ResponseWriter, r *http.Request, caller string, most int64) (body []byte, release func(), err error) {
 	if r.ContentLength > most {
 		return nil, nil, &http.MaxBytesError{Limit: most}
 	}
