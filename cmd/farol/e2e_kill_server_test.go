@@ -90,7 +90,7 @@ func (a *webSite) asked(status int, send func() httpAnswer) (kills int) {
 	a.t.Helper()
 	answered := make(chan httpAnswer, 1)
 	go func() { answered <- send() }()
-	moment := time.NewTimer(time.Duration(rand.IntN(30_000)) * time.Microsecond) //nolint:gosec // any moment will do
+	moment := time.NewTimer(time.Duration(rand.IntN(50_000)) * time.Microsecond) //nolint:gosec // any moment will do
 	defer moment.Stop()
 	<-moment.C
 	a.server.kill()

@@ -8,6 +8,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -141,7 +142,9 @@ func (h *hasher) derive(ctx context.Context, password string, salt []byte, p par
 		return nil, ctx.Err()
 	}
 	h.spent.Add(uint64(p.memory) * uint64(p.passes))
-	return argon2.IDKey([]byte(password), salt, p.passes, p.memory, p.lanes, keyBytes), nil
+	key := argon2.IDKey([]byte(password), salt, p.passes, p.memory, p.lanes, keyBytes)
+	runtime.GC() // or the memory of hashes that have ended would double that of those to come
+	return key, nil
 }
 
 // hash returns a password as it is stored: a PHC string.

@@ -10,7 +10,6 @@ import (
 	"log/slog"
 	"net/http"
 	"strings"
-	"time"
 
 	"github.com/farol-preservation/farol/registry/people"
 	"github.com/farol-preservation/farol/web/access"
@@ -21,11 +20,8 @@ import (
 //go:embed *.html style.css
 var files embed.FS
 
-// mostForm is how large a form may be, and formTime how long it may take to arrive.
-const (
-	mostForm = 16 << 10
-	formTime = 30 * time.Second
-)
+// mostForm is how large a form may be. How long it may take is bounded for every request.
+const mostForm = 16 << 10
 
 // Pages are those of a server for people.
 type Pages struct {
@@ -107,11 +103,7 @@ func (p *Pages) show(w http.ResponseWriter, r *http.Request, status int, name st
 // form reads a form, or answers that it cannot be read.
 func (p *Pages) form(w http.ResponseWriter, r *http.Request) bool {
 	r.Body = http.MaxBytesReader(w, r.Body, mostForm)
-	err := http.NewResponseController(w).SetReadDeadline(time.Now().Add(formTime))
-	if err == nil || errors.Is(err, http.ErrNotSupported) {
-		err = r.ParseForm()
-	}
-	if err != nil {
+	if err := r.ParseForm(); err != nil {
 		http.Error(w, "The form could not be read. Go back and send it again.", http.StatusBadRequest)
 		return false
 	}
