@@ -115,6 +115,11 @@ func TestSlowClientsHoldUpNobody(t *testing.T) {
 		endless("a claim", programs, "POST /v1/claim", long))
 	good := a.person("good@archive.org", registry.RoleAuditor, "").client
 	slow := slowClients(t, 1000, starts)
+	patient := make(chan httpAnswer, 1)
+	queues := &browser{&webSite{t: t, at: programs}, &http.Client{Timeout: testenv.Patience}}
+	go func() {
+		patient <- queues.do("POST", "/pull", `{"receiver": "patient", "timeout": 15, "queues": {"q": {}}}`)
+	}()
 	var took []time.Duration
 	last := time.Now()
 	a.server.eventually("the end of all slow clients", func() bool {
@@ -126,6 +131,9 @@ func TestSlowClientsHoldUpNobody(t *testing.T) {
 		took = append(took, timed(t, good, "POST", programs+"/pull", http.StatusNoContent))
 		return !slices.ContainsFunc(slow, func(c *slowClient) bool { return !c.ended.Load() })
 	})
+	if r := <-patient; r.status != http.StatusNoContent {
+		t.Errorf("who waits for longer than a request may take to arrive: %d %s, %v", r.status, r.body, r.err)
+	}
 	slices.Sort(took)
 	median, most := took[len(took)/2], took[len(took)-1]
 	t.Logf("%d good requests took %v, %v at most", len(took), median, most)

@@ -149,8 +149,10 @@ const answerTime = time.Minute
 
 // Begin gives the client time to read an answer, and must be called before each: the
 // deadline of an earlier answer over the same connection still holds.
-func Begin(w http.ResponseWriter) {
-	http.NewResponseController(w).SetWriteDeadline(time.Now().Add(answerTime)) //nolint:errcheck // where there is none to set, none is needed
+func Begin(w http.ResponseWriter) { begin(w, answerTime) }
+
+func begin(w http.ResponseWriter, long time.Duration) {
+	http.NewResponseController(w).SetWriteDeadline(time.Now().Add(long)) //nolint:errcheck // where there is none to set, none is needed
 }
 
 func write(w http.ResponseWriter, status int, contentType string, answer any) error {

@@ -1,0 +1,117 @@
+package reply
+
+import (
+	"bufio"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/farol-preservation/farol/internal/testenv"
+)
+
+// A client that does not read its answer is left, however long the answer is.
+func TestClientsThatDoNotReadAreLeft(t *testing.T) {
+	t.Parallel()
+	ended := make(chan error, 1)
+	server := httptest.NewServer(timedBy(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		part := make([]byte, 1<<20)
+		for {
+			if _, err := w.Write(part); err != nil {
+				ended <- err
+				return
+			}
+		}
+	}), 100*time.Millisecond))
+	t.Cleanup(server.Close)
+	conn := asks(t, server, "GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+	if err := <-ended; !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("the answer ended with %v", err)
+	}
+	if err := conn.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// The deadline of one answer is not that of the next over the same connection, nor of one that
+// is long in coming.
+func TestEachAnswerHasItsOwnTime(t *testing.T) {
+	t.Parallel()
+	const long = 50 * time.Millisecond
+	server := httptest.NewServer(timedBy(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		passes(t, 3*long)
+		if r.URL.Path == "/empty" {
+			return
+		}
+		io.WriteString(w, "answer") //nolint:errcheck // the client finds out
+	}), long))
+	t.Cleanup(server.Close)
+	conn := asks(t, server, "")
+	r := bufio.NewReader(conn)
+	for _, path := range []string{"/", "/empty", "/"} {
+		passes(t, 3*long)
+		if _, err := io.WriteString(conn, "GET "+path+" HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
+			t.Fatal(err)
+		}
+		answer, err := http.ReadResponse(r, nil)
+		if err != nil {
+			t.Fatalf("%s: %v", path, err)
+		}
+		if text, err := io.ReadAll(answer.Body); err != nil || answer.StatusCode != http.StatusOK {
+			t.Errorf("%s: %d %s, %v", path, answer.StatusCode, text, err)
+		}
+	}
+}
+
+// A body that no handler reads, and the server does, leaves the connection as it should be.
+func TestUnreadBodiesArePassedOver(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewServer(Timed(http.NotFoundHandler()))
+	t.Cleanup(server.Close)
+	conn := asks(t, server, "")
+	r := bufio.NewReader(conn)
+	for range 3 {
+		if _, err := io.WriteString(conn, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 5000\r\n\r\n"+strings.Repeat("x", 5000)); err != nil {
+			t.Fatal(err)
+		}
+		answer, err := http.ReadResponse(r, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.Copy(io.Discard, answer.Body); err != nil || answer.StatusCode != http.StatusNotFound {
+			t.Errorf("%d, %v", answer.StatusCode, err)
+		}
+	}
+	// A client that asks before it sends a body, and is refused, does not send it.
+	if _, err := io.WriteString(conn, "POST / HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 5000\r\n\r\n"); err != nil {
+		t.Fatal(err)
+	}
+	answer, err := http.ReadResponse(r, nil)
+	if err != nil || answer.StatusCode != http.StatusNotFound || !answer.Close {
+		t.Errorf("%+v, %v: the connection has to end, since the next bytes may be the body or not", answer, err)
+	}
+}
+
+func asks(t *testing.T, server *httptest.Server, text string) net.Conn {
+	t.Helper()
+	conn, err := net.Dial("tcp", server.Listener.Addr().String())
+	if err == nil {
+		_, err = io.WriteString(conn, text)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() }) //nolint:errcheck // it may be closed
+	return conn
+}
+
+func passes(t *testing.T, long time.Duration) {
+	t.Helper()
+	began := time.Now()
+	testenv.Eventually(t, "time to pass", func() bool { return time.Since(began) > long })
+}
