@@ -3,7 +3,9 @@ package registry
 import (
 	"context"
 	"crypto/sha256"
+	"errors"
 	"fmt"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 )
@@ -15,6 +17,8 @@ type Key struct {
 	Key       string // up to 100 characters
 	Operation string
 	Request   [sha256.Size]byte // digest
+
+	taken time.Time // by this process
 }
 
 // KeyState is what is known of a key.
@@ -36,21 +40,21 @@ type keyOf struct{}
 // out: so it never is twice, wherever a server dies.
 func WithKey(ctx context.Context, k Key) context.Context { return context.WithValue(ctx, keyOf{}, k) }
 
-// keySQL takes a key that is new, or whose server died a minute ago before it had carried
-// anything out. No request takes that long.
+// keySQL takes a key that is new, or whose server has not carried anything out for a minute.
+// That server died, as a rule; if it did not, it carries nothing out any more: its key is from
+// another time.
 const keySQL = `
 INSERT INTO idempotency_keys AS k (caller, key, operation, request_sha256) VALUES ($1, $2, $3, $4)
 ON CONFLICT (caller, key) DO UPDATE SET at = now(), operation = excluded.operation, request_sha256 = excluded.request_sha256,
 	status = NULL, body = NULL, done = false
 WHERE k.at < now() - interval '1 day' OR k.status IS NULL AND NOT k.done AND k.at < now() - interval '1 minute'
 	AND (k.operation, k.request_sha256) = (excluded.operation, excluded.request_sha256)
-RETURNING true`
+RETURNING at`
 
 // TakeKey finds out what became of a request. With [KeyNew] the caller carries it out, and
 // calls [Registry.KeepAnswer] or [Registry.DropKey].
-func (r *Registry) TakeKey(ctx context.Context, k Key) (state KeyState, status int, body []byte, err error) {
-	var taken bool
-	err = r.db.QueryRow(ctx, keySQL, k.Caller, k.Key, k.Operation, k.Request[:]).Scan(&taken)
+func (r *Registry) TakeKey(ctx context.Context, k *Key) (state KeyState, status int, body []byte, err error) {
+	err = r.db.QueryRow(ctx, keySQL, k.Caller, k.Key, k.Operation, k.Request[:]).Scan(&k.taken)
 	if err == nil {
 		return KeyNew, 0, nil, nil
 	}
@@ -73,8 +77,15 @@ func (r *Registry) TakeKey(ctx context.Context, k Key) (state KeyState, status i
 	return KeyInWork, 0, nil, nil
 }
 
+// errTaken says that a request took so long to begin that another process has its key.
+var errTaken = errors.New("another process carries the request out")
+
 func (k Key) done(ctx context.Context, tx pgx.Tx) error {
-	if _, err := tx.Exec(ctx, `UPDATE idempotency_keys SET done = true WHERE caller = $1 AND key = $2`, k.Caller, k.Key); err != nil {
+	tag, err := tx.Exec(ctx, `UPDATE idempotency_keys SET done = true WHERE caller = $1 AND key = $2 AND at = $3`, k.Caller, k.Key, k.taken)
+	if err == nil && tag.RowsAffected() == 0 {
+		err = errTaken
+	}
+	if err != nil {
 		return fmt.Errorf("note with its key that a request is carried out: %w", err)
 	}
 	return nil
@@ -82,7 +93,7 @@ func (k Key) done(ctx context.Context, tx pgx.Tx) error {
 
 // KeepAnswer keeps the answer to a request for a day.
 func (r *Registry) KeepAnswer(ctx context.Context, k Key, status int, body []byte) error {
-	_, err := r.db.Exec(ctx, `UPDATE idempotency_keys SET status = $3, body = $4 WHERE caller = $1 AND key = $2`, k.Caller, k.Key, status, body)
+	_, err := r.db.Exec(ctx, `UPDATE idempotency_keys SET status = $3, body = $4 WHERE caller = $1 AND key = $2 AND at = $5`, k.Caller, k.Key, status, body, k.taken)
 	if err != nil {
 		return fmt.Errorf("keep the answer to a request: %w", err)
 	}
@@ -91,7 +102,7 @@ func (r *Registry) KeepAnswer(ctx context.Context, k Key, status int, body []byt
 
 // DropKey forgets a request that was not carried out, so that it can be sent again.
 func (r *Registry) DropKey(ctx context.Context, k Key) error {
-	_, err := r.db.Exec(ctx, `DELETE FROM idempotency_keys WHERE caller = $1 AND key = $2 AND NOT done`, k.Caller, k.Key)
+	_, err := r.db.Exec(ctx, `DELETE FROM idempotency_keys WHERE caller = $1 AND key = $2 AND at = $3 AND NOT done`, k.Caller, k.Key, k.taken)
 	if err != nil {
 		return fmt.Errorf("forget a request: %w", err)
 	}

@@ -29,7 +29,7 @@ func (a *API) once(w http.ResponseWriter, r *http.Request, body []byte, o Operat
 		a.refuse(r, w, o, c, err)
 		return
 	}
-	state, status, kept, err := a.registry.TakeKey(r.Context(), k)
+	state, status, kept, err := a.registry.TakeKey(r.Context(), &k)
 	if err == nil {
 		err = keyProblem(state)
 	}
