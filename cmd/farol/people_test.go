@@ -66,6 +66,14 @@ func (a *webSite) address(what string) string {
 	return "http://" + where.FindStringSubmatch(a.server.said())[1]
 }
 
+// everything starts a server of all APIs, and returns where the queues and the health are.
+func (a *webSite) everything() (programs, health string) {
+	a.t.Helper()
+	a.settings["FAROL_PULL_ADDR"], a.settings["FAROL_HTTP_ADDR"] = "127.0.0.1:0", "127.0.0.1:0"
+	a.start()
+	return a.address(`api="the pull API"`), a.address(`serving metrics and health"`)
+}
+
 func (a *webSite) exec(sql string, args ...any) {
 	a.t.Helper()
 	testenv.Exec(a.t, a.db, sql, args...)

@@ -1,19 +1,19 @@
 package main
 
 import (
+	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"net/url"
 	"os"
 	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
@@ -21,19 +21,13 @@ import (
 	"github.com/farol-preservation/farol/registry"
 )
 
-// everything starts a server of all APIs, and returns where the queues and the health are.
-func (a *webSite) everything() (programs, health string) {
-	a.t.Helper()
-	a.settings["FAROL_PULL_ADDR"], a.settings["FAROL_HTTP_ADDR"] = "127.0.0.1:0", "127.0.0.1:0"
-	a.start()
-	return a.address(`api="the pull API"`), a.address(`serving metrics and health"`)
-}
-
 // slowClient sends a byte a second of a request that never ends.
 type slowClient struct {
-	kind  string
+	slowStart
+
 	conn  net.Conn
-	ended atomic.Bool // by the server
+	said  bytes.Buffer // by the server, until it has ended
+	ended atomic.Bool  // by the server
 }
 
 // slowClients connect, send the beginning of a request, and then a byte at each tick until
@@ -58,10 +52,10 @@ func slowClients(t *testing.T, n int, starts []slowStart) (list []*slowClient) {
 		if err != nil {
 			t.Fatalf("client %d: %v", i, err)
 		}
-		c := &slowClient{kind: start.kind, conn: conn}
+		c := &slowClient{slowStart: start, conn: conn}
 		list = append(list, c)
 		group.Go(func() {
-			io.Copy(io.Discard, conn) //nolint:errcheck // however it ends
+			io.Copy(&c.said, conn) //nolint:errcheck // however it ends
 			c.ended.Store(true)
 		})
 	}
@@ -82,10 +76,11 @@ func slowClients(t *testing.T, n int, starts []slowStart) (list []*slowClient) {
 	return list
 }
 
-type slowStart struct{ kind, at, text string }
+// slowStart is the beginning of a request, and what it is answered in the end; "": nothing.
+type slowStart struct{ kind, answer, at, text string }
 
-func endless(kind, at, request, headers string) slowStart {
-	return slowStart{kind, at, request + " HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n" + headers}
+func endless(kind, answer, at, request, headers string) slowStart {
+	return slowStart{kind, answer, at, request + " HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n" + headers}
 }
 
 // A thousand slow clients keep no other from being answered, take little memory, and are sent
@@ -98,21 +93,21 @@ func TestSlowClientsHoldUpNobody(t *testing.T) {
 	var starts []slowStart
 	for _, at := range []string{a.at, programs} {
 		starts = append(starts,
-			slowStart{"a request line", at, "GET /"},
-			endless("headers", at, "GET /", "X-Long: "),
-			endless("a body for no operation", at, "POST /made/up", long),
-			endless("a body in chunks for no operation", at, "POST /made/up", chunked),
-			slowStart{"a body of another origin", at, "POST /post HTTP/1.1\r\nHost: evil.example\r\n" + long})
+			slowStart{"a request line", "400 Bad Request", at, "GET /"},
+			endless("headers", "", at, "GET /", "X-Long: "),
+			endless("a body for no operation", "404 Not Found", at, "POST /made/up", long),
+			endless("a body in chunks for no operation", "404 Not Found", at, "POST /made/up", chunked),
+			slowStart{"a body of another origin", "403 Forbidden", at, "POST /post HTTP/1.1\r\nHost: evil.example\r\n" + long})
 	}
 	starts = append(starts,
-		endless("a sign-in", a.at, "POST /api/v1/session", long),
-		slowStart{"a form", a.at, "POST /sign-in HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/x-www-form-urlencoded\r\n" + long},
-		endless("a body that is no JSON", a.at, "POST /api/v1/session", "Content-Type: text/plain\r\n"+long),
-		endless("a request of nobody", a.at, "POST /api/v1/deletions", chunked),
-		endless("a read with a body", a.at, "GET /api/v1/health", long),
-		endless("a post", programs, "POST /post", long),
-		endless("a pull", programs, "POST /pull", chunked),
-		endless("a claim", programs, "POST /v1/claim", long))
+		endless("a sign-in", "408 Request Timeout", a.at, "POST /api/v1/session", long),
+		slowStart{"a form", "400 Bad Request", a.at, "POST /sign-in HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/x-www-form-urlencoded\r\n" + long},
+		slowStart{"a body that is no JSON", "415 Unsupported Media Type", a.at, "POST /api/v1/session HTTP/1.1\r\nHost: localhost\r\nContent-Type: text/plain\r\n" + long},
+		endless("a request of nobody", "401 Unauthorized", a.at, "POST /api/v1/deletions", chunked),
+		endless("a read with a body", "200 OK", a.at, "GET /api/v1/health", long),
+		endless("a post", "408 Request Timeout", programs, "POST /post", long),
+		endless("a pull", "408 Request Timeout", programs, "POST /pull", chunked),
+		endless("a claim", "408 Request Timeout", programs, "POST /v1/claim", long))
 	good := a.person("good@archive.org", registry.RoleAuditor, "").client
 	slow := slowClients(t, 1000, starts)
 	patient := make(chan httpAnswer, 1)
@@ -131,6 +126,7 @@ func TestSlowClientsHoldUpNobody(t *testing.T) {
 		took = append(took, timed(t, good, "POST", programs+"/pull", http.StatusNoContent))
 		return !slices.ContainsFunc(slow, func(c *slowClient) bool { return !c.ended.Load() })
 	})
+	answeredAs(t, slow)
 	if r := <-patient; r.status != http.StatusNoContent {
 		t.Errorf("who waits for longer than a request may take to arrive: %d %s, %v", r.status, r.body, r.err)
 	}
@@ -169,6 +165,43 @@ func TestFloodOfSignInsTakesLittleMemory(t *testing.T) {
 	a.fits(224)
 }
 
+// Large requests that never end take the memory that requests of one person may have, and not
+// what they announce.
+func TestLargeRequestsTakeTheirShareOfMemory(t *testing.T) {
+	t.Parallel()
+	a := newWebSite(t)
+	a.start("--web")
+	if _, err := a.registry.AddInstitution(t.Context(), registry.Institution{Name: "Test", Identifier: "test.edu", ReceivingBucket: "in", RestoreBucket: "out"}); err != nil {
+		t.Fatal(err)
+	}
+	admin := a.person("admin@test.edu", registry.RoleInstitutionalAdmin, "test.edu")
+	u, err := url.Parse(a.at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cookie := admin.client.Jar.Cookies(u)[0].String()
+	const announced = 15 << 20
+	start := endless("a large request", "", a.at, "POST /api/v1/deletions/check", "Cookie: "+cookie+"\r\nContent-Length: "+fmt.Sprint(announced)+"\r\n\r\n")
+	slow := slowClients(t, 40, []slowStart{start})
+	var group sync.WaitGroup
+	part := bytes.Repeat([]byte(" "), announced-1<<10)
+	for _, c := range slow {
+		group.Go(func() { c.conn.Write(part) }) //nolint:errcheck // most are refused
+	}
+	group.Wait()
+	a.server.eventually("most to be refused", func() bool {
+		n := 0
+		for _, c := range slow {
+			if c.ended.Load() {
+				n++
+			}
+		}
+		return n >= 37
+	})
+	admin.wants(http.StatusOK, "POST", "/api/v1/deletions/check", `{"identifiers": ["test.edu/none"]}`, nil)
+	a.fits(256)
+}
+
 // fits fails the test if the server has had more memory, in MiB. The race detector takes as
 // much again and more.
 func (a *webSite) fits(most int64) {
@@ -179,6 +212,28 @@ func (a *webSite) fits(most int64) {
 	race := ok && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"})
 	if had > most && !race {
 		a.t.Errorf("the server had %d MiB, want %d at most", had, most)
+	}
+}
+
+// answeredAs fails the test unless clients of each kind were answered as they should be. Those
+// beyond the limit of their address are answered that.
+func answeredAs(t *testing.T, slow []*slowClient) {
+	t.Helper()
+	right := map[string]int{}
+	for _, c := range slow {
+		said, _, _ := strings.Cut(c.said.String(), "\r\n")
+		switch {
+		case strings.TrimPrefix(said, "HTTP/1.1 ") == c.answer:
+			right[c.kind]++
+		case !strings.Contains(said, "429"):
+			t.Errorf("%s was answered %q, want %s", c.kind, said, c.answer)
+		}
+	}
+	for _, c := range slow {
+		if right[c.kind] == 0 {
+			t.Errorf("%s was never answered %q", c.kind, c.answer)
+			right[c.kind] = -1
+		}
 	}
 }
 
@@ -217,127 +272,4 @@ func peak(t *testing.T, pid int) (bytes int64) {
 		t.Fatal(err)
 	}
 	return bytes << 10
-}
-
-// A server that is told to stop finishes what is under way and takes nothing new. Until then
-// its health is served, and says so.
-func TestServerFinishesWhatIsUnderWay(t *testing.T) {
-	t.Parallel()
-	a := newWebSite(t)
-	programs, health := a.everything()
-	tx, err := a.db.Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer tx.Rollback(context.Background()) //nolint:errcheck // it may have ended
-	if _, err := tx.Exec(t.Context(), `LOCK TABLE users`); err != nil {
-		t.Fatal(err)
-	}
-	answered := make(chan httpAnswer, 1)
-	b := a.browser()
-	go func() {
-		answered <- b.do("POST", "/api/v1/session", asJSON(map[string]string{"email": "nobody@test.edu", "password": testPassword}))
-	}()
-	a.server.eventually("a request that is under way", func() bool {
-		return ask[bool](t, a.db, `SELECT EXISTS (SELECT FROM pg_locks WHERE relation = 'users'::regclass AND NOT granted)`)
-	})
-	if status, text := fetch(t, health+"/readyz"); status != http.StatusOK {
-		t.Errorf("before: %d %s", status, text)
-	}
-	if err := syscall.Kill(a.server.Process.Pid, syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
-	for _, at := range []string{a.at, programs} {
-		a.server.eventually("new connections to be refused", func() bool {
-			conn, err := net.Dial("tcp", strings.TrimPrefix(at, "http://"))
-			if err == nil {
-				conn.Close() //nolint:errcheck // nothing was sent
-			}
-			return errors.Is(err, syscall.ECONNREFUSED)
-		})
-	}
-	if status, text := fetch(t, health+"/readyz"); status != http.StatusServiceUnavailable || !strings.Contains(text, "stopping") {
-		t.Errorf("while it stops: %d %s", status, text)
-	}
-	if status, text := fetch(t, health+"/healthz"); status != http.StatusOK {
-		t.Errorf("while it stops: %d %s", status, text)
-	}
-	if err := tx.Rollback(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if r := <-answered; r.status != http.StatusUnauthorized {
-		t.Errorf("what was under way: %d %s, %v", r.status, r.body, r.err)
-	}
-	if err := a.server.wait(); err != nil {
-		t.Errorf("it ended with %v", err)
-	}
-}
-
-func fetch(t *testing.T, url string) (int, string) {
-	t.Helper()
-	answer, err := http.Get(url) //nolint:noctx // it is answered at once
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer answer.Body.Close() //nolint:errcheck // read below
-	text, err := io.ReadAll(answer.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return answer.StatusCode, string(text)
-}
-
-// Pages of other origins change nothing on this machine, in whatever way a browser lets them
-// try: under a name that was bent to lead here, with a form, or with a script.
-func TestPagesOfOtherOriginsChangeNothing(t *testing.T) {
-	t.Parallel()
-	a := newWebSite(t)
-	programs, _ := a.everything()
-	for _, api := range []struct {
-		name, url, body string
-		plain           bool // it takes JSON that is not said to be JSON, as curl sends it
-		reached         int  // status of a program's request
-	}{
-		{"REST", a.at + "/api/v1/session", `{"email": "nobody@test.edu", "password": "x"}`, false, http.StatusUnauthorized},
-		{"pull", programs + "/post", `{"messages": {"q": ["a"]}}`, true, http.StatusOK},
-		{"lease", programs + "/v1/claim", `{"stage": "Made Up", "worker": "w"}`, true, http.StatusBadRequest},
-	} {
-		text := http.StatusUnsupportedMediaType
-		if api.plain {
-			text = api.reached
-		}
-		for name, tc := range map[string]struct {
-			want    int
-			headers []string
-		}{
-			"a program":                    {api.reached, []string{"Content-Type", "application/json"}},
-			"a program that names no type": {text, []string{"Content-Type", "text/plain"}},
-			"a bent name":                  {403, []string{"Content-Type", "application/json", "Host", "evil.example"}},
-			"a bent name with a port":      {403, []string{"Content-Type", "application/json", "Host", "evil.example:4180"}},
-			"a bent name, of its own origin": {403, []string{
-				"Content-Type", "application/json", "Host", "evil.example", "Origin", "http://evil.example", "Sec-Fetch-Site", "same-origin",
-			}},
-			"a name that begins well": {403, []string{"Content-Type", "application/json", "Host", "localhost.evil.example"}},
-			"another origin":          {403, []string{"Content-Type", "application/json", "Origin", "https://evil.example"}},
-			"no origin":               {403, []string{"Content-Type", "application/json", "Origin", "null"}},
-			"another site":            {403, []string{"Content-Type", "application/json", "Sec-Fetch-Site", "cross-site"}},
-			"another port": {403, []string{
-				"Content-Type", "application/json", "Origin", "http://127.0.0.1:1", "Sec-Fetch-Site", "same-site",
-			}},
-			"a form": {403, []string{
-				"Content-Type", "text/plain", "Origin", "https://evil.example", "Sec-Fetch-Site", "cross-site", "Sec-Fetch-Mode", "navigate",
-			}},
-			"a form that hides its origin":   {403, []string{"Content-Type", "text/plain", "Origin", "null"}},
-			"a form of an old browser":       {403, []string{"Content-Type", "text/plain", "Origin", "http://evil.example"}},
-			"a page that navigates, posting": {403, []string{"Content-Type", "text/plain", "Sec-Fetch-Site", "cross-site", "Sec-Fetch-Mode", "navigate"}},
-		} {
-			posted := ask[int](t, a.db, `SELECT count(*) FROM topic_messages`)
-			if status, answer := send(t, api.url, "", api.body, tc.headers...); status != tc.want {
-				t.Errorf("%s: %s: %d %s, want %d", api.name, name, status, answer, tc.want)
-			}
-			if n := ask[int](t, a.db, `SELECT count(*) FROM topic_messages`); n != posted && tc.want != http.StatusOK {
-				t.Errorf("%s: %s has posted a message", api.name, name)
-			}
-		}
-	}
 }
