@@ -49,7 +49,7 @@ func planUnderKills(t *testing.T) (kills int) {
 		kills += a.asked(http.StatusAccepted, func() httpAnswer { return o.do("POST", "/api/v1/plans/1/"+verb, "{}", headers...) })
 		done := 0
 		for done < plannedItems {
-			least := min(done+1+rand.IntN(300), plannedItems) //nolint:gosec // any moment will do
+			least := min(done+1+rand.IntN(300), plannedItems)
 			a.server.eventually("more items than before", func() bool {
 				done = noted(t, a.db, verb, changes)
 				return done >= least
@@ -90,7 +90,7 @@ func (a *webSite) asked(status int, send func() httpAnswer) (kills int) {
 	a.t.Helper()
 	answered := make(chan httpAnswer, 1)
 	go func() { answered <- send() }()
-	moment := time.NewTimer(time.Duration(rand.IntN(50_000)) * time.Microsecond) //nolint:gosec // any moment will do
+	moment := time.NewTimer(time.Duration(rand.IntN(50_000)) * time.Microsecond)
 	defer moment.Stop()
 	<-moment.C
 	a.server.kill()

@@ -126,9 +126,9 @@ func (b *browser) do(method, path, body string, headers ...string) (r httpAnswer
 }
 
 // wants fails the test unless the answer has a status, and reads it.
-func (b *browser) wants(status int, method, path, body string, into any, headers ...string) {
+func (b *browser) wants(status int, method, path, body string, into any) {
 	b.a.t.Helper()
-	r := b.do(method, path, body, headers...)
+	r := b.do(method, path, body)
 	if r.status != status {
 		b.a.t.Fatalf("%s %s: %d %s, %v, want %d", method, path, r.status, r.body, r.err, status)
 	}

@@ -67,7 +67,7 @@ func TestServerFinishesWhatIsUnderWay(t *testing.T) {
 
 func fetch(t *testing.T, url string) (int, string) {
 	t.Helper()
-	answer, err := http.Get(url) //nolint:noctx // it is answered at once
+	answer, err := http.Get(url)
 	if err != nil {
 		t.Fatal(err)
 	}
