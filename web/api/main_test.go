@@ -26,7 +26,10 @@ import (
 	"github.com/farol-preservation/farol/web/ops"
 )
 
-func TestMain(m *testing.M) { testenv.Main(m) }
+func TestMain(m *testing.M) {
+	testenv.AtEnd(unseen)
+	testenv.Main(m)
+}
 
 const password = "correct horse battery staple"
 
@@ -45,7 +48,7 @@ type site struct {
 	other    registry.Institution
 }
 
-func newSite(t *testing.T) *site {
+func newSite(t *testing.T, change ...func(*api.API)) *site {
 	t.Helper()
 	at := testenv.DatabaseURL(t)
 	pool := func(url string) *pgxpool.Pool {
@@ -74,6 +77,9 @@ func newSite(t *testing.T) *site {
 		},
 		Fixity: api.Fixity{Days: 90, Tries: 3}, Web: &access.Web{Tokens: access.NewTokens(s.registry, false), Registry: s.registry},
 	}
+	for _, f := range change {
+		f(a)
+	}
 	ctx, stop := context.WithCancel(context.Background())
 	carried := make(chan struct{})
 	go func() {
@@ -85,7 +91,7 @@ func newSite(t *testing.T) *site {
 		<-carried
 	})
 	handler, table := a.Handler(access.Guard{}, func(mux *http.ServeMux) http.Handler { return mux })
-	server := httptest.NewServer(handler)
+	server := httptest.NewServer(specOf(t, handler).watch(t, handler))
 	t.Cleanup(server.Close)
 	s.url, s.table, s.api = server.URL, table, a
 	s.test, s.other = s.institution("test.edu"), s.institution("other.edu")

@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"strconv"
@@ -143,6 +144,9 @@ func (a *API) makePlan(ctx context.Context, c access.Caller, in *planMake) (*pla
 		entry.SubjectID = strconv.FormatInt(p.ID, 10)
 		return p, err
 	})
+	if errors.Is(err, registry.ErrNotFound) {
+		return nil, ops.Problem(http.StatusNotFound, ops.CodeNotFound, "no item meets the filter")
+	}
 	if err != nil {
 		return nil, err
 	}

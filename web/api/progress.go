@@ -57,9 +57,9 @@ type (
 		Targets []string `json:"targets" doc:"Storage targets that have a copy"`
 	}
 	itemFiles struct {
-		list[itemFile]
-
-		Known bool `json:"known" doc:"false: the bag was not read far enough, or what was known of its files was removed"`
+		Items []itemFile `json:"items"`
+		Next  *string    `json:"next" doc:"URL of the next page; null: this is the last"`
+		Known bool       `json:"known" doc:"false: the bag was not read far enough, or what was known of its files was removed"`
 	}
 )
 
@@ -181,7 +181,7 @@ func (a *API) itemFiles(ctx context.Context, in *itemFilesQuery, item registry.W
 
 func filesPage(ctx context.Context, found []itemFile, in *itemFilesQuery, filter any, known bool) *body[itemFiles] {
 	p := pageOf(ctx, append([]itemFile{}, found...), in.Limit, func(f itemFile) string { return encodeCursor("item-files", filter, f.Path) })
-	return &body[itemFiles]{itemFiles{p.Body, known}}
+	return &body[itemFiles]{itemFiles{p.Body.Items, p.Body.Next, known}}
 }
 
 // filesInWork lists files by what the stages have left.

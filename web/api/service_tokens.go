@@ -13,8 +13,8 @@ import (
 	"github.com/farol-preservation/farol/web/permission"
 )
 
-// serviceToken is a token of a service without its secret.
-type serviceToken struct {
+// ServiceToken is a token of a service without its secret.
+type ServiceToken struct {
 	ID          int64            `json:"id"`
 	Name        string           `json:"name"`
 	Institution string           `json:"institution_identifier" doc:"Empty: of the whole archive"`
@@ -28,7 +28,7 @@ type serviceToken struct {
 }
 
 type newServiceToken struct {
-	serviceToken
+	ServiceToken
 
 	Secret string `json:"token" doc:"It cannot be shown again"`
 }
@@ -42,8 +42,8 @@ type serviceTokenBody struct {
 	Days        int      `json:"days,omitempty" minimum:"1" maximum:"3650" doc:"For how long it is good; without it, until it is revoked"`
 }
 
-func viewOfService(t registry.Token) serviceToken {
-	return serviceToken{
+func viewOfService(t registry.Token) ServiceToken {
+	return ServiceToken{
 		t.ID, t.Name, t.Institution, append([]string{}, t.Rights...), append([]registry.Stage{}, t.Stages...), append([]string{}, t.Permissions...),
 		t.CreatedAt, t.CreatedBy, t.ExpiresAt, t.UsedAt,
 	}
@@ -52,13 +52,13 @@ func viewOfService(t registry.Token) serviceToken {
 // serviceTokens are those of programs that act for no person.
 func (a *API) serviceTokens(t *ops.API) {
 	ops.Register(t, ops.Operation{ID: "tokens.list", Method: get, Path: "/api/v1/tokens", Summary: "List tokens of services", Access: ops.Holders, Needs: permission.TokensService},
-		func(ctx context.Context, _ access.Caller, _ *empty) (*body[list[serviceToken]], error) {
+		func(ctx context.Context, _ access.Caller, _ *empty) (*body[list[ServiceToken]], error) {
 			found, err := a.Registry.Tokens(ctx, 0)
-			rows := []serviceToken{}
+			rows := []ServiceToken{}
 			for _, t := range found {
 				rows = append(rows, viewOfService(t))
 			}
-			return &body[list[serviceToken]]{list[serviceToken]{Items: rows}}, err
+			return &body[list[ServiceToken]]{list[ServiceToken]{Items: rows}}, err
 		})
 	ops.Register(t, ops.Operation{
 		ID: "tokens.add", Secret: true, Method: post, Path: "/api/v1/tokens", Summary: "Create a token of a service", Access: ops.Holders, Needs: permission.TokensService,

@@ -115,7 +115,7 @@ func (a *API) sessions(t *ops.API) {
 
 func (a *API) links(t *ops.API) {
 	ops.Register(t, ops.Operation{
-		ID: "link.show", Secret: true, Method: post, Path: "/api/v1/password-links/show", Summary: "Show whom a link to set a password is for", Access: ops.Anyone,
+		ID: "link.show", Secret: true, Method: post, Path: "/api/v1/password-links/show", Summary: "Show whom a link to set a password is for", Access: ops.Anyone, Answers: []int{http.StatusGone},
 		About: "The link stays as it is.",
 	},
 		func(ctx context.Context, _ access.Caller, in *body[linkBody]) (*body[linkView], error) {
@@ -123,14 +123,14 @@ func (a *API) links(t *ops.API) {
 			return &body[linkView]{linkView{p.Email, p.Name}}, err
 		})
 	ops.Register(t, ops.Operation{
-		ID: "link.use", Secret: true, Method: post, Path: "/api/v1/password-links/use", Summary: "Set a password by a link", Access: ops.Anyone,
+		ID: "link.use", Secret: true, Method: post, Path: "/api/v1/password-links/use", Summary: "Set a password by a link", Access: ops.Anyone, Answers: []int{http.StatusGone},
 		About: "The link is good once. A session begins, in which a second factor may still be due.",
 	},
 		signs(a, func(ctx context.Context, c access.Caller, in linkPassword) (auth.SignedIn, error) {
 			return a.Auth.SetPasswordByLink(ctx, in.Secret, in.Password, a.from(ctx, c))
 		}))
 	ops.Register(t, ops.Operation{
-		ID: "link.sign_in", Secret: true, Method: post, Path: "/api/v1/sign-in-links/use", Summary: "Sign in by a link of this machine", Access: ops.Anyone,
+		ID: "link.sign_in", Secret: true, Method: post, Path: "/api/v1/sign-in-links/use", Summary: "Sign in by a link of this machine", Access: ops.Anyone, Answers: []int{http.StatusGone},
 		About: "Only the one-machine stack makes such links.",
 	},
 		signs(a, func(ctx context.Context, c access.Caller, in linkBody) (auth.SignedIn, error) {

@@ -13,8 +13,8 @@ import (
 	"github.com/farol-preservation/farol/web/permission"
 )
 
-// tokenView is a token without its secret.
-type tokenView struct {
+// TokenView is a token without its secret.
+type TokenView struct {
 	ID          int64      `json:"id"`
 	Name        string     `json:"name"`
 	Permissions []string   `json:"permissions"`
@@ -25,7 +25,7 @@ type tokenView struct {
 
 // newToken is a token with its secret.
 type newToken struct {
-	tokenView
+	TokenView
 
 	Secret string `json:"token" doc:"It cannot be shown again"`
 }
@@ -39,20 +39,20 @@ type tokenBody struct {
 // mostTokens is how many personal tokens a person has at most.
 const mostTokens = 5
 
-func viewOfToken(t registry.Token) tokenView {
-	return tokenView{t.ID, t.Name, append([]string{}, t.Permissions...), t.CreatedAt, t.ExpiresAt, t.UsedAt}
+func viewOfToken(t registry.Token) TokenView {
+	return TokenView{t.ID, t.Name, append([]string{}, t.Permissions...), t.CreatedAt, t.ExpiresAt, t.UsedAt}
 }
 
 // tokens are the personal ones.
 func (a *API) tokens(t *ops.API) {
 	ops.Register(t, ops.Operation{ID: "me.tokens", Method: get, Path: "/api/v1/me/tokens", Summary: "List your personal tokens", Access: ops.SignedIn, Session: true},
-		func(ctx context.Context, c access.Caller, _ *empty) (*body[list[tokenView]], error) {
+		func(ctx context.Context, c access.Caller, _ *empty) (*body[list[TokenView]], error) {
 			found, err := a.Registry.Tokens(ctx, c.Person.ID)
-			rows := []tokenView{}
+			rows := []TokenView{}
 			for _, t := range found {
 				rows = append(rows, viewOfToken(t))
 			}
-			return &body[list[tokenView]]{list[tokenView]{Items: rows}}, err
+			return &body[list[TokenView]]{list[TokenView]{Items: rows}}, err
 		})
 	ops.Register(t, ops.Operation{
 		ID: "me.add_token", Secret: true, Method: post, Path: "/api/v1/me/tokens", Summary: "Create a personal token", Access: ops.SignedIn, Session: true, Fresh: true,

@@ -12,6 +12,7 @@ import (
 // Handler adds to the operations what every answer has: a name of the request, headers that
 // keep browsers careful, and a problem where there is no operation.
 func (a *API) Handler(operations http.Handler) http.Handler {
+	a.nullable()
 	a.reference()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()

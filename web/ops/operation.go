@@ -62,6 +62,7 @@ type Operation struct {
 	Secret  bool                  // its answer has a secret, which is not kept with an Idempotency-Key
 	Body    int64                 // bytes that a request may have; 0: a MiB, or 16 KiB for Anyone
 	Table   bool                  // its answer is a [Table], which Accept: text/csv asks for as such
+	Answers []int                 // statuses of problems that few other operations have
 }
 
 // How large a request may be.
@@ -217,6 +218,7 @@ func (a *API) Operations() []Operation { return slices.Clone(a.operations) }
 // permission that nobody has, is for nobody.
 func Register[I, O any](a *API, o Operation, handler func(context.Context, access.Caller, *I) (*O, error)) {
 	a.operations = append(a.operations, o)
+	defer a.document(o)
 	huma.Register(a.huma, a.documented(o), func(ctx context.Context, in *I) (*O, error) {
 		c, _ := ctx.Value(callerKey{}).(access.Caller)
 		out, err := handler(ctx, c, in)
@@ -224,6 +226,9 @@ func Register[I, O any](a *API, o Operation, handler func(context.Context, acces
 			return out, nil
 		}
 		p, ours := problemOf(err)
+		if o.Method == http.MethodGet && p.Status == http.StatusConflict { // there is nothing to be in conflict with: the request is wrong
+			p = Problem(http.StatusBadRequest, CodeBadRequest, p.Detail)
+		}
 		if ours && ctx.Err() == nil {
 			a.log.WarnContext(ctx, "request failed; the caller was asked to try again", "operation", o.ID, "err", err)
 		}
@@ -237,22 +242,14 @@ func (a *API) documented(o Operation) huma.Operation {
 		OperationID: o.ID, Method: o.Method, Path: o.Path, Summary: o.Summary, Description: o.About, DefaultStatus: o.Status,
 		MaxBodyBytes: o.body(), BodyReadTimeout: -1, // the guard has read it; a deadline would end what takes longer
 		Middlewares: huma.Middlewares{a.guard(o)},
-		Errors:      []int{http.StatusBadRequest, http.StatusTooManyRequests, http.StatusServiceUnavailable},
+		Errors:      o.refusals(),
 		Metadata:    map[string]any{"operation": o},
 		Tags:        []string{tagOf(o.ID)},
 	}
 	if o.Access != Anyone {
 		h.Security = []map[string][]string{{"token": {}}, {"session": {}}}
-		h.Errors = append(h.Errors, http.StatusUnauthorized, http.StatusForbidden)
 	}
-	if o.Access == Holders || o.Method != http.MethodGet {
-		h.Errors = append(h.Errors, http.StatusNotFound)
-	}
-	if o.Method != http.MethodGet {
-		h.Errors = append(h.Errors, http.StatusRequestTimeout, http.StatusConflict, http.StatusRequestEntityTooLarge)
-	}
-	if o.Method == http.MethodPost && !o.Secret && o.Access != Anyone {
-		h.Errors = append(h.Errors, http.StatusUnprocessableEntity)
+	if o.takesKey() {
 		h.Parameters = append(h.Parameters, &huma.Param{
 			Name: keyHeader, In: "header", Description: "A name of your choice for this request. Sent again within a day, the request is answered as before and not carried out again.",
 			Required: o.Once, Schema: &huma.Schema{Type: huma.TypeString, MaxLength: ptr(mostKey)},

@@ -60,11 +60,17 @@ func codeOf(status int) string {
 	return CodeBadRequest
 }
 
+// unreadBody is what huma says when a request has no end.
+const unreadBody = "cannot read request body"
+
 // newError makes a problem of what huma finds wrong with a request. What a program would
 // have to look for in several places is said in the detail, too.
 func newError(status int, message string, errs ...error) huma.StatusError {
 	if status == http.StatusUnprocessableEntity { // of huma: a value is not as the document says
 		status = http.StatusBadRequest
+	}
+	if status == http.StatusInternalServerError && message == unreadBody { // the caller has not sent what it announced
+		status, message, errs = http.StatusBadRequest, "the request ended early", nil
 	}
 	p := Problem(status, codeOf(status), message)
 	var texts []string

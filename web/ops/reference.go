@@ -36,10 +36,8 @@ func (a *API) reference() {
 	var page bytes.Buffer
 	groups := map[string][]referenceRow{}
 	for _, item := range a.huma.OpenAPI().Paths {
-		for _, o := range []*huma.Operation{item.Get, item.Post, item.Put, item.Patch, item.Delete} {
-			if o != nil {
-				groups[o.Tags[0]] = append(groups[o.Tags[0]], a.row(o))
-			}
+		for _, o := range operationsOf(item) {
+			groups[o.Tags[0]] = append(groups[o.Tags[0]], a.row(o))
 		}
 	}
 	for _, rows := range groups {
@@ -105,6 +103,9 @@ func (a *API) typeOf(s *huma.Schema) string {
 			return s.Ref[strings.LastIndex(s.Ref, "/")+1:]
 		}
 		return s.Type
+	}
+	if len(s.AnyOf) > 0 { // a record or null, as nullable makes it
+		return named(s.AnyOf[0]) + " or null"
 	}
 	text := named(s)
 	if s.Type == huma.TypeArray && s.Items != nil {
