@@ -30,13 +30,13 @@ const namedPartsSQL = `
 (SELECT 'object' AS kind, o.id, o.identifier, o.state, NULL::bigint AS size
 	FROM deletion_requests_intellectual_objects d JOIN intellectual_objects o ON o.id = d.intellectual_object_id
 	WHERE (d.deletion_request_id, d.intellectual_object_id) > (@deletion, @after) AND d.deletion_request_id <= @deletion
-		AND NOT @files AND (@own = 0 OR o.institution_id = @own)
+		AND NOT @files AND (@own::bigint = 0 OR o.institution_id = @own)
 	ORDER BY d.deletion_request_id, d.intellectual_object_id LIMIT @n)
 UNION ALL
 (SELECT 'file', f.id, f.identifier, f.state, f.size
 	FROM deletion_requests_generic_files d JOIN generic_files f ON f.id = d.generic_file_id
 	WHERE (d.deletion_request_id, d.generic_file_id) > (@deletion, CASE WHEN @files THEN @after ELSE 0 END) AND d.deletion_request_id <= @deletion
-		AND (@own = 0 OR f.institution_id = @own)
+		AND (@own::bigint = 0 OR f.institution_id = @own)
 	ORDER BY d.deletion_request_id, d.generic_file_id LIMIT @n)
 ORDER BY kind DESC, id LIMIT @n`
 
@@ -66,7 +66,7 @@ const receiptAdvice = "add deletion"
 // (work_items_deletion, work_items_archive_deletion, deletion_receipts_pkey).
 const receiptPageSQL = `
 WITH items AS MATERIALIZED (
-	SELECT w.id FROM all_work_items w WHERE w.deletion_request_id = @deletion AND w.id >= @of AND (@own = 0 OR w.institution_id = @own)
+	SELECT w.id FROM all_work_items w WHERE w.deletion_request_id = @deletion AND w.id >= @of AND (@own::bigint = 0 OR w.institution_id = @own)
 )
 SELECT d.work_item_id AS item, d.generic_file_id AS file_id, f.identifier, d.target, d.bucket, d.key, d.url, d.seen_at, d.found_missing AS missing,
 	d.accepted_by, d.removed_at, d.kept, d.absent_at

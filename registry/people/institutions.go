@@ -58,7 +58,7 @@ func (r Records) ChangeInstitution(ctx context.Context, s registry.Scope, id, ve
 	tag, err := r.db.Exec(ctx, `
 		UPDATE institutions SET name = coalesce(@name::text, name), state = coalesce(@state::text, state), updated_at = now(),
 			spot_restore_days = coalesce(@days::integer, spot_restore_days), second_factor_required = coalesce(@required::boolean, second_factor_required)
-		WHERE id = @id AND (@all OR id = @institution) AND (@version = 0 OR version = @version)`, args)
+		WHERE id = @id AND (@all OR id = @institution) AND (@version::bigint = 0 OR version = @version)`, args)
 	if err == nil && c.State != nil && *c.State == "D" {
 		_, err = r.db.Exec(ctx, `DELETE FROM sessions WHERE user_id IN (SELECT id FROM users WHERE institution_id = @id AND (@all OR institution_id = @institution))`, args)
 	}

@@ -97,7 +97,7 @@ func (r Records) Sessions(ctx context.Context, user int64) ([]Session, error) {
 // EndSession ends a session of a person, or all of them with the ID 0. A session that
 // there is not is ErrNotFound.
 func (r Records) EndSession(ctx context.Context, user, id int64) (ended int64, err error) {
-	tag, err := r.db.Exec(ctx, `DELETE FROM sessions WHERE user_id = $1 AND ($2 = 0 OR id = $2)`, user, id)
+	tag, err := r.db.Exec(ctx, `DELETE FROM sessions WHERE user_id = $1 AND ($2::bigint = 0 OR id = $2)`, user, id)
 	if err == nil && id != 0 && tag.RowsAffected() == 0 {
 		err = registry.ErrNotFound
 	}

@@ -92,7 +92,7 @@ UPDATE users u SET
 	institution_id = CASE WHEN @of::text IS NULL THEN u.institution_id ELSE (SELECT id FROM institutions WHERE identifier = @of) END,
 	deactivated_at = CASE WHEN @active::boolean THEN NULL WHEN NOT @active THEN coalesce(u.deactivated_at, now()) ELSE u.deactivated_at END,
 	second_factor_required = coalesce(@required::boolean, u.second_factor_required), time_zone = coalesce(@zone::text, u.time_zone)
-WHERE u.id = @id AND (@all OR u.institution_id = @institution) AND (@version = 0 OR u.version = @version)`
+WHERE u.id = @id AND (@all OR u.institution_id = @institution) AND (@version::bigint = 0 OR u.version = @version)`
 
 // Change changes a person within a scope. version is the one that the change was decided
 // on; 0 is any. Another one is ErrChanged, a person that there is not ErrNotFound. What the

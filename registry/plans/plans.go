@@ -103,7 +103,7 @@ func (r Records) Plan(ctx context.Context, id int64) (Plan, error) {
 // those with a lower ID, unless before is 0 (plans_pkey).
 func (r Records) List(ctx context.Context, state string, before int64, n int) ([]Plan, error) {
 	rows, _ := r.db.Query(ctx, `SELECT `+planColumns+`
-		FROM plans p WHERE ($1 = '' OR p.state = $1) AND ($2 = 0 OR p.id < $2) ORDER BY p.id DESC LIMIT $3`, state, before, n)
+		FROM plans p WHERE ($1 = '' OR p.state = $1) AND ($2::bigint = 0 OR p.id < $2) ORDER BY p.id DESC LIMIT $3`, state, before, n)
 	list, err := pgx.CollectRows(rows, pgx.RowToStructByName[Plan])
 	if err != nil {
 		return nil, fmt.Errorf("list plans: %w", err)

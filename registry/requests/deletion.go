@@ -61,7 +61,7 @@ var deletionRequestsSQL = fmt.Sprintf(SelectDeletions, `deletion_requests`)
 // newest first, after the one with the id given if that is not 0.
 func (r Records) DeletionRequests(ctx context.Context, institution string, before int64, n int) ([]DeletionRequest, error) {
 	rows, _ := r.db.Query(ctx, deletionRequestsSQL+`
-		WHERE ($1 = '' OR i.identifier = $1) AND ($2 = 0 OR d.id < $2) ORDER BY d.id DESC LIMIT $3`, institution, before, n)
+		WHERE ($1 = '' OR i.identifier = $1) AND ($2::bigint = 0 OR d.id < $2) ORDER BY d.id DESC LIMIT $3`, institution, before, n)
 	list, err := pgx.CollectRows(rows, pgx.RowToStructByName[DeletionRequest])
 	if err != nil {
 		return nil, fmt.Errorf("list deletion requests: %w", err)
@@ -361,7 +361,7 @@ func (r Records) decideDeletion(ctx context.Context, id int64, by, verb string, 
 				return err
 			}
 			var approved, cancelled *time.Time
-			err = tx.QueryRow(ctx, `SELECT approved_at, cancelled_at FROM deletion_requests WHERE id = $1 AND ($2 = 0 OR institution_id = $2) FOR UPDATE`,
+			err = tx.QueryRow(ctx, `SELECT approved_at, cancelled_at FROM deletion_requests WHERE id = $1 AND ($2::bigint = 0 OR institution_id = $2) FOR UPDATE`,
 				id, u.InstitutionID).Scan(&approved, &cancelled)
 			switch {
 			case errors.Is(err, pgx.ErrNoRows):

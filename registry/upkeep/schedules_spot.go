@@ -24,7 +24,7 @@ type SpotInstitution struct {
 // nothing.
 const dueForSpotSQL = `
 SELECT i.id, i.identifier, i.spot_restore_days AS days FROM institutions i
-WHERE i.state = 'A' AND i.spot_restore_days > 0 AND ($1 = 0 OR i.id = $1) AND NOT EXISTS (
+WHERE i.state = 'A' AND i.spot_restore_days > 0 AND ($1::bigint = 0 OR i.id = $1) AND NOT EXISTS (
 	SELECT FROM spot_restores s -- spot_restores_institution
 	WHERE s.institution_id = i.id AND s.outcome IS DISTINCT FROM 'cancelled'
 	  AND (s.ended_at IS NULL OR s.requested_at > now() - i.spot_restore_days * interval '1 day' + interval '12 hours'))

@@ -11,8 +11,16 @@ import (
 // spoil has every copy known to be bad.
 func (s *site) spoil() {
 	s.t.Helper()
+	s.spoiled(s.test)
+	s.spoiled(s.other)
+}
+
+// spoiled has the copies of an institution known to be bad.
+func (s *site) spoiled(in registry.Institution) {
+	s.t.Helper()
 	s.exec(`INSERT INTO fixity_failures (storage_record_id, generic_file_id, target, provider, url, problem, algorithm, expected, found, found_at, seen_at, quarantined_as)
-		SELECT id, generic_file_id, target, 'AWS', url, 'altered', 'sha256', 'x', 'y', now(), now(), 'quarantine/' || id FROM storage_records ORDER BY id`)
+		SELECT r.id, f.id, target, 'AWS', url, 'altered', 'sha256', 'x', 'y', now(), now(), 'quarantine/' || r.id
+		FROM storage_records r JOIN generic_files f ON f.id = generic_file_id WHERE f.institution_id = $1 ORDER BY r.id`, in.ID)
 }
 
 // The status of fixity checks, and the bad copies, are those of the caller's institution.

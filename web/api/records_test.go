@@ -13,22 +13,27 @@ import (
 // in each institution.
 func (s *site) stock() {
 	s.t.Helper()
-	for _, in := range []registry.Institution{s.test, s.other} {
-		s.exec(`INSERT INTO work_items (institution_id, action, stage, name, bucket, etag, size, bag_date)
-			SELECT $1, 'Ingest', 'Receive', n || '.tar', 'in', 'e' || n, 7, now() FROM generate_series(1, 3) n`, in.ID)
-		s.exec(`INSERT INTO intellectual_objects (institution_id, identifier, title, access, bag_name, etag, storage_option, bagit_profile_identifier)
-			VALUES ($1, $2 || '/bag', 'A bag', 'institution', 'bag', 'e', 'Standard', 'p')`, in.ID, in.Identifier)
-		s.exec(`INSERT INTO generic_files (institution_id, intellectual_object_id, identifier, uuid, file_format, size, storage_option, last_fixity_check)
-			SELECT institution_id, id, identifier || '/data/f', gen_random_uuid(), 'text/plain', 7, 'Standard', now() FROM intellectual_objects WHERE institution_id = $1`, in.ID)
-		s.exec(`INSERT INTO storage_records (generic_file_id, url, target, bucket, key, stored_at, verified_at)
-			SELECT id, 'https://x/' || uuid, 'Standard-VA', 'b', uuid, now(), now() FROM generic_files WHERE institution_id = $1`, in.ID)
-		s.exec(`INSERT INTO checksums (generic_file_id, algorithm, digest, datetime)
-			SELECT id, 'md5', md5(identifier), now() FROM generic_files WHERE institution_id = $1`, in.ID)
-		s.exec(`INSERT INTO premis_events (institution_id, intellectual_object_id, identifier, event_type, date_time, detail, outcome, outcome_detail,
-			outcome_information, object, agent) SELECT institution_id, id, gen_random_uuid(), 'ingestion', now(), 'd', 'Success', 'x', 'i', 'o', 'a'
-			FROM intellectual_objects WHERE institution_id = $1`, in.ID)
-	}
+	s.stockOf(s.test)
+	s.stockOf(s.other)
 	s.exec(`UPDATE work_items SET status = 'Cancelled' WHERE name = '3.tar'`)
+}
+
+// stockOf has these records in one institution.
+func (s *site) stockOf(in registry.Institution) {
+	s.t.Helper()
+	s.exec(`INSERT INTO work_items (institution_id, action, stage, name, bucket, etag, size, bag_date)
+		SELECT $1, 'Ingest', 'Receive', n || '.tar', 'in', 'e' || n, 7, now() FROM generate_series(1, 3) n`, in.ID)
+	s.exec(`INSERT INTO intellectual_objects (institution_id, identifier, title, access, bag_name, etag, storage_option, bagit_profile_identifier)
+		VALUES ($1, $2 || '/bag', 'A bag', 'institution', 'bag', 'e', 'Standard', 'p')`, in.ID, in.Identifier)
+	s.exec(`INSERT INTO generic_files (institution_id, intellectual_object_id, identifier, uuid, file_format, size, storage_option, last_fixity_check)
+		SELECT institution_id, id, identifier || '/data/f', gen_random_uuid(), 'text/plain', 7, 'Standard', now() FROM intellectual_objects WHERE institution_id = $1`, in.ID)
+	s.exec(`INSERT INTO storage_records (generic_file_id, url, target, bucket, key, stored_at, verified_at)
+		SELECT id, 'https://x/' || uuid, 'Standard-VA', 'b', uuid, now(), now() FROM generic_files WHERE institution_id = $1`, in.ID)
+	s.exec(`INSERT INTO checksums (generic_file_id, algorithm, digest, datetime)
+		SELECT id, 'md5', md5(identifier), now() FROM generic_files WHERE institution_id = $1`, in.ID)
+	s.exec(`INSERT INTO premis_events (institution_id, intellectual_object_id, identifier, event_type, date_time, detail, outcome, outcome_detail,
+		outcome_information, object, agent) SELECT institution_id, id, gen_random_uuid(), 'ingestion', now(), 'd', 'Success', 'x', 'i', 'o', 'a'
+		FROM intellectual_objects WHERE institution_id = $1`, in.ID)
 }
 
 // ids are those of a kind of record in an institution.

@@ -3,6 +3,7 @@ package ops
 import (
 	"crypto/rand"
 	"net/http"
+	"path"
 	"strings"
 
 	"github.com/farol-preservation/farol/web/access"
@@ -29,6 +30,10 @@ func (a *API) Handler(operations http.Handler) http.Handler {
 			reply.Refuse(w, *Problem(refused.Status, CodeBadRequest, refused.Reason))
 			return
 		}
+		if unclean(r.URL.Path) { // ServeMux would redirect
+			a.nothing(w, r)
+			return
+		}
 		if _, route := a.mux.Handler(r); route == "" {
 			a.nothing(w, r)
 			return
@@ -37,13 +42,18 @@ func (a *API) Handler(operations http.Handler) http.Handler {
 	})
 }
 
+// unclean reports whether a path of the API has an empty part, or one of dots.
+func unclean(p string) bool {
+	return strings.HasPrefix(p, "/api/") && path.Clean(p) != strings.TrimSuffix(p, "/")
+}
+
 // nothing answers a request that is for no operation.
 func (a *API) nothing(w http.ResponseWriter, r *http.Request) {
 	var methods []string
 	for _, method := range []string{http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete} {
 		other := *r
 		other.Method = method
-		if _, route := a.mux.Handler(&other); route != "" {
+		if _, route := a.mux.Handler(&other); route != "" && !unclean(r.URL.Path) {
 			methods = append(methods, method)
 		}
 	}
