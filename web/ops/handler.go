@@ -30,6 +30,10 @@ func (a *API) Handler(operations http.Handler) http.Handler {
 			reply.Refuse(w, *Problem(refused.Status, CodeBadRequest, refused.Reason))
 			return
 		}
+		if name := twice(r.Header); name != "" && strings.HasPrefix(r.URL.Path, "/api/") {
+			reply.Refuse(w, *Problem(http.StatusBadRequest, CodeBadRequest, "the header "+name+" is given more than once"))
+			return
+		}
 		if unclean(r.URL.Path) { // ServeMux would redirect
 			a.nothing(w, r)
 			return
@@ -42,6 +46,16 @@ func (a *API) Handler(operations http.Handler) http.Handler {
 	})
 }
 
+// twice is a header that a request has more than once, and that decides what is done.
+func twice(h http.Header) string {
+	for _, name := range []string{"Authorization", "Content-Type", "If-Match", keyHeader} {
+		if len(h.Values(name)) > 1 {
+			return name
+		}
+	}
+	return ""
+}
+
 // unclean reports whether a path of the API has an empty part, or one of dots.
 func unclean(p string) bool {
 	return strings.HasPrefix(p, "/api/") && path.Clean(p) != strings.TrimSuffix(p, "/")
@@ -50,7 +64,7 @@ func unclean(p string) bool {
 // nothing answers a request that is for no operation.
 func (a *API) nothing(w http.ResponseWriter, r *http.Request) {
 	var methods []string
-	for _, method := range []string{http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete} {
+	for _, method := range []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete} {
 		other := *r
 		other.Method = method
 		if _, route := a.mux.Handler(&other); route != "" && !unclean(r.URL.Path) {

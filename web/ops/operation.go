@@ -19,6 +19,7 @@ import (
 	"strings"
 	"sync"
 	"time"
+	"unicode/utf8"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
@@ -181,7 +182,7 @@ func New(mux *http.ServeMux, r *registry.Registry, version string, rate int, cal
 	config.CreateHooks = nil // no links to schemas in every answer
 	config.DocsPath, config.SchemasPath = "", ""
 	config.OpenAPIPath = "/api/v1/openapi"
-	config.Formats = map[string]huma.Format{"application/json": huma.DefaultJSONFormat, "json": huma.DefaultJSONFormat, csvType: csvFormat()}
+	config.Formats = map[string]huma.Format{"application/json": jsonFormat(), "json": jsonFormat(), csvType: csvFormat()}
 	config.RejectUnknownQueryParameters = true
 	config.Components.Schemas = huma.NewMapRegistry("#/components/schemas/", schemaName)
 	config.Info.Description = "Items, objects, files, events, requests and people of a Farol registry. Problems are answered as RFC 9457 defines them; " +
@@ -290,7 +291,7 @@ func (a *API) guard(o Operation) func(huma.Context, func(huma.Context)) {
 			}
 		}
 		if err == nil {
-			err = namedOnce(ctx.Operation(), r.URL.Query())
+			err = readable(ctx.Operation(), r.URL)
 		}
 		if err != nil {
 			a.refuse(r, w, o, c, err)
@@ -346,9 +347,19 @@ func (a *API) read(w http.ResponseWriter, r *http.Request, o Operation, c access
 	return nil, nil, err
 }
 
-// namedOnce refuses a parameter with several values that takes one: which of them was meant
-// is not ours to guess.
-func namedOnce(o *huma.Operation, query url.Values) error {
+// readable refuses parameters that are no text, and one with several values that takes one:
+// which of them was meant is not ours to guess.
+func readable(o *huma.Operation, u *url.URL) error {
+	query := u.Query()
+	texts := []string{u.Path}
+	for name, values := range query {
+		texts = append(append(texts, name), values...)
+	}
+	for _, text := range texts {
+		if !utf8.ValidString(text) || strings.Contains(text, "\x00") {
+			return Problem(http.StatusBadRequest, CodeBadRequest, "a parameter contains a NUL, or is not UTF-8")
+		}
+	}
 	for _, p := range o.Parameters {
 		if p.In == "query" && len(query[p.Name]) > 1 && p.Schema.Type != huma.TypeArray {
 			return Problem(http.StatusBadRequest, CodeBadRequest, p.Name+" is given more than once, and takes one value")

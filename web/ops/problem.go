@@ -83,8 +83,12 @@ func newError(status int, message string, errs ...error) huma.StatusError {
 		if strings.HasPrefix(e.Message, "unknown query parameter") {
 			p.Code = CodeUnknownParameter
 		}
-		p.Errors = append(p.Errors, reply.Wrong{Pointer: pointerOf(e.Location), Detail: e.Message})
-		texts = append(texts, strings.TrimSpace(e.Location+": "+e.Message))
+		why := e.Message
+		if strings.HasPrefix(why, "invalid date/time") { // and the layout, as Go has it
+			why = "it is no time; write it as 2026-01-31T12:00:00Z"
+		}
+		p.Errors = append(p.Errors, reply.Wrong{Pointer: pointerOf(e.Location), Detail: why})
+		texts = append(texts, strings.TrimSpace(e.Location+": "+why))
 	}
 	if len(texts) > 0 {
 		p.Detail = strings.Join(texts, "; ")
