@@ -277,10 +277,10 @@ func TestEveryOperationIsCarriedOutAsDocumented(t *testing.T) {
 // signsIn carries out what begins and ends sessions.
 func (c *crawled) signsIn() {
 	c.t.Helper()
-	carry := func(who *caller, status int, operation, method, path string, body any) answer {
+	carry := func(who *caller, status int, operation, method, path string, body any) {
 		c.t.Helper()
 		c.done[operation] = true
-		return who.wants(status, method, path, body)
+		who.wants(status, method, path, body)
 	}
 	ctx := context.Background()
 	link := func(p people.Person, kind string) map[string]any {

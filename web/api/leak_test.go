@@ -64,7 +64,7 @@ func (s *site) fill(in registry.Institution) (callers []*caller) {
 func newTwoWorlds(t *testing.T) *twoWorlds {
 	t.Helper()
 	s := newSite(t)
-	w := &twoWorlds{site: s, numbers: map[string][]string{}, r: rand.New(rand.NewPCG(23, 11))} //nolint:gosec // a test that repeats itself
+	w := &twoWorlds{site: s, numbers: map[string][]string{}, r: rand.New(rand.NewPCG(23, 11))}
 	s.stock()
 	s.old()
 	w.own = s.fill(s.test)
@@ -88,8 +88,10 @@ func newTwoWorlds(t *testing.T) *twoWorlds {
 		"storage_option": {"Standard"}, "type": {"ingestion", "fixity check", "Item Failed"}, "state": {"A", "D", "ready", "approved", "requested", "open", "waiting", "Pending", "Failed"}, "format": {"text/plain"},
 		"role": {registry.RoleAuditor, registry.RoleInstitutionalUser}, "status": {"Pending", "Failed"},
 	}
-	for kind, table := range map[string]string{"items": "work_items", "objects": "intellectual_objects", "files": "generic_files", "deletions": "deletion_requests",
-		"users": "users", "institutions": "institutions"} {
+	tables := map[string]string{
+		"items": "work_items", "objects": "intellectual_objects", "files": "generic_files", "deletions": "deletion_requests", "users": "users", "institutions": "institutions",
+	}
+	for kind, table := range tables {
 		w.numbers[kind] = list(`SELECT id::text FROM ` + table)
 		w.tags = append(w.tags, w.theirs[0].do("GET", fmt.Sprint("/api/v1/", kind, "/", w.numbers[kind][len(w.numbers[kind])-1]), nil).header.Get("ETag"))
 	}

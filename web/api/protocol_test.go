@@ -176,7 +176,7 @@ func TestBodiesThatEndEarly(t *testing.T) {
 	c := newCrawled(t)
 	token := c.people["S"].program("items.decide").token
 	for _, key := range []string{"", "Idempotency-Key: early\r\n"} {
-		conn, err := net.Dial("tcp", strings.TrimPrefix(c.url, "http://")) //nolint:noctx // it ends with the test
+		conn, err := net.Dial("tcp", strings.TrimPrefix(c.url, "http://"))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -231,5 +231,37 @@ func TestEveryOperationWithoutADatabase(t *testing.T) {
 		if a.status != 503 || a.code() != "try-later" || a.header.Get("Retry-After") == "" || strings.Contains(a.body, "closed") {
 			t.Errorf("%s: %d %s", o.ID, a.status, a.body)
 		}
+	}
+}
+
+// Where the document has an Idempotency-Key, one of another request is refused, and so is a
+// body that is too large; where it has If-Match, so is the version of another record.
+func TestEveryOperationHoldsToItsKeyAndVersion(t *testing.T) {
+	t.Parallel()
+	c := newCrawled(t)
+	c.named()
+	before, templates, tried := c.state(), c.templates(), 0
+	for _, o := range c.table.Operations() {
+		tmpl := templates[o.ID]
+		path, body := c.request(o, tmpl.values)
+		who := c.people[cmp.Or(tmpl.who, "U")]
+		if theSpec.parameter(o, "Idempotency-Key") != nil {
+			key := []string{"Idempotency-Key", "of " + o.ID}
+			c.refused("the first request", o, who.do(o.Method, path+"&no_such_parameter=1", orNil(body), key...), 400, "unknown-parameter")
+			c.refused("the key of another request", o, who.do(o.Method, path, orNil(body), key...), 422, "key-reused")
+			c.refused("a long key", o, who.do(o.Method, path, orNil(body), "Idempotency-Key", strings.Repeat("k", 101)), 400, "bad-request")
+			large := `{"x": "` + strings.Repeat("x", int(cmp.Or(o.Body, 1<<20))) + `"}`
+			c.refused("too large, with a key", o, who.do(o.Method, path, large, "Idempotency-Key", "large"), 413, "too-large")
+			tried++
+		} else if o.Method == http.MethodPost {
+			c.refused("a key that is not taken", o, who.do(o.Method, path, orNil(body), "Idempotency-Key", "k"), 400, "bad-request")
+		}
+		if theSpec.parameter(o, "If-Match") != nil {
+			c.refused("another version", o, who.do(o.Method, path, orNil(body), append(c.key(o), "If-Match", `"99999"`)...), 412, "changed")
+			tried++
+		}
+	}
+	if after := c.state(); after != before || tried < 40 {
+		t.Errorf("something was done, or only %d tried: before\n%s\nafter\n%s", tried, before, after)
 	}
 }

@@ -76,6 +76,7 @@ func (s *spec) at(names ...string) map[string]any {
 
 // watch has a test fail for each answer that the document does not describe.
 func (s *spec) watch(t *testing.T, server http.Handler) http.Handler {
+	t.Helper()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		seen := &seenAnswer{ResponseWriter: w, status: http.StatusOK}
 		_, route := s.routes.Handler(r)
