@@ -39,7 +39,7 @@ func (o Of) args(after string, most int) pgx.NamedArgs {
 // The files of an object, or of an institution, are a range of identifiers in the order of
 // bytes (generic_files_identifier_key). No file has the prefix itself as its identifier.
 const (
-	fileRange = `f.identifier > @after AND f.identifier < @end AND f.institution_id = @institution AND (@object = 0::bigint OR f.intellectual_object_id = @object)`
+	fileRange = `f.identifier > @after AND f.identifier < @end AND f.institution_id = @institution AND (@object::bigint = 0::bigint OR f.intellectual_object_id = @object)`
 	fileOrder = ` ORDER BY f.identifier LIMIT @n`
 )
 
@@ -53,7 +53,7 @@ func (s *Snapshot) files(ctx context.Context, o Of, after string, deletedToo boo
 
 // objects are in the order of bytes, too (intellectual_objects_bytes).
 const (
-	objectRange = `(@object = 0::bigint OR o.id = @object) AND o.institution_id = @institution AND o.identifier COLLATE "C" > @after AND o.identifier COLLATE "C" < @end`
+	objectRange = `(@object::bigint = 0::bigint OR o.id = @object) AND o.institution_id = @institution AND o.identifier COLLATE "C" > @after AND o.identifier COLLATE "C" < @end`
 	objectOrder = ` ORDER BY o.identifier COLLATE "C" LIMIT @n`
 )
 
