@@ -116,6 +116,11 @@ S stages.pause action=Ingest stage=Receive {"reason": "Trials."}
 S stages.resume action=Ingest stage=Receive {}
 S stages.pause_all {"reason": "Trials."}
 S stages.resume_all {}
+S stages.add {"name": "Sift", "after": "Receive"}
+S stages.remove action=Ingest stage=Sift
+S services.list
+S services.hold service=s3:Wasabi%20OR {"reason": "Trials."}
+S services.release service=s3:Wasabi%20OR {}
 S workers.list
 S workers.drain worker=node-1-7
 S schedules.list
@@ -129,6 +134,13 @@ S fixity.check {"identifier": "test.edu/bag"}
 S fixity.set_policy target=Wasabi-VA {"mode": "report", "days": null}
 S brakes.list
 S brakes.release provider=Wasabi-VA
+S reports.deposits by=option
+U reports.deposits
+S reports.costs
+U reports.outcomes by=day
+A exports.make {"kind": "inventory", "scope": {"object": "test.edu/bag"}} > export
+A exports.show id=export
+A exports.content id=export
 S actions.list since=2026-01-01T00:00:00Z count=true
 `
 
@@ -166,6 +178,7 @@ func newCrawled(t *testing.T) *crawled {
 	c.names["running"] = s.running(store)
 	s.exec(`INSERT INTO worker_processes (worker, node, host, pid, pid_started, heartbeat, pools)
 		VALUES ('node-1-7', 'node-1', 'host', 7, 1, interval '1 minute', '[{"name": "all", "slots": 4}]')`)
+	s.exec(`INSERT INTO known_services (service) VALUES ('s3:Wasabi OR')`)
 	s.exec(`INSERT INTO repair_stops (provider, reason) VALUES ('Wasabi-VA', '12 copies failed')`)
 	s.exec(`INSERT INTO intellectual_objects (institution_id, identifier, title, access, bag_name, etag, storage_option, bagit_profile_identifier)
 		VALUES ($1, 'test.edu/old', 'Old', 'institution', 'old', 'e', 'Standard', 'p'), ($1, 'test.edu/cold', 'Cold', 'institution', 'cold', 'e', 'Glacier-VA', 'p')`, s.test.ID)

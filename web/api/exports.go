@@ -68,8 +68,10 @@ func (a *API) exports(t *ops.API) {
 			return &body[exportView]{exportViewOf(r)}, err
 		})
 	streams := make(chan struct{}, mostStreams)
-	ops.RegisterContent(t, export("exports.content", get, "/api/v1/exports/{id}/content", "Download the content of an export",
-		"It is made while it is sent, and shows the records of one moment. The trailer Repr-Digest has its SHA-256. You may download two exports at once."),
+	content := export("exports.content", get, "/api/v1/exports/{id}/content", "Download the content of an export",
+		"It is made while it is sent, and shows the records of one moment. The trailer Repr-Digest has its SHA-256. You may download two exports at once.")
+	content.Answers = []int{http.StatusConflict}
+	ops.RegisterContent(t, content,
 		func(ctx context.Context, c access.Caller, in *ByID) (*ops.Content, error) {
 			r, of, err := exports.In(a.Registry, c.Scope).Show(ctx, in.ID, kindsFor(c))
 			if err != nil {

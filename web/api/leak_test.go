@@ -53,6 +53,7 @@ func (s *site) fill(in registry.Institution) (callers []*caller) {
 		body := []string{`{"identifiers": ["%s/bag/data/1", "%[1]s/bag/data/2"]}`, `{"file": "%s/bag/data/f"}`}[i]
 		admin.wants(http.StatusCreated, "POST", "/api/v1/"+path, fmt.Sprintf(body, in.Identifier), "Idempotency-Key", path)
 	}
+	admin.wants(http.StatusCreated, "POST", "/api/v1/exports", `{"kind": "inventory"}`)
 	second := s.in("second@"+in.Identifier, registry.RoleInstitutionalAdmin, in.Identifier)
 	id := ask[int64](s, `SELECT max(id) FROM deletion_requests`)
 	second.wants(http.StatusOK, "POST", fmt.Sprintf("/api/v1/deletions/%d/approve", id), nil)
@@ -90,6 +91,7 @@ func newTwoWorlds(t *testing.T) *twoWorlds {
 	}
 	tables := map[string]string{
 		"items": "work_items", "objects": "intellectual_objects", "files": "generic_files", "deletions": "deletion_requests", "users": "users", "institutions": "institutions",
+		"exports": "exports",
 	}
 	for kind, table := range tables {
 		w.numbers[kind] = list(`SELECT id::text FROM ` + table)

@@ -102,9 +102,10 @@ func (c *crawled) heads(o ops.Operation, who *caller, path string) {
 
 // badBodies are bodies that no operation takes, made of one that it does.
 func badBodies(body string, most int64) map[string]string {
-	deep := strings.Repeat("[", 10_000) + strings.Repeat("]", 10_000)
+	depth := int(min(most/8, 10_000))
+	deep := strings.Repeat("[", depth) + strings.Repeat("]", depth)
 	list := map[string]string{
-		"deep": deep, "deeper": strings.Repeat(`{"a":`, 20_000), "deep in it": `{"x": ` + deep + `}`, "an array": `[` + body + `]`, "a text": `"x"`, "a number": `7`, "true": `true`,
+		"deep": deep, "deeper": strings.Repeat(`{"a":`, depth), "deep in it": `{"x": ` + deep + `}`, "an array": `[` + body + `]`, "a text": `"x"`, "a number": `7`, "true": `true`,
 		"half": body[:len(body)/2], "two": body + body, "no UTF-8": "{\"\xff\": 1}", "UTF-16": "\xfe\xff\x00{\x00}", "another property": `{"no_such_property": 1}`, "a NUL": "{\x00}", "a comment": "{} // x",
 	}
 	var values map[string]json.RawMessage
@@ -149,7 +150,7 @@ func TestBodiesThatAreWrong(t *testing.T) {
 			c.refused(what, o, who.do(o.Method, path, text, c.key(o)...), status, code)
 			requests++
 		}
-		for what, text := range badBodies(body, cmp.Or(o.Body, 1<<20)) {
+		for what, text := range badBodies(body, o.MostBody()) {
 			if what == "too large" {
 				send(what, text, 413, "too-large")
 			} else {
@@ -250,7 +251,7 @@ func TestEveryOperationHoldsToItsKeyAndVersion(t *testing.T) {
 			c.refused("the first request", o, who.do(o.Method, path+"&no_such_parameter=1", orNil(body), key...), 400, "unknown-parameter")
 			c.refused("the key of another request", o, who.do(o.Method, path, orNil(body), key...), 422, "key-reused")
 			c.refused("a long key", o, who.do(o.Method, path, orNil(body), "Idempotency-Key", strings.Repeat("k", 101)), 400, "bad-request")
-			large := `{"x": "` + strings.Repeat("x", int(cmp.Or(o.Body, 1<<20))) + `"}`
+			large := `{"x": "` + strings.Repeat("x", int(o.MostBody())) + `"}`
 			c.refused("too large, with a key", o, who.do(o.Method, path, large, "Idempotency-Key", "large"), 413, "too-large")
 			tried++
 		} else if o.Method == http.MethodPost {

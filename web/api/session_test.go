@@ -183,7 +183,7 @@ func TestWhatIsNotThere(t *testing.T) {
 		}
 	}
 	a := c.do("DELETE", "/api/v1/users", nil)
-	if a.status != http.StatusMethodNotAllowed || a.header.Get("Allow") != "GET, POST" {
+	if a.status != http.StatusMethodNotAllowed || a.header.Get("Allow") != "GET, HEAD, POST" {
 		t.Errorf("a method that is not there: %d %s", a.status, a.header.Get("Allow"))
 	}
 	for _, header := range []string{"X-Request-Id", "Cache-Control", "X-Content-Type-Options", "Content-Security-Policy"} {

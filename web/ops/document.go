@@ -40,6 +40,9 @@ func (a *API) document(o Operation) {
 		if h.OperationID != o.ID {
 			continue
 		}
+		if answer := h.Responses[strconv.Itoa(http.StatusOK)]; o.Table {
+			answer.Content[csvType] = &huma.MediaType{Schema: &huma.Schema{Type: huma.TypeString}}
+		}
 		problem := h.Responses[strconv.Itoa(http.StatusBadRequest)]
 		add := func(status int) {
 			h.Responses[strconv.Itoa(status)] = &huma.Response{Description: http.StatusText(status), Content: problem.Content}

@@ -73,7 +73,8 @@ const (
 	largest    = 16 << 20 // whatever its operation says
 )
 
-func (o Operation) body() int64 {
+// MostBody is how many bytes a request may have.
+func (o Operation) MostBody() int64 {
 	if o.Access == Anyone {
 		return cmp.Or(o.Body, anyoneBody)
 	}
@@ -241,7 +242,7 @@ func Register[I, O any](a *API, o Operation, handler func(context.Context, acces
 func (a *API) documented(o Operation) huma.Operation {
 	h := huma.Operation{
 		OperationID: o.ID, Method: o.Method, Path: o.Path, Summary: o.Summary, Description: o.About, DefaultStatus: o.Status,
-		MaxBodyBytes: o.body(), BodyReadTimeout: -1, // the guard has read it; a deadline would end what takes longer
+		MaxBodyBytes: o.MostBody(), BodyReadTimeout: -1, // the guard has read it; a deadline would end what takes longer
 		Middlewares: huma.Middlewares{a.guard(o)},
 		Errors:      o.refusals(),
 		Metadata:    map[string]any{"operation": o},
@@ -330,7 +331,7 @@ func (a *API) read(w http.ResponseWriter, r *http.Request, o Operation, c access
 	if o.Method == http.MethodGet {
 		return nil, func() {}, nil
 	}
-	body, release, err = a.budget.ReadUpTo(w, r, c.ID(), o.body())
+	body, release, err = a.budget.ReadUpTo(w, r, c.ID(), o.MostBody())
 	var tooLarge *http.MaxBytesError
 	switch {
 	case err == nil:

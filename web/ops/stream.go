@@ -35,6 +35,12 @@ const digestTrailer = "Repr-Digest"
 // RegisterContent adds an operation whose answer is content.
 func RegisterContent[I any](a *API, o Operation, handler func(context.Context, access.Caller, *I) (*Content, error)) {
 	a.operations = append(a.operations, o)
+	defer func() {
+		a.document(o)
+		for _, h := range operationsOf(a.huma.OpenAPI().Paths[o.Path]) { // the type depends on what is sent
+			h.Responses["200"].Content = map[string]*huma.MediaType{"*/*": {Schema: &huma.Schema{Type: huma.TypeString, Format: "binary"}}}
+		}
+	}()
 	huma.Register(a.huma, a.documented(o), func(ctx context.Context, in *I) (*huma.StreamResponse, error) {
 		c, _ := ctx.Value(callerKey{}).(access.Caller)
 		content, err := handler(ctx, c, in)
