@@ -54,20 +54,7 @@ waits for a person. NOTE is the first finding; "item explain" shows all.`,
 			if done || err != nil {
 				return err
 			}
-			return connect.WithRegistryFor(cmd, 0, func(ctx context.Context, r *registry.Registry) error {
-				if err := values.CheckInstitution(ctx, r, o.filter.Institution); err != nil {
-					return err
-				}
-				items, err := browse.UpTo(o.limit, browse.Key{ID: o.before}, func(p browse.Page) ([]registry.WorkItem, browse.Key, error) {
-					return browse.In(r, registry.Everything()).Items(ctx, o.filter, p)
-				})
-				if err != nil {
-					return err
-				}
-				return cli.PrintPage(cmd, asJSON, items, o.limit, printItems, func(last registry.WorkItem) string {
-					return fmt.Sprintf("--before %d", last.ID)
-				})
-			})
+			return connect.WithRegistryFor(cmd, 0, func(ctx context.Context, r *registry.Registry) error { return o.list(ctx, cmd, r, asJSON) })
 		},
 	}
 	flags := c.Flags()
@@ -95,6 +82,22 @@ type itemListOptions struct {
 	stage  registry.Stage
 	limit  int
 	before int64
+}
+
+// list prints the items that a registry has.
+func (o *itemListOptions) list(ctx context.Context, cmd *cobra.Command, r *registry.Registry, asJSON bool) error {
+	if err := values.CheckInstitution(ctx, r, o.filter.Institution); err != nil {
+		return err
+	}
+	items, err := browse.UpTo(o.limit, browse.Key{ID: o.before}, func(p browse.Page) ([]registry.WorkItem, browse.Key, error) {
+		return browse.In(r, registry.Everything()).Items(ctx, o.filter, p)
+	})
+	if err != nil {
+		return err
+	}
+	return cli.PrintPage(cmd, asJSON, items, o.limit, printItems, func(last registry.WorkItem) string {
+		return fmt.Sprintf("--before %d", last.ID)
+	})
 }
 
 // check spells status, stage and action as the registry does, and adds them to the filter.
