@@ -168,7 +168,7 @@ func TestImagesArePinned(t *testing.T) {
 func TestProfilesShareTheStages(t *testing.T) {
 	t.Parallel()
 	all := []string{
-		"Cleanup", "Copy To Staging", "Delete", "Format Identification", "Glacier Restore", "Receive", "Record", "Reingest Check", "Restore File",
+		"Cleanup", "Copy To Staging", "Delete", "Export", "Format Identification", "Glacier Restore", "Receive", "Record", "Reingest Check", "Restore File",
 		"Restore Object", "Storage Validation", "Store", "Validate",
 	}
 	for _, tc := range []struct {

@@ -162,7 +162,7 @@ func TestFloodOfSignInsTakesLittleMemory(t *testing.T) {
 	if later.Load() == 0 {
 		t.Error("a hundred sign-ins at once were all carried out")
 	}
-	a.fits(224)
+	a.fits(256)
 }
 
 // Large requests that never end take the memory that requests of one person may have, and not
