@@ -247,6 +247,9 @@ func programOf(cmd *cobra.Command) string {
 
 // Registry connects a command that needs the registry and nothing else.
 func Registry(ctx context.Context, command string) (*Services, error) {
+	if err := remote.Refuse(ctx, "this command"); err != nil {
+		return nil, err // whether there is a database or not
+	}
 	config, err := Load(settings.ReadDatabase)
 	if err != nil {
 		return nil, err
