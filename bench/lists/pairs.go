@@ -41,7 +41,7 @@ func (s *servers) speed(ctx context.Context, do func() (n int, err error)) (v sp
 	return speed{float64(n) / took.Seconds(), (after - before) / float64(max(n, 1))}, nil
 }
 
-// pairs measures rounds in pairs, of which every second one begins with the other. A checkpoint
+// pairs measures rounds in pairs. Every second pair begins with the other. A checkpoint
 // comes before each, so that all pay alike for the whole pages that follow one.
 func (m *measurement) pairs(ctx context.Context, one func(with bool) (speed, error)) (list []pair, err error) {
 	for n := range m.config.rounds {

@@ -83,7 +83,7 @@ func planUnderKills(t *testing.T) (kills int) {
 	return kills
 }
 
-// asked sends a request to servers of which the first is killed at a random moment of it,
+// asked sends a request to servers, and kills the first at a random moment of it,
 // until it is answered, and returns how often a server was killed. An answer may have been
 // lost.
 func (a *webSite) asked(status int, send func() httpAnswer) (kills int) {
@@ -118,7 +118,7 @@ func (a *webSite) asked(status int, send func() httpAnswer) (kills int) {
 
 // Requests with an Idempotency-Key that a killed server was at are carried out once when they
 // are sent again: deletions, their approvals, and restorations. Each is done whole or not at
-// all. Who signs in meanwhile can do so afterwards.
+// all. Who signs in at that time can do so afterwards.
 func TestKilledServerCarriesOutRequestsOnce(t *testing.T) {
 	t.Parallel()
 	a := newWebSite(t)

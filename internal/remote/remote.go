@@ -178,7 +178,7 @@ func Words(err error) error {
 	return cli.Failure{Code: cli.ExitFailed, Err: refused}
 }
 
-// Query is a filter as the API takes it: pairs of names and values, of which empty ones are
+// Query is a filter as the API takes it: pairs of names and values. Empty ones are
 // left out.
 func Query(pairs ...string) url.Values {
 	q := url.Values{}

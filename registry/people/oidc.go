@@ -8,7 +8,7 @@ import (
 )
 
 // Identity is who an OpenID provider says that a person is. A provider gives a subject to
-// one person only, for ever; an e-mail address may go to another person.
+// one person only, and always; an e-mail address may go to another person.
 type Identity struct{ Issuer, Subject string }
 
 // ByIdentity returns the person who is bound to an identity, or ErrNotFound (users_oidc).

@@ -104,7 +104,7 @@ const carriedSQL = `SELECT id, carry AS what, carry_for AS name FROM plans WHERE
 
 // Carry carries out some batches of each plan that people have asked for, but of those that
 // another process is at, and returns how many items it has dealt with. Call it again and
-// again: 0 means that nothing is to be done. If we die, whoever calls it next goes on.
+// again: 0 means that nothing is to be done. If we die, the next caller goes on.
 func (r Records) Carry(ctx context.Context) (items int, err error) {
 	rows, _ := r.db.Query(ctx, carriedSQL)
 	list, err := pgx.CollectRows(rows, pgx.RowToStructByName[carried])

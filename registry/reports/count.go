@@ -42,7 +42,7 @@ func (c Counted) String() string {
 const sinceSQL = `SELECT (max(day) - 1)::timestamp AT TIME ZONE 'UTC' FROM holdings_daily`
 
 // changedSQL are the objects that may have other files: those that were recorded or deleted
-// (intellectual_objects_updated), and those of which an item deleted files (work_items_ended,
+// (intellectual_objects_updated), and those whose files an item deleted (work_items_ended,
 // work_items_archive_updated).
 const changedSQL = `
 SELECT o.id FROM institutions i CROSS JOIN LATERAL (SELECT k.id FROM intellectual_objects k WHERE k.institution_id = i.id AND k.updated_at >= @since) o

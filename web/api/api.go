@@ -1,4 +1,7 @@
 // Package api has the handlers of the REST API /api/v1.
+//
+// The package has more than 3,000 lines: a resource is a file, and the files share how a
+// list is paged, a change is recorded, and a record has its version.
 package api
 
 import (

@@ -118,7 +118,7 @@ func TestExportsAreOfTheScope(t *testing.T) {
 			t.Errorf("%q: %s, none: %s", of, a.body, absent.body)
 		}
 	}
-	staff.wants(http.StatusNotFound, "POST", "/api/v1/exports", exportOf("inventory", "", "")) // of which institution?
+	staff.wants(http.StatusNotFound, "POST", "/api/v1/exports", exportOf("inventory", "", "")) // nobody has said whose
 	for _, wrong := range []any{exportOf("everything", "", ""), exportOf("", "", ""), map[string]any{"kind": "inventory", "scope": map[string]any{"all": true}}} {
 		admin.wants(http.StatusBadRequest, "POST", "/api/v1/exports", wrong)
 	}

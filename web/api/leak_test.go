@@ -20,7 +20,7 @@ const hidden = 9_000_000_000
 
 var ofHidden = regexp.MustCompile(`hidden|900000\d{4}\b`)
 
-// twoWorlds is a site with three institutions, of which people of the first ask for lists
+// twoWorlds is a site with three institutions. People of the first ask for lists
 // with values of the last.
 type twoWorlds struct {
 	*site

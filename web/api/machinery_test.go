@@ -182,7 +182,7 @@ func (s *site) onRecord(want, actor string) {
 	}
 }
 
-// Whoever pauses is on record; depositors see that a stage is paused, and not why.
+// Who pauses is on record; depositors see that a stage is paused, and not why.
 func TestStagesArePaused(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

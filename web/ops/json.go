@@ -11,7 +11,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// jsonFormat reads JSON of which every value counts: of a name that is there twice, and of a
+// jsonFormat reads JSON whose every value counts: of a name that is there twice, and of a
 // text that is not UTF-8, no part is dropped or replaced.
 func jsonFormat() huma.Format {
 	return huma.Format{Marshal: huma.DefaultJSONFormat.Marshal, Unmarshal: readJSON}

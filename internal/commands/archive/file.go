@@ -65,12 +65,7 @@ that have, or had, a content, newest first: of all objects if none is named.`,
 				if err != nil {
 					return err
 				}
-				return cli.PrintPage(cmd, asJSON, list, limit, text, func(last browse.ListedFile) string {
-					if f.Digest != "" {
-						return fmt.Sprintf("--before %d", last.ID)
-					}
-					return "--after '" + human.Line(last.Identifier) + "'"
-				})
+				return cli.PrintPage(cmd, asJSON, list, limit, text, func(last browse.ListedFile) string { return filesAfter(f, last) })
 			})
 		},
 	}
@@ -84,6 +79,14 @@ that have, or had, a content, newest first: of all objects if none is named.`,
 	completeState(c)
 	cli.JSONFlag(c, &asJSON)
 	return c
+}
+
+// filesAfter is the flag for the page after a file.
+func filesAfter(f browse.FileFilter, last browse.ListedFile) string {
+	if f.Digest != "" {
+		return fmt.Sprintf("--before %d", last.ID)
+	}
+	return "--after '" + human.Line(last.Identifier) + "'"
 }
 
 // listFiles lists the files of an object that there is, or those with a digest or a UUID.
