@@ -151,6 +151,8 @@ type crawled struct {
 	names  map[string]any
 	done   map[string]bool // operations that were carried out
 	sent   int
+
+	unmodified int // answers whose tag was that of an earlier one
 }
 
 func newCrawled(t *testing.T) *crawled {

@@ -73,6 +73,9 @@ func TestRequestsThatAreNotForTheOperation(t *testing.T) {
 	if after := c.state(); after != before {
 		t.Errorf("something was done: before\n%s\nafter\n%s", before, after)
 	}
+	if c.unmodified < 100 {
+		t.Errorf("%d answers were the same as before", c.unmodified)
+	}
 }
 
 func orNil(body string) any {
@@ -91,12 +94,29 @@ func (c *crawled) key(o ops.Operation) []string {
 	return []string{"Idempotency-Key", fmt.Sprint("key ", c.sent)}
 }
 
-// heads has HEAD answer what GET does, without a body.
+// heads has HEAD answer what GET does, without a body, and GET an answer without a body to a
+// caller who has it. An age in an answer may change it between two of them.
 func (c *crawled) heads(o ops.Operation, who *caller, path string) {
 	c.t.Helper()
 	read, head := who.do("GET", path, nil), who.do("HEAD", path, nil)
-	if head.status != read.status || head.body != "" || head.header.Get("Content-Type") != read.header.Get("Content-Type") || head.header.Get("ETag") != read.header.Get("ETag") {
+	tag := read.header.Get("ETag")
+	if head.status != read.status || head.body != "" || head.header.Get("Content-Type") != read.header.Get("Content-Type") || (head.header.Get("ETag") == "") != (tag == "") {
 		c.t.Errorf("%s: HEAD: %d %v %q; GET: %d %v", o.ID, head.status, head.header, head.body, read.status, read.header)
+	}
+	if tag == "" { // of content, or of a refusal
+		return
+	}
+	for sent, has := range map[string]bool{tag: true, `"other", W/` + tag: true, "*": true, `"other"`: false, strings.Trim(tag, `"`): false} {
+		a := who.do("GET", path, nil, "If-None-Match", sent)
+		now, had := a.header.Get("ETag"), a.status == http.StatusNotModified
+		if now == tag || sent == "*" {
+			c.unmodified++
+		} else {
+			has = false
+		}
+		if had != has || had == (a.body != "") || a.status != http.StatusOK && !had {
+			c.t.Errorf("%s: with If-None-Match %s: %d %v %q, want the same: %t", o.ID, sent, a.status, a.header, a.body, has)
+		}
 	}
 }
 

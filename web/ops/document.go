@@ -60,6 +60,9 @@ func (a *API) document(o Operation) {
 		if slices.ContainsFunc(h.Parameters, func(p *huma.Param) bool { return p.Name == "If-Match" }) {
 			add(http.StatusPreconditionFailed)
 		}
+		if o.tagged() {
+			h.Responses[strconv.Itoa(http.StatusNotModified)] = &huma.Response{Description: "The answer is the one whose ETag If-None-Match names; it has no body"}
+		}
 	}
 }
 

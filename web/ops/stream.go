@@ -34,6 +34,7 @@ const digestTrailer = "Repr-Digest"
 
 // RegisterContent adds an operation whose answer is content.
 func RegisterContent[I any](a *API, o Operation, handler func(context.Context, access.Caller, *I) (*Content, error)) {
+	o.streams = true
 	a.operations = append(a.operations, o)
 	defer func() {
 		a.document(o)
