@@ -64,7 +64,7 @@ func TestScripts(t *testing.T) {
 				nsq = testenv.NewNSQ(tb)
 			}
 			database := testenv.DatabaseURL(tb)
-			if strings.HasSuffix(e.WorkDir, "-server") { // as which role it serves people, and where
+			if strings.HasSuffix(e.WorkDir, "-server") || strings.HasSuffix(e.WorkDir, "-item-files") { // as which role it serves people, and where
 				e.Setenv("WEB_DATABASE_URL", testenv.WebURL(tb, database))
 				e.Setenv("WEB_ADDR", freeAddr(tb))
 			}

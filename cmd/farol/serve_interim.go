@@ -28,20 +28,29 @@ func (v *server) interim(ctx context.Context) api.Interim {
 	}
 	if stores, err := connect.Load(settings.ReadItemStores); err != nil {
 		v.log.InfoContext(ctx, "S3 is not set up; the files of items in progress are not served", "why", err)
-	} else if d.Staging, err = stagingOf(ctx, stores); err != nil {
-		v.log.WarnContext(ctx, "cannot open the staging bucket; the files of items in progress are not served", "err", err)
+	} else if err := v.openBuckets(ctx, stores, &d.Staging, &i.Kept); err != nil {
+		v.log.WarnContext(ctx, "cannot open the buckets of items in progress; their files are not served", "err", err)
 	}
 	i.Reader = ingest.InterimReader(d)
 	return i
 }
 
-// stagingOf opens the staging bucket, and does not ask for it yet.
-func stagingOf(ctx context.Context, c settings.ItemStores) (*storage.Bucket, error) {
+// openBuckets opens the bucket for staging, and the one that keeps interim metadata if there
+// is one. Nothing is asked of them yet.
+func (v *server) openBuckets(ctx context.Context, c settings.ItemStores, staging, kept **storage.Bucket) error {
 	s, err := connect.Open(ctx, "serve", connect.Needs{S3: &c.S3})
 	if err != nil {
-		return nil, err
+		return err
 	}
-	return s.Receiving(c.Staging.Bucket)
+	if *staging, err = s.Receiving(c.Staging.Bucket); err != nil {
+		return err
+	}
+	keep, err := connect.Load(settings.ReadKeep)
+	if err != nil || keep.Bucket == "" {
+		return err
+	}
+	*kept, err = s.Receiving(keep.Bucket)
+	return err
 }
 
 // restsRedis is how long Redis is not tried again that did not answer: requests would wait

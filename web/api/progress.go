@@ -12,6 +12,7 @@ import (
 	"github.com/farol-preservation/farol/progress"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/browse"
+	"github.com/farol-preservation/farol/storage"
 	"github.com/farol-preservation/farol/web/access"
 	"github.com/farol-preservation/farol/web/ops"
 	"github.com/farol-preservation/farol/web/permission"
@@ -22,6 +23,7 @@ import (
 type Interim struct {
 	Progress func(context.Context) (*progress.Store, error) // opens Redis, or returns what is open; nil: no settings
 	Reader   interim.Reader                                 // without Progress; its Staging is nil without settings for S3
+	Kept     *storage.Bucket                                // of what is kept of items whose ingest has ended; nil: nothing is
 	Measures map[registry.Stage]progress.Measure
 }
 
@@ -60,6 +62,7 @@ type (
 		Items []itemFile `json:"items"`
 		Next  *string    `json:"next" doc:"URL of the next page; null: this is the last"`
 		Known bool       `json:"known" doc:"false: the bag was not read far enough, or what was known of its files was removed"`
+		Note  string     `json:"note" doc:"Where the files are known from, or why nothing is known; empty: there is nothing to say"`
 	}
 )
 
@@ -146,8 +149,7 @@ func (a *API) itemProgress(ctx context.Context, c access.Caller, in *ByID) (*bod
 	return &body[progressView]{progressView{s.Time, s.Item, s.State, s.Current}}, err
 }
 
-// itemFiles lists a page of the files of an item from where they are known: in the staging
-// bucket and Redis while it is being ingested, and afterwards in the records.
+// itemFiles lists a page of the files of an item from where they are known.
 func (a *API) itemFiles(ctx context.Context, in *itemFilesQuery, item registry.WorkItem) (*body[itemFiles], error) {
 	filter := struct {
 		ID int64
@@ -157,59 +159,38 @@ func (a *API) itemFiles(ctx context.Context, in *itemFilesQuery, item registry.W
 	if err != nil {
 		return nil, err
 	}
-	attempts, err := a.Registry.Attempts(ctx, item.ID)
+	from := interim.Sources{Registry: a.Registry, InWork: a.inWork, Kept: func(context.Context) (*storage.Bucket, error) { return a.Interim.Kept, nil }}
+	l, err := from.List(ctx, item, interim.Page{State: in.State, After: after, Limit: in.Limit + 1})
+	var unread interim.UnreadError
+	if errors.As(err, &unread) {
+		err = a.unlessAsked(ctx, err)
+	}
 	if err != nil {
 		return nil, err
 	}
-	page := interim.Page{State: in.State, After: after, Limit: in.Limit + 1}
-	var found []itemFile
-	known := item.Action != "Ingest" || item.Stage == registry.Cleanup
-	if item.Action == "Ingest" && item.Status != "Success" {
-		var inWork bool
-		if found, inWork, err = a.filesInWork(ctx, item, attempts, page); err != nil {
-			return nil, err
-		}
-		if inWork {
-			return filesPage(ctx, found, in, filter, true), nil
-		}
-	}
-	if known {
-		found, err = a.filesOnRecord(ctx, item, attempts, page)
-	}
-	return filesPage(ctx, found, in, filter, known), err
-}
-
-func filesPage(ctx context.Context, found []itemFile, in *itemFilesQuery, filter any, known bool) *body[itemFiles] {
-	p := pageOf(ctx, append([]itemFile{}, found...), in.Limit, func(f itemFile) string { return encodeCursor("item-files", filter, f.Path) })
-	return &body[itemFiles]{itemFiles{p.Body.Items, p.Body.Next, known}}
-}
-
-// filesInWork lists files by what the stages have left.
-func (a *API) filesInWork(ctx context.Context, item registry.WorkItem, attempts []registry.Attempt, page interim.Page) (found []itemFile, known bool, err error) {
-	r := a.Interim.Reader
-	if r.Progress, err = a.redis(ctx); err != nil {
-		return nil, false, err
-	}
-	if r.Staging == nil {
-		return nil, false, later("this server does not read the staging bucket, which has the lists of files: its administrator sets up the S3 service")
-	}
-	m, err := r.Read(ctx, item, attempts)
-	if err != nil {
-		return nil, false, a.unlessAsked(ctx, err)
-	}
-	defer m.Close()
-	files, err := page.Of(m.Files(ctx))
-	if err != nil {
-		return nil, false, a.unlessAsked(ctx, err)
-	}
-	for _, f := range files {
+	found := []itemFile{}
+	for _, f := range l.Files {
 		of := itemFile{Path: f.Path, Size: f.Size, State: f.State, Code: f.Code, Message: f.Message, UUID: f.UUID, Format: f.Format, PUID: f.PUID, Targets: []string{}}
 		for _, c := range f.Copies {
 			of.Targets = append(of.Targets, c.Target)
 		}
 		found = append(found, of)
 	}
-	return found, m.Known() || len(files) > 0, nil
+	p := pageOf(ctx, found, in.Limit, func(f itemFile) string { return encodeCursor("item-files", filter, f.Path) })
+	return &body[itemFiles]{itemFiles{p.Body.Items, p.Body.Next, l.Known, l.Note}}, nil
+}
+
+// inWork reads what the stages of an ingest have left.
+func (a *API) inWork(ctx context.Context) (interim.Reader, error) {
+	r := a.Interim.Reader
+	var err error
+	if r.Progress, err = a.redis(ctx); err != nil {
+		return r, err
+	}
+	if r.Staging == nil {
+		return r, later("this server does not read the staging bucket, which has the lists of files: its administrator sets up the S3 service")
+	}
+	return r, nil
 }
 
 // unlessAsked is an error of Redis or a bucket, unless the caller has given up.
@@ -218,19 +199,4 @@ func (a *API) unlessAsked(ctx context.Context, err error) error {
 		return fmt.Errorf("list files: %w", err)
 	}
 	return a.unread(ctx, err)
-}
-
-// filesOnRecord lists files by their records.
-func (a *API) filesOnRecord(ctx context.Context, item registry.WorkItem, attempts []registry.Attempt, page interim.Page) (found []itemFile, err error) {
-	f := registry.ItemFileFilter{Item: item, Ended: time.Now(), State: page.State, After: page.After, Limit: page.Limit}
-	if n := len(attempts); n > 0 && attempts[n-1].EndedAt != nil {
-		f.Ended = *attempts[n-1].EndedAt
-	}
-	files, err := a.Registry.ItemFiles(ctx, f)
-	for _, x := range files {
-		found = append(found, itemFile{
-			Path: x.Path, Size: x.Size, State: x.State, Message: x.Message, UUID: x.UUID, Format: x.Format, PUID: x.PUID, Targets: append([]string{}, x.Targets...),
-		})
-	}
-	return found, err
 }

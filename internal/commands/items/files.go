@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"slices"
 	"strings"
 	"time"
 
@@ -85,172 +84,112 @@ func listItemFiles(cmd *cobra.Command, id int64, page interim.Page, asJSON bool)
 	const most = 10 * time.Minute // the lists of a large bag are fetched first
 	ctx, cancel := context.WithTimeout(cmd.Context(), most)
 	defer cancel()
-	l := itemFileList{page: page, warnings: cmd.ErrOrStderr()}
 	next := func(last interim.File) string { return "--after '" + human.Line(last.Path) + "'" }
+	var l interim.Listing
 	var err error
 	if s := remote.From(ctx); s != nil {
 		next = func(interim.File) string { return remote.More(page.Limit) }
-		l.files, l.gone, err = remoteFiles(ctx, s, id, page)
+		l, err = remoteFiles(ctx, s, id, page)
 	} else {
-		err = l.connectAndRead(ctx, id)
+		l, err = connectAndList(ctx, id, page, cmd.ErrOrStderr())
 	}
 	if err != nil {
 		return err
 	}
-	if l.gone != "" {
+	if !l.Known {
 		if asJSON {
-			fmt.Fprintln(cmd.ErrOrStderr(), l.gone)
+			fmt.Fprintln(cmd.ErrOrStderr(), l.Note)
 		}
-		return cli.Printf(cmd, asJSON, l.files, "%s\n", l.gone)
+		return cli.Printf(cmd, asJSON, l.Files, "%s\n", l.Note)
 	}
-	return cli.PrintPage(cmd, asJSON, l.files, page.Limit, printFiles, next)
+	if l.Note != "" {
+		fmt.Fprintln(cmd.ErrOrStderr(), l.Note)
+	}
+	return cli.PrintPage(cmd, asJSON, l.Files, page.Limit, printFiles, next)
 }
 
-// itemFileList reads a page of an item's files from where it is known.
-type itemFileList struct {
-	page     interim.Page
-	warnings io.Writer
-
-	registry *registry.Registry
-	redis    settings.Redis
-	item     registry.WorkItem
-	attempts []registry.Attempt
-
-	files []interim.File
-	gone  string // why nothing is known of the files
-}
-
-func (l *itemFileList) connectAndRead(ctx context.Context, id int64) error {
+// connectAndList reads a page of an item's files from where they are known.
+func connectAndList(ctx context.Context, id int64, page interim.Page, warnings io.Writer) (l interim.Listing, err error) {
 	config, err := connect.Load(settings.ReadItem)
 	if err != nil {
-		return err
+		return l, err
 	}
 	s, err := connect.Open(ctx, "item", connect.Needs{Database: &config.Database})
 	if err != nil {
-		return err
+		return l, err
 	}
 	defer s.Close()
-	l.registry, l.redis = s.Registry, config.Redis
-	if l.item, err = s.Registry.WorkItem(ctx, id); err != nil {
+	item, err := s.Registry.WorkItem(ctx, id)
+	if err != nil {
+		return l, err
+	}
+	places := filePlaces{registry: s.Registry, redis: config.Redis, warnings: warnings}
+	defer places.close()
+	from := interim.Sources{Registry: s.Registry, InWork: places.inWork, Kept: places.kept}
+	l, err = from.List(ctx, item, page)
+	var unread interim.UnreadError
+	if errors.As(err, &unread) {
+		return l, cli.Failure{Code: cli.ExitFailed, Err: unread.Err, Next: "see with `farol check` that Redis and the buckets answer, then try again"}
+	}
+	return l, err
+}
+
+// filePlaces are the places outside the database where the files of an item are known. They
+// are opened when they are needed.
+type filePlaces struct {
+	registry *registry.Registry
+	redis    settings.Redis
+	warnings io.Writer
+
+	services *connect.Services // nil: S3 was not needed yet
+	config   settings.ItemStores
+}
+
+func (p *filePlaces) close() {
+	if p.services != nil {
+		p.services.Close()
+	}
+}
+
+// open opens the S3 service.
+func (p *filePlaces) open(ctx context.Context) (err error) {
+	if p.services != nil {
+		return nil
+	}
+	if p.config, err = connect.Load(settings.ReadItemStores); err != nil {
 		return err
 	}
-	if l.attempts, err = s.Registry.Attempts(ctx, id); err != nil {
-		return err
-	}
-	return l.read(ctx)
-}
-
-func (l *itemFileList) read(ctx context.Context) error {
-	ingest := l.item.Action == "Ingest"
-	if ingest && l.item.Status != "Success" {
-		known, err := l.inWork(ctx)
-		if err != nil || known {
-			return err
-		}
-	}
-	if ingest && !l.item.Retry || l.item.Stage == registry.Cleanup {
-		if found, err := l.kept(ctx); err != nil || found {
-			return err
-		}
-	}
-	if !ingest || l.item.Stage == registry.Cleanup {
-		return l.onRecord(ctx)
-	}
-	l.gone = fmt.Sprintf("Nothing is kept of the files of item %d any more: its interim metadata was removed.", l.item.ID)
-	if l.item.Stage == registry.Receive {
-		l.gone = fmt.Sprintf("Nothing is known of the files of item %d: its bag was not read, or not far enough.", l.item.ID)
-	}
-	return nil
-}
-
-// inWork lists the files by what the stages have left in staging and Redis.
-func (l *itemFileList) inWork(ctx context.Context) (known bool, err error) {
-	s, c, err := l.stores(ctx)
-	if err != nil {
-		return false, err
-	}
-	defer s.Close()
-	d := pipeline.Deps{Registry: l.registry, Log: slog.New(slog.DiscardHandler)}
-	if d.Staging, err = s.Receiving(c.Staging.Bucket); err != nil {
-		return false, err
-	}
-	if err := s.OpenProgress(ctx, l.redis); err != nil { // the rest is shown
-		fmt.Fprintln(l.warnings, "The progress of files within the stage is not known:", err)
-	}
-	d.Progress = s.Progress
-	m, err := ingest.InterimReader(d).Read(ctx, l.item, l.attempts)
-	if err != nil {
-		return false, noFilesRead(err)
-	}
-	defer m.Close()
-	if l.files, err = l.page.Of(m.Files(ctx)); err != nil {
-		return false, noFilesRead(err)
-	}
-	if m.Faults != nil && m.Faults.More > 0 && slices.ContainsFunc(l.files, func(f interim.File) bool { return f.State == "failed" }) {
-		fmt.Fprintf(l.warnings, "The last attempt had %d more faults, whose files are not known.\n", m.Faults.More)
-	}
-	return m.Known() || len(l.files) > 0, nil
-}
-
-// kept lists the files by the metadata in FAROL_KEEP_METADATA, if there is any.
-func (l *itemFileList) kept(ctx context.Context) (found bool, err error) {
-	keep, err := connect.Load(settings.ReadKeep)
-	if err != nil || keep.Bucket == "" {
-		return false, err
-	}
-	s, _, err := l.stores(ctx)
-	if err != nil {
-		return false, err
-	}
-	defer s.Close()
-	bucket, err := s.Receiving(keep.Bucket)
-	if err != nil {
-		return false, err
-	}
-	k, err := interim.Open(ctx, bucket, l.item.ID)
-	if errors.Is(err, storage.ErrNotFound) {
-		return false, nil
-	}
-	if err != nil {
-		return false, noFilesRead(err)
-	}
-	defer k.Close() //nolint:errcheck // only read
-	if l.files, err = l.page.Of(k.Files()); err != nil {
-		return false, noFilesRead(err)
-	}
-	fmt.Fprintf(l.warnings, "This is how the files were kept %s, at %s.\n", human.Time(k.At), k.Stage)
-	return true, nil
-}
-
-// onRecord lists the files by their records.
-func (l *itemFileList) onRecord(ctx context.Context) error {
-	f := registry.ItemFileFilter{Item: l.item, Ended: time.Now(), State: l.page.State, After: l.page.After, Limit: l.page.Limit}
-	if n := len(l.attempts); n > 0 && l.attempts[n-1].EndedAt != nil {
-		f.Ended = *l.attempts[n-1].EndedAt
-	}
-	list, err := l.registry.ItemFiles(ctx, f)
-	for _, x := range list {
-		of := interim.File{Path: x.Path, Size: x.Size, State: x.State, Message: x.Message, UUID: x.UUID, Format: x.Format, PUID: x.PUID}
-		for _, target := range x.Targets {
-			of.Copies = append(of.Copies, interim.Copy{Target: target})
-		}
-		l.files = append(l.files, of)
-	}
+	p.services, err = connect.Open(ctx, "item", connect.Needs{S3: &p.config.S3})
 	return err
 }
 
-// stores opens the S3 service.
-func (l *itemFileList) stores(ctx context.Context) (*connect.Services, settings.ItemStores, error) {
-	config, err := connect.Load(settings.ReadItemStores)
-	if err != nil {
-		return nil, config, err
+// inWork reads what the stages have left in staging and Redis.
+func (p *filePlaces) inWork(ctx context.Context) (interim.Reader, error) {
+	if err := p.open(ctx); err != nil {
+		return interim.Reader{}, err
 	}
-	s, err := connect.Open(ctx, "item", connect.Needs{S3: &config.S3})
-	return s, config, err
+	d := pipeline.Deps{Registry: p.registry, Log: slog.New(slog.DiscardHandler)}
+	var err error
+	if d.Staging, err = p.services.Receiving(p.config.Staging.Bucket); err != nil {
+		return interim.Reader{}, err
+	}
+	if err := p.services.OpenProgress(ctx, p.redis); err != nil { // the rest is shown
+		fmt.Fprintln(p.warnings, "The progress of files within the stage is not known:", err)
+	}
+	d.Progress = p.services.Progress
+	return ingest.InterimReader(d), nil
 }
 
-func noFilesRead(err error) error {
-	return cli.Failure{Code: cli.ExitFailed, Err: err, Next: "see with `farol check` that Redis and the buckets answer, then try again"}
+// kept is the bucket of FAROL_KEEP_METADATA.
+func (p *filePlaces) kept(ctx context.Context) (*storage.Bucket, error) {
+	keep, err := connect.Load(settings.ReadKeep)
+	if err != nil || keep.Bucket == "" {
+		return nil, err
+	}
+	if err := p.open(ctx); err != nil {
+		return nil, err
+	}
+	return p.services.Receiving(keep.Bucket)
 }
 
 func printFiles(w io.Writer, files []interim.File) error {

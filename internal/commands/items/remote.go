@@ -75,29 +75,25 @@ func remoteSnapshot(ctx context.Context, s *remote.Server, id int64) (l explain.
 	return l, false, nil
 }
 
-// remoteFiles lists the files of an item, with a sentence if nothing is known of them.
-func remoteFiles(ctx context.Context, s *remote.Server, id int64, page interim.Page) (files []interim.File, gone string, err error) {
-	path, query := remote.About("items", id, "/files"), remote.Query("state", page.State)
-	first, err := remote.Get[struct{ Known bool }](ctx, s, path, remote.Query("state", page.State, "limit", "1"))
-	if err != nil {
-		return nil, "", err
-	}
-	if !first.Known {
-		gone = "Nothing is known of the files of item " + strconv.FormatInt(id, 10) + ": its bag was not read far enough, or its interim metadata was removed."
-		return nil, gone, nil
+// remoteFiles lists the files of an item.
+func remoteFiles(ctx context.Context, s *remote.Server, id int64, page interim.Page) (l interim.Listing, err error) {
+	path := remote.About("items", id, "/files")
+	first, err := remote.Get[interim.Listing](ctx, s, path, remote.Query("state", page.State, "limit", "1"))
+	if l.Known, l.Note = first.Known, first.Note; err != nil || !l.Known {
+		return l, err
 	}
 	type file struct {
 		interim.File
 		Targets []string
 	}
-	list, err := remote.List[file](ctx, s, path, query, page.Limit)
+	list, err := remote.List[file](ctx, s, path, remote.Query("state", page.State), page.Limit)
 	for _, f := range list {
 		for _, target := range f.Targets {
 			f.Copies = append(f.Copies, interim.Copy{Target: target})
 		}
-		files = append(files, f.File)
+		l.Files = append(l.Files, f.File)
 	}
-	return files, "", err
+	return l, err
 }
 
 // remoteChange is the request by which a server changes an item as a command does.
