@@ -12,6 +12,7 @@ import (
 
 	"github.com/farol-preservation/farol/claim"
 	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/retry"
 )
 
 const (
@@ -26,7 +27,8 @@ func order() []registry.Stage {
 	}
 }
 
-// transitions measures what the lists cost the queue.
+// transitions measures what the lists cost the queue: workers that do all that they can, and
+// workers that do half of it, as where the machine is not the limit.
 func (m *measurement) transitions(ctx context.Context) error {
 	db, err := registry.Connect(ctx, m.stack.DatabaseURL, "lists-hops")
 	if err != nil {
@@ -38,33 +40,20 @@ func (m *measurement) transitions(ctx context.Context) error {
 		return err
 	}
 	defer engine.Close()
-	if _, err := hopping(ctx, engine, m.config.round()); err != nil { // until the caches are warm
+	most, err := hopping(ctx, engine, m.config.round(), 0) // until the caches are warm
+	if err != nil {
 		return err
 	}
 	before, err := m.ended(ctx)
 	if err != nil {
 		return err
 	}
-	requests, made := 0, 0
-	list, err := m.pairs(ctx, func(with bool) (speed, error) {
-		background, stop := context.WithCancel(ctx)
-		defer stop()
-		var group errgroup.Group
-		if with {
-			group.Go(func() error {
-				n, err := m.background(background)
-				requests += n
-				return err
-			})
-		}
-		v, err := m.speed(ctx, func() (int, error) {
-			n, err := hopping(ctx, engine, m.config.round())
-			made += n
-			return n, err
-		})
-		stop()
-		return v, errors.Join(err, group.Wait())
-	})
+	queue := &queued{measurement: m, engine: engine}
+	full, err := queue.pairs(ctx, 0)
+	if err != nil {
+		return err
+	}
+	half, err := queue.pairs(ctx, float64(most)/m.config.round().Seconds()/2)
 	if err != nil {
 		return err
 	}
@@ -72,11 +61,43 @@ func (m *measurement) transitions(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if after-before != made {
-		return fmt.Errorf("the ledger has %d transitions, and not %d", after-before, made)
+	if after-before != queue.made {
+		return fmt.Errorf("the ledger has %d transitions, and not %d", after-before, queue.made)
 	}
-	title := fmt.Sprintf("Transitions a second, %d workers that claim %d items, without and with %d lists a second (%d were read)", hopWorkers, hopBatch, m.config.rate, requests)
-	return printPairs(m.out, title, line{"transitions", list})
+	title := fmt.Sprintf("Transitions a second, %d workers that claim %d items, without and with %d lists a second (%d were read)", hopWorkers, hopBatch, m.config.rate, queue.requests)
+	return printPairs(m.out, title, line{"as many as can be", full}, line{"half as many", half})
+}
+
+// queued is a queue in use, and what was done with it.
+type queued struct {
+	*measurement
+
+	engine         *claim.Engine
+	made, requests int
+}
+
+// pairs measures the queue without and with lists that are read. pace is how many transitions
+// a second there are to be; 0: as many as can be.
+func (q *queued) pairs(ctx context.Context, pace float64) ([]pair, error) {
+	return q.measurement.pairs(ctx, func(with bool) (speed, error) {
+		background, stop := context.WithCancel(ctx)
+		defer stop()
+		var group errgroup.Group
+		if with {
+			group.Go(func() error {
+				n, err := q.background(background)
+				q.requests += n
+				return err
+			})
+		}
+		v, err := q.speed(ctx, func() (int, error) {
+			n, err := hopping(ctx, q.engine, q.config.round(), pace)
+			q.made += n
+			return n, err
+		})
+		stop()
+		return v, errors.Join(err, group.Wait())
+	})
 }
 
 // ended is how many attempts have ended, by the ledger.
@@ -88,8 +109,8 @@ func (m *measurement) ended(ctx context.Context) (n int, err error) {
 }
 
 // hopping has workers take items from stage to stage for a while, and returns how many
-// transitions there were.
-func hopping(ctx context.Context, engine *claim.Engine, d time.Duration) (int, error) {
+// transitions there were. With a pace a worker that is ahead of it waits.
+func hopping(ctx context.Context, engine *claim.Engine, d time.Duration, pace float64) (int, error) {
 	began := time.Now()
 	var n atomic.Int64
 	group, ctx := errgroup.WithContext(ctx)
@@ -104,6 +125,10 @@ func hopping(ctx context.Context, engine *claim.Engine, d time.Duration) (int, e
 					return errors.New("no item waits for a worker; name a larger -live")
 				}
 				n.Add(int64(made))
+				if pace > 0 {
+					due := began.Add(time.Duration(float64(n.Load()) / pace * float64(time.Second)))
+					retry.Pause(ctx, time.Until(due))
+				}
 			}
 			return context.Cause(ctx)
 		})
