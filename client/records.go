@@ -48,24 +48,25 @@ type Object struct {
 
 // ObjectCopies counts copies of an object that need attention.
 type ObjectCopies struct {
-	NeverRead int64 `json:"never_read"` // since they were stored
-	Bad       int64 `json:"bad"`        // altered or missing, and not yet repaired
+	NeverRead *int64 `json:"never_read"` // since they were stored; nil: not counted
+	Bad       int64  `json:"bad"`        // altered or missing, and not yet repaired
 }
 
 // ObjectDeletion is what deletions did to an object, or are about to.
 type ObjectDeletion struct {
 	Item         *int64     `json:"deleted_by_item"` // that deletes the object as a whole, or has deleted it
-	FilesDeleted int64      `json:"files_deleted"`
+	FilesDeleted *int64     `json:"files_deleted"`   // nil: not counted
 	FilesGoing   int64      `json:"files_being_deleted"`
 	Requests     []Deletion `json:"requests"` // the newest first
 }
 
 // ObjectSummary counts what is kept of an object.
 type ObjectSummary struct {
-	Files  int64            `json:"files"`
-	Bytes  int64            `json:"bytes"`
-	Copies int64            `json:"copies"`
-	Events map[string]int64 `json:"events"` // by PREMIS event type
+	Files   int64            `json:"files"`
+	Bytes   int64            `json:"bytes"`
+	Counted bool             `json:"counted"` // false: the object has more than 10,000 files, and what follows is nil
+	Copies  *int64           `json:"copies"`
+	Events  map[string]int64 `json:"events"` // by PREMIS event type
 }
 
 // ObjectFilter narrows a list of objects. What is zero narrows nothing.

@@ -146,8 +146,8 @@ func TestOldDatabaseIsRefusedAndLoadedIntoANewOne(t *testing.T) {
 	goesOn(t, after)
 }
 
-// goesOn checks that a loaded database is whole: every constraint holds, what comes
-// next has the next number, and is announced in the partition of the others.
+// goesOn checks that a loaded database is whole: every constraint holds, files are counted,
+// what comes next has the next number, and is announced in the partition of the others.
 func goesOn(t *testing.T, c *pgx.Conn) {
 	t.Helper()
 	exec(t, c, `DO $$
@@ -161,6 +161,10 @@ func goesOn(t *testing.T, c *pgx.Conn) {
 				EXECUTE format('ALTER TABLE %s VALIDATE CONSTRAINT %I', k.of, k.conname);
 			END LOOP;
 		END $$`)
+	if wrong := value[int](t, c, `SELECT count(*) FROM (SELECT intellectual_object_id, count(*) FROM generic_files WHERE state = 'A' GROUP BY 1) f (object, files)
+			FULL JOIN (SELECT * FROM object_holdings WHERE files > 0) h ON h.intellectual_object_id = object WHERE f.files IS DISTINCT FROM h.files`); wrong != 0 {
+		t.Errorf("of %d objects the files are not counted", wrong)
+	}
 	if n := value[int](t, c, `SELECT count(*) FROM pipeline_messages_rest`) + value[int](t, c, `SELECT count(*) FROM posted_messages_rest`); n != 0 {
 		t.Errorf("%d messages are in no partition of their own", n)
 	}

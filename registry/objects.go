@@ -102,23 +102,37 @@ func (r *Registry) KnownFiles(ctx context.Context, objectID int64) iter.Seq2[Kno
 	}
 }
 
+// mostCounted is up to how many files, deleted ones among them, all that is on record of an
+// object is counted.
+const mostCounted = 10_000
+
 // ObjectSummary counts what is on record of an object.
 type ObjectSummary struct {
-	Files  int64            `json:"files"` // active ones
-	Bytes  int64            `json:"bytes"`
-	Copies int64            `json:"copies"`
-	Events map[string]int64 `json:"events"` // by PREMIS event type, the files' and the object's own
+	Files   int64            `json:"files"` // active ones
+	Bytes   int64            `json:"bytes"`
+	Counted bool             `json:"counted"` // false: the object has more than 10,000 files, and what else is on record of them is not counted
+	Copies  *int64           `json:"copies"`
+	Events  map[string]int64 `json:"events"` // by PREMIS event type, the files' and the object's own; nil: not counted
 }
 
-// Summary counts the files, copies and events of an object.
+// Summary counts the files of an object (object_holdings), and its copies and events unless
+// it has too many files (generic_files_object).
 func (r *Registry) Summary(ctx context.Context, objectID int64) (s ObjectSummary, err error) {
 	err = r.db.QueryRow(ctx, `
-		SELECT count(*), coalesce(sum(size), 0)::bigint,
-			(SELECT count(*) FROM storage_records s JOIN generic_files g ON g.id = s.generic_file_id
-			 WHERE g.intellectual_object_id = $1 AND g.state = 'A')
-		FROM generic_files WHERE intellectual_object_id = $1 AND state = 'A'`, objectID).Scan(&s.Files, &s.Bytes, &s.Copies)
+		SELECT coalesce(max(files), 0), coalesce(max(bytes), 0),
+			(SELECT count(*) FROM (SELECT FROM generic_files WHERE intellectual_object_id = $1 LIMIT $2 + 1) f) <= $2
+		FROM object_holdings WHERE intellectual_object_id = $1`, objectID, mostCounted).Scan(&s.Files, &s.Bytes, &s.Counted)
 	if err != nil {
 		return s, fmt.Errorf("count files of object %d: %w", objectID, err)
+	}
+	if !s.Counted {
+		return s, nil
+	}
+	err = r.db.QueryRow(ctx, `
+		SELECT count(*) FROM generic_files f JOIN storage_records s ON s.generic_file_id = f.id
+		WHERE f.intellectual_object_id = $1 AND f.state = 'A'`, objectID).Scan(&s.Copies)
+	if err != nil {
+		return s, fmt.Errorf("count copies of object %d: %w", objectID, err)
 	}
 	s.Events = map[string]int64{}
 	rows, _ := r.db.Query(ctx, `
@@ -142,18 +156,23 @@ func (r *Registry) Summary(ctx context.Context, objectID int64) (s ObjectSummary
 
 // ObjectCopies counts what is known of the copies of an object's active files.
 type ObjectCopies struct {
-	NeverRead int64 `json:"never_read"` // since they were stored
-	Bad       int64 `json:"bad"`        // altered or missing, and not yet repaired
+	NeverRead *int64 `json:"never_read"` // since they were stored; nil: not counted
+	Bad       int64  `json:"bad"`        // altered or missing, and not yet repaired
 }
 
-// ObjectCopies counts the copies of an object that nobody has read, and those known
-// to be bad (storage_records_generic_file_id_url_key, fixity_failures_open).
-func (r *Registry) ObjectCopies(ctx context.Context, objectID int64) (c ObjectCopies, err error) {
+// ObjectCopies counts the copies of an object that are known to be bad
+// (fixity_failures_open), and if counted those that nobody has read
+// (storage_records_generic_file_id_url_key).
+func (r *Registry) ObjectCopies(ctx context.Context, objectID int64, counted bool) (c ObjectCopies, err error) {
 	err = r.db.QueryRow(ctx, `
-		SELECT count(*) FILTER (WHERE s.last_fixity_at IS NULL), count(*) FILTER (WHERE EXISTS (
-			SELECT FROM fixity_failures b WHERE b.storage_record_id = s.id AND b.state = 'open'))
-		FROM generic_files f JOIN storage_records s ON s.generic_file_id = f.id
-		WHERE f.intellectual_object_id = $1 AND f.state = 'A'`, objectID).Scan(&c.NeverRead, &c.Bad)
+		SELECT count(*) FROM fixity_failures b JOIN generic_files f ON f.id = b.generic_file_id
+		WHERE b.state = 'open' AND f.intellectual_object_id = $1 AND f.state = 'A'
+			AND EXISTS (SELECT FROM storage_records s WHERE s.id = b.storage_record_id)`, objectID).Scan(&c.Bad)
+	if err == nil && counted {
+		err = r.db.QueryRow(ctx, `
+			SELECT count(*) FROM generic_files f JOIN storage_records s ON s.generic_file_id = f.id
+			WHERE f.intellectual_object_id = $1 AND f.state = 'A' AND s.last_fixity_at IS NULL`, objectID).Scan(&c.NeverRead)
+	}
 	if err != nil {
 		return c, fmt.Errorf("count copies of object %d: %w", objectID, err)
 	}

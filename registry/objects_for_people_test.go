@@ -91,8 +91,9 @@ func TestFilesInPages(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("files (-want +got):\n%s", diff)
 	}
-	copies, err := a.ObjectCopies(t.Context(), object)
-	if diff := cmp.Diff(registry.ObjectCopies{NeverRead: 2}, copies); diff != "" || err != nil {
+	copies, err := a.ObjectCopies(t.Context(), object, true)
+	two := int64(2)
+	if diff := cmp.Diff(registry.ObjectCopies{NeverRead: &two}, copies); diff != "" || err != nil {
 		t.Errorf("copies (-want +got):\n%s%v", diff, err)
 	}
 }
@@ -155,7 +156,7 @@ func TestDeletionsOfAnObject(t *testing.T) {
 	a.scene(`INSERT INTO deletion_requests (institution_id, requested_by) SELECT institution_id, id FROM users, generate_series(1, 3);
 		INSERT INTO deletion_requests_generic_files SELECT 1, id FROM generic_files;
 		INSERT INTO deletion_requests_intellectual_objects SELECT 3, id FROM intellectual_objects`)
-	d, err := requests.In(a.Registry).ObjectDeletion(t.Context(), object)
+	d, err := requests.In(a.Registry).ObjectDeletion(t.Context(), object, true)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -163,11 +164,11 @@ func TestDeletionsOfAnObject(t *testing.T) {
 	for _, q := range d.Requests {
 		ids = append(ids, q.ID)
 	}
-	if d.Item != nil || d.FilesDeleted != 1 || d.FilesGoing != 1 || !slices.Equal(ids, []int64{3, 1}) {
+	if d.Item != nil || d.FilesDeleted == nil || *d.FilesDeleted != 1 || d.FilesGoing != 1 || !slices.Equal(ids, []int64{3, 1}) {
 		t.Errorf("deletion %+v", d)
 	}
 	a.exec(`UPDATE intellectual_objects SET deleted_by_item = 9`)
-	if d, err := requests.In(a.Registry).ObjectDeletion(t.Context(), object); err != nil || d.Item == nil || *d.Item != 9 || d.FilesGoing != 2 {
+	if d, err := requests.In(a.Registry).ObjectDeletion(t.Context(), object, false); err != nil || d.Item == nil || *d.Item != 9 || d.FilesGoing != 2 || d.FilesDeleted != nil {
 		t.Errorf("deletion %+v, %v", d, err)
 	}
 	// Its items are those of the queue and of the archive.

@@ -219,7 +219,8 @@ func TestSummaryCountsWhatIsKept(t *testing.T) {
 	}
 	// Each of the three files that were put on record has 2, 4, 1, 1, 1 and 1 events,
 	// and the two that were new 1 more; the object has 5 and 3.
-	want := registry.ObjectSummary{Files: 1, Bytes: 7, Copies: 2, Events: map[string]int64{
+	copies := int64(2)
+	want := registry.ObjectSummary{Files: 1, Bytes: 7, Counted: true, Copies: &copies, Events: map[string]int64{
 		"fixity check": 6, "message digest calculation": 12, "ingestion": 3 + 2, "replication": 3,
 		"identifier assignment": 3 + 2 + 1, "creation": 1, "access assignment": 2,
 		"format identification": 3, "validation": 2,

@@ -61,13 +61,10 @@ CROSS JOIN LATERAL (
 ) c
 ORDER BY f.identifier`
 
-// Payload counts the active payload files of an object, and their bytes
-// (generic_files_identifier_key).
+// Payload counts the active payload files of an object, and their bytes (object_holdings).
 func (r *Registry) Payload(ctx context.Context, object int64) (files, bytes int64, err error) {
 	err = r.db.QueryRow(ctx, `
-		SELECT count(*), coalesce(sum(f.size), 0)::bigint FROM intellectual_objects o JOIN generic_files f
-			ON f.identifier > (o.identifier || '/data/') COLLATE "C" AND f.identifier < (o.identifier || '/data0') COLLATE "C"
-		WHERE o.id = $1 AND f.intellectual_object_id = o.id AND f.state = 'A'`, object).Scan(&files, &bytes)
+		SELECT coalesce(max(payload_files), 0), coalesce(max(payload_bytes), 0) FROM object_holdings WHERE intellectual_object_id = $1`, object).Scan(&files, &bytes)
 	if err != nil {
 		return 0, 0, fmt.Errorf("count the payload of object %d: %w", object, err)
 	}

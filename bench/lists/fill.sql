@@ -154,6 +154,10 @@ INSERT INTO plan_items (plan_id, work_item_id, claim_token, stage, status, prior
 SELECT n, id, claim_token, stage, status, priority, size FROM generate_series(1, 10) n,
 	LATERAL (SELECT * FROM work_items WHERE id >= (SELECT min(id) FROM work_items) + n * 100 ORDER BY id LIMIT 10000) w;
 
+-- name: what objects have
+INSERT INTO object_holdings (intellectual_object_id, files, bytes, payload_files, payload_bytes) -- a trigger would have counted
+SELECT intellectual_object_id, count(*), sum(size), count(*), sum(size) FROM generic_files WHERE state = 'A' GROUP BY intellectual_object_id;
+
 -- name: deletion requests
 INSERT INTO deletion_requests (id, institution_id, requested_by, requested_at, approved_by, approved_at, cancelled_by, cancelled_at) OVERRIDING SYSTEM VALUE
 SELECT n, i.id, 2 * i.id - 1, m.at, CASE WHEN k.state > 1 THEN 2 * i.id - 1 END, CASE WHEN k.state > 1 THEN m.at END,

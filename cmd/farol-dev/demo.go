@@ -284,10 +284,18 @@ func (d *demo) asExpected(e ended) string {
 		return "should have ended as " + string(e.status)
 	case !strings.Contains(e.item.Note+" "+e.item.Outcome, e.note):
 		return fmt.Sprintf("the reason should mention %q", e.note)
-	case e.status == "Success" && !d.changedLater(e) && (e.summary.Files != e.files || e.summary.Copies != e.copies):
+	case e.status == "Success" && !d.changedLater(e) && (e.summary.Files != e.files || number(e.summary.Copies) != e.copies):
 		return fmt.Sprintf("should have %d files in %d copies", e.files, e.copies)
 	}
 	return ""
+}
+
+// number is 0 for what was not counted.
+func number(n *int64) int64 {
+	if n == nil {
+		return 0
+	}
+	return *n
 }
 
 func (d *demo) changedLater(e ended) bool {
@@ -328,7 +336,7 @@ func (d *demo) print() error {
 			reason = "UNEXPECTED: " + bad + "; " + reason
 		}
 		rows = append(rows, []string{
-			string(e.item.Status), e.item.ObjectIdentifier, string(e.item.Stage), count(e.summary.Files), count(e.summary.Copies), count(events), human.Line(reason),
+			string(e.item.Status), e.item.ObjectIdentifier, string(e.item.Stage), count(e.summary.Files), count(number(e.summary.Copies)), count(events), human.Line(reason),
 		})
 	}
 	fmt.Fprintln(d.out)

@@ -255,7 +255,7 @@ func (d *devSite) ended(bags []devBag) {
 			if err != nil {
 				d.t.Fatal(err)
 			}
-			e.Files, e.Copies = summary.Files, summary.Copies
+			e.Files, e.Copies = summary.Files, *summary.Copies
 		}
 		want[name], got[name] = end{b.status, true, b.files, b.files * b.copies}, e
 	}

@@ -28,7 +28,7 @@ func (v *server) interim(ctx context.Context) api.Interim {
 	}
 	if stores, err := connect.Load(settings.ReadItemStores); err != nil {
 		v.log.InfoContext(ctx, "S3 is not set up; the files of items in progress are not served", "why", err)
-	} else if err := v.openBuckets(ctx, stores, &d.Staging, &i.Kept); err != nil {
+	} else if err := v.openBuckets(ctx, stores, &d, &i); err != nil {
 		v.log.WarnContext(ctx, "cannot open the buckets of items in progress; their files are not served", "err", err)
 	}
 	i.Reader = ingest.InterimReader(d)
@@ -37,19 +37,20 @@ func (v *server) interim(ctx context.Context) api.Interim {
 
 // openBuckets opens the bucket for staging, and the one that keeps interim metadata if there
 // is one. Nothing is asked of them yet.
-func (v *server) openBuckets(ctx context.Context, c settings.ItemStores, staging, kept **storage.Bucket) error {
+func (v *server) openBuckets(ctx context.Context, c settings.ItemStores, d *pipeline.Deps, i *api.Interim) error {
 	s, err := connect.Open(ctx, "serve", connect.Needs{S3: &c.S3})
 	if err != nil {
 		return err
 	}
-	if *staging, err = s.Receiving(c.Staging.Bucket); err != nil {
+	if d.Staging, err = s.Receiving(c.Staging.Bucket); err != nil {
 		return err
 	}
 	keep, err := connect.Load(settings.ReadKeep)
 	if err != nil || keep.Bucket == "" {
 		return err
 	}
-	*kept, err = s.Receiving(keep.Bucket)
+	kept, err := s.Receiving(keep.Bucket)
+	i.Sources.Kept = func(context.Context) (*storage.Bucket, error) { return kept, nil }
 	return err
 }
 

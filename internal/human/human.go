@@ -67,6 +67,14 @@ func Count[N int | int64](n N, one, many string) string {
 	return fmt.Sprintf("%d %s", n, many)
 }
 
+// Copies is a number of copies of an object's files; nil: they were not counted.
+func Copies(n *int64) string {
+	if n == nil {
+		return "copies that are not counted, as there are more than 10,000 files"
+	}
+	return Count(*n, "copy", "copies")
+}
+
 // Shorten cuts a text after so many runes, and marks that it did.
 func Shorten(s string, most int) string {
 	if r := []rune(s); len(r) > most {

@@ -1,10 +1,12 @@
 COMMENT ON COLUMN storage_options.per_gib_month IS 'US dollars for a GiB and a month; NULL: reports show no price.';
 COMMENT ON COLUMN storage_options.included_tib IS 'TiB of each institution that cost nothing; NULL: none.';
 
-COMMENT ON TABLE object_holdings IS 'What was last counted of each active object, for reports.';
+COMMENT ON TABLE object_holdings IS 'What each object has: triggers count its files as they are recorded and deleted. An object without a row has nothing.';
 COMMENT ON COLUMN object_holdings.intellectual_object_id IS 'Object.';
 COMMENT ON COLUMN object_holdings.files IS 'Active files.';
 COMMENT ON COLUMN object_holdings.bytes IS 'Size of its active files, each counted once.';
+COMMENT ON COLUMN object_holdings.payload_files IS 'Active files in the folder data of the bag.';
+COMMENT ON COLUMN object_holdings.payload_bytes IS 'Size of these.';
 
 COMMENT ON TABLE holdings_daily IS 'What each institution had in storage on each day.';
 COMMENT ON COLUMN holdings_daily.day IS 'Day in UTC. Until it ends, the row has the latest count.';

@@ -68,21 +68,17 @@ type FlatObject struct {
 	PayloadSize               int64  `json:"payload_size"`
 }
 
-// flatObjectsSQL counts the files of each object on a page (generic_files_object).
+// flatObjectsSQL shows objects with what they have (object_holdings).
 const flatObjectsSQL = `
 WITH page AS MATERIALIZED (%s)
 SELECT p.id, p.title, p.description, p.identifier, p.alt_identifier, p.access, p.bag_name, p.institution_id, p.created_at, p.updated_at, p.state, p.etag,
 	p.bag_group_identifier, p.storage_option, p.bagit_profile_identifier, p.source_organization, p.internal_sender_identifier,
 	p.internal_sender_description, i.name AS institution_name, i.identifier AS institution_identifier, i.type AS institution_type,
-	coalesce(i.member_institution_id, 0) AS institution_parent_id, f.file_count, f.size, f.payload_file_count, f.payload_size
+	coalesce(i.member_institution_id, 0) AS institution_parent_id, coalesce(h.files, 0) AS file_count, coalesce(h.bytes, 0) AS size,
+	coalesce(h.payload_files, 0) AS payload_file_count, coalesce(h.payload_bytes, 0) AS payload_size
 FROM page p
 JOIN institutions i ON i.id = p.institution_id
-CROSS JOIN LATERAL (
-	SELECT count(*) AS file_count, coalesce(sum(f.size), 0)::bigint AS size,
-		count(*) FILTER (WHERE starts_with(f.identifier, p.identifier || '/data/')) AS payload_file_count,
-		coalesce(sum(f.size) FILTER (WHERE starts_with(f.identifier, p.identifier || '/data/')), 0)::bigint AS payload_size
-	FROM generic_files f WHERE f.intellectual_object_id = p.id AND f.state = 'A'
-) f`
+LEFT JOIN object_holdings h ON h.intellectual_object_id = p.id`
 
 // flatObjects has as its own order that of the filter.
 func flatObjects(order string) flat[FlatObject] {

@@ -42,16 +42,14 @@ type ListedObject struct {
 	UpdatedAt     time.Time  `json:"-"`
 }
 
-// objectPageSQL shows objects that were found. Only these are counted: of each the files
-// by generic_files_object and the events by event_records_object.
+// objectPageSQL shows objects that were found, and of these only what they have
+// (object_holdings) and their last ingest (event_records_object).
 const objectPageSQL = `
 WITH page AS MATERIALIZED (%s)
-SELECT p.id, p.identifier, p.title, p.storage_option, p.state, f.files, f.bytes, (
+SELECT p.id, p.identifier, p.title, p.storage_option, p.state, coalesce(h.files, 0) AS files, coalesce(h.bytes, 0) AS bytes, (
 	SELECT max(e.date_time) FROM premis_events e
 	WHERE e.intellectual_object_id = p.id AND e.generic_file_id IS NULL AND e.event_type = 'ingestion') AS last_ingest, p.updated_at
-FROM page p CROSS JOIN LATERAL (
-	SELECT count(*) AS files, coalesce(sum(size), 0)::bigint AS bytes FROM generic_files WHERE intellectual_object_id = p.id AND state = 'A'
-) f
+FROM page p LEFT JOIN object_holdings h ON h.intellectual_object_id = p.id
 ORDER BY `
 
 // How a list of objects is walked, by intellectual_objects_pkey or _of_institution, by
@@ -125,8 +123,10 @@ func (f ObjectFilter) find(s registry.Scope, after Key) (*query, error) {
 	}
 	if order == objectsByName {
 		q.ownRange(`o.identifier COLLATE "C"`)
+		q.within(inOrder(`o.institution_id`))
+	} else {
+		q.within(`o.institution_id`)
 	}
-	q.within(`o.institution_id`)
 	q.sql = `SELECT o.* FROM intellectual_objects o WHERE ` + q.all() + ` ORDER BY ` + order + ` LIMIT @n`
 	return q, nil
 }

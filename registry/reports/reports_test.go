@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -203,50 +204,116 @@ func TestCountingChangesIsCountingEverything(t *testing.T) {
 	}
 }
 
-// Only objects that have changed since the day before the last count have their files
-// counted again.
-func TestCountReadsWhatHasChanged(t *testing.T) {
+// counts are the figures of objects that are wrong, as text.
+func (a *archive) wrong() string {
+	a.t.Helper()
+	return value[string](a, `SELECT coalesce(string_agg(line, E'\n' ORDER BY line), '') FROM (
+		SELECT format('object %s has %s, and is said to have %s', o.id, n, h) FROM intellectual_objects o CROSS JOIN LATERAL (
+			SELECT count(*), coalesce(sum(size), 0), count(*) FILTER (WHERE starts_with(f.identifier, o.identifier || '/data/')),
+				coalesce(sum(size) FILTER (WHERE starts_with(f.identifier, o.identifier || '/data/')), 0)
+			FROM generic_files f WHERE f.intellectual_object_id = o.id AND f.state = 'A') n (files, bytes, payload_files, payload_bytes)
+		LEFT JOIN object_holdings h ON h.intellectual_object_id = o.id
+		WHERE (n.files, n.bytes, n.payload_files, n.payload_bytes) <> (coalesce(h.files, 0), coalesce(h.bytes, 0), coalesce(h.payload_files, 0), coalesce(h.payload_bytes, 0))) w (line)`)
+}
+
+// Whatever statement changes files, the figures of their objects are those of the files
+// afterwards.
+func TestFilesAreCountedWhateverChangesThem(t *testing.T) {
 	t.Parallel()
 	a := newArchive(t)
-	a.object("sub.edu", "old", "Standard", 1)
-	a.exec(`UPDATE intellectual_objects SET updated_at = now() - interval '3 days'`)
-	if c := a.count(false); c.Objects != 1 || c.Since != nil {
-		t.Errorf("the first count: %+v", c)
+	for i := range 4 {
+		a.object("sub.edu", fmt.Sprint("bag", i), "Standard")
 	}
-	if c := a.count(false); c.Objects != 0 || c.Since == nil {
-		t.Errorf("the second: %+v", c)
+	const add = `INSERT INTO generic_files (institution_id, intellectual_object_id, identifier, uuid, file_format, size, state, storage_option, last_fixity_check)
+		SELECT o.institution_id, o.id, o.identifier || (ARRAY['/data/', '/', '/data', '/tags/data/'])[1 + n % 4] || n, gen_random_uuid(), 'text/plain', n * 7 % 100, (ARRAY['A', 'A', 'D'])[1 + n % 3], o.storage_option, now()
+		FROM intellectual_objects o, generate_series($1::int, $1::int + $2::int) n WHERE o.id % 3 <> $2::int % 3 OR $2::int % 3 = 0
+		ON CONFLICT (identifier) DO UPDATE SET size = excluded.size + 1, state = 'A'`
+	r := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // any files will do
+	for range 100 {
+		n := r.IntN(50)
+		switch r.IntN(8) {
+		case 0, 1, 2:
+			a.exec(add, n, r.IntN(20))
+		case 3:
+			a.exec(`UPDATE generic_files SET state = 'D' WHERE id % 5 = $1::int % 5`, n)
+		case 4:
+			a.exec(`UPDATE generic_files SET state = CASE state WHEN 'A' THEN 'D' ELSE 'A' END, size = size + $1::int WHERE id % 3 = $1::int % 3`, n)
+		case 5:
+			a.exec(`UPDATE generic_files SET last_fixity_check = now(), updated_at = now()`)
+		case 6:
+			a.exec(`DELETE FROM generic_files WHERE id % 11 = $1::int % 11`, n)
+		case 7:
+			a.exec(`UPDATE generic_files SET identifier = replace(identifier, '/data/', '/' || gen_random_uuid() || '/') WHERE id % 7 = $1::int % 7`, n)
+		}
+		if wrong := a.wrong(); wrong != "" {
+			t.Fatal(wrong)
+		}
 	}
-	a.object("sub.edu", "new", "Standard", 2)
-	if c := a.count(false); c.Objects != 1 || !strings.Contains(c.String(), "1 objects") {
-		t.Errorf("after another object: %+v", c)
-	}
-	if got := a.deposits(registry.Everything(), reports.ByInstitution, ""); got != "sub.edu 2 2 3" {
-		t.Error(got)
+	if n := value[int](a, `SELECT count(*) FROM generic_files WHERE state = 'A' AND identifier LIKE '%/data/%'`); n < 10 {
+		t.Errorf("only %d files are there", n)
 	}
 }
 
-// An item that deleted a file does not write the object, which is counted again all the same,
-// whether the item is in the queue or in its archive.
-func TestFilesThatItemsDeletedAreNotCounted(t *testing.T) {
+// A statement that changes nothing that is counted waits for nobody who records.
+func TestWhatIsNotCountedLocksNothing(t *testing.T) {
 	t.Parallel()
-	for _, archived := range []bool{false, true} {
-		a := newArchive(t)
-		id := a.object("sub.edu", "old", "Standard", 1, 2, 4)
-		a.exec(`UPDATE intellectual_objects SET updated_at = now() - interval '3 days'`)
-		a.count(false)
-		a.exec(`UPDATE generic_files SET state = 'D' WHERE size = 2`)
-		item := a.item("sub.edu", "Restore Object", "Success", 1, 0)
-		testenv.Scene(t, a.db, `UPDATE work_items SET action = 'Delete', intellectual_object_id = $2 WHERE id = $1`, item, id)
-		if archived {
-			testenv.Scene(t, a.db, `INSERT INTO work_items_archive SELECT * FROM work_items`)
-			testenv.Scene(t, a.db, `DELETE FROM work_items`)
-		}
-		if c := a.count(false); c.Objects != 1 {
-			t.Errorf("archived: %v: %+v", archived, c)
-		}
-		if got := a.deposits(registry.Everything(), reports.ByInstitution, ""); got != "sub.edu 1 2 5" {
-			t.Errorf("archived: %v: %s", archived, got)
-		}
+	a := newArchive(t)
+	id := a.object("sub.edu", "bag", "Standard", 1, 2, 3)
+	tx, err := a.db.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { tx.Rollback(context.Background()) }) //nolint:errcheck // nothing is to stay
+	if _, err := tx.Exec(t.Context(), `SELECT FROM object_holdings WHERE intellectual_object_id = $1 FOR UPDATE`, id); err != nil {
+		t.Fatal(err)
+	}
+	a.exec(`SET lock_timeout = '5s'; UPDATE generic_files SET last_fixity_check = now(), format_puid = 'fmt/1'; RESET lock_timeout`)
+}
+
+// All is counted again while files are recorded and deleted, and figures that were changed by
+// hand are corrected.
+func TestAllIsCountedAgain(t *testing.T) {
+	t.Parallel()
+	a := newArchive(t)
+	const objects = 250
+	for i := range objects {
+		a.object("sub.edu", fmt.Sprint("bag", i), "Standard", 1, 2)
+	}
+	a.exec(`UPDATE object_holdings SET files = 7, bytes = 9, payload_files = 3 WHERE intellectual_object_id % 2 = 0`)
+	a.exec(`DELETE FROM object_holdings WHERE intellectual_object_id % 5 = 1`)
+	stop := make(chan struct{})
+	var writers sync.WaitGroup
+	for w := range 3 {
+		writers.Go(func() {
+			for n := 0; ; n++ {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				name := fmt.Sprint("/data/", w, " ", n)
+				for _, sql := range []string{
+					`INSERT INTO generic_files (institution_id, intellectual_object_id, identifier, uuid, file_format, size, storage_option, last_fixity_check)
+						SELECT institution_id, id, identifier || $1, gen_random_uuid(), 'text/plain', 5, storage_option, now() FROM intellectual_objects WHERE id % 50 = $2::int % 50`,
+					`UPDATE generic_files f SET state = 'D' FROM intellectual_objects o WHERE f.identifier = o.identifier || $1 AND o.id % 100 = $2::int % 100`,
+				} {
+					if _, err := a.db.Exec(context.Background(), sql, name, n); err != nil {
+						t.Error(err)
+						return
+					}
+				}
+			}
+		})
+	}
+	corrected := a.count(true).Corrected
+	again := a.count(true)
+	close(stop)
+	writers.Wait()
+	if wrong := a.wrong(); wrong != "" {
+		t.Error(wrong)
+	}
+	if corrected < objects/2 || again.Objects != objects || again.Corrected != 0 {
+		t.Errorf("corrected %d; then %+v", corrected, again)
 	}
 }
 

@@ -278,7 +278,7 @@ SELECT o.institution_id, 'Delete', 'Requested', o.bag_name || '.tar', i.receivin
 	format('Requested by %s, approved by %s.', @requester::text, @approver::text), 'Item is pending deletion'
 FROM (
 	SELECT d.intellectual_object_id AS object, NULL::bigint AS file, coalesce((
-		SELECT sum(f.size) FROM generic_files f WHERE f.intellectual_object_id = d.intellectual_object_id AND f.state = 'A'), 0) AS size
+		SELECT h.bytes FROM object_holdings h WHERE h.intellectual_object_id = d.intellectual_object_id), 0) AS size
 	FROM deletion_requests_intellectual_objects d WHERE d.deletion_request_id = @request
 	UNION ALL
 	SELECT f.intellectual_object_id, f.id, f.size

@@ -11,8 +11,8 @@ import (
 
 // ObjectDeletion is what has become of an object by deletions, and what is about to.
 type ObjectDeletion struct {
-	Item         *int64            `json:"deleted_by_item"` // that deletes the object as a whole, or has deleted it; nil: none
-	FilesDeleted int64             `json:"files_deleted"`
+	Item         *int64            `json:"deleted_by_item"`     // that deletes the object as a whole, or has deleted it; nil: none
+	FilesDeleted *int64            `json:"files_deleted"`       // nil: not counted
 	FilesGoing   int64             `json:"files_being_deleted"` // of a deletion that is not completed
 	Requests     []DeletionRequest `json:"requests"`            // that name the object or files of it, the newest first
 }
@@ -21,13 +21,16 @@ type ObjectDeletion struct {
 const mostRequests = 100
 
 // ObjectDeletion returns what is on record of deletions of an object
-// (deletion_requests_object, deletion_requests_file).
-func (r Records) ObjectDeletion(ctx context.Context, objectID int64) (d ObjectDeletion, err error) {
+// (generic_files_deleting, deletion_requests_object, deletion_requests_file). Files that were
+// deleted are counted if counted (generic_files_object).
+func (r Records) ObjectDeletion(ctx context.Context, objectID int64, counted bool) (d ObjectDeletion, err error) {
 	err = r.db.QueryRow(ctx, `
-		SELECT o.deleted_by_item, count(*) FILTER (WHERE f.state = 'D'),
-			count(*) FILTER (WHERE f.state = 'A' AND (f.deleted_by_item IS NOT NULL OR o.deleted_by_item IS NOT NULL))
-		FROM intellectual_objects o LEFT JOIN generic_files f ON f.intellectual_object_id = o.id
-		WHERE o.id = $1 GROUP BY o.id`, objectID).Scan(&d.Item, &d.FilesDeleted, &d.FilesGoing)
+		SELECT o.deleted_by_item,
+			CASE WHEN $2 THEN (SELECT count(*) FROM generic_files f WHERE f.intellectual_object_id = o.id AND f.state = 'D') END,
+			CASE WHEN o.deleted_by_item IS NULL
+				THEN (SELECT count(*) FROM generic_files f WHERE f.intellectual_object_id = o.id AND f.state = 'A' AND f.deleted_by_item IS NOT NULL)
+				ELSE coalesce((SELECT h.files FROM object_holdings h WHERE h.intellectual_object_id = o.id), 0) END
+		FROM intellectual_objects o WHERE o.id = $1`, objectID, counted).Scan(&d.Item, &d.FilesDeleted, &d.FilesGoing)
 	if err != nil {
 		return d, fmt.Errorf("look up deletions of object %d: %w", objectID, err)
 	}

@@ -62,11 +62,10 @@ type restorable struct {
 const (
 	restorableObjectSQL = `
 SELECT o.institution_id, i.identifier AS institution, o.id AS object_id, o.identifier AS object, NULL::bigint AS file_id,
-	t.files, t.bytes, o.storage_option, o.state, o.deleted_by_item IS NOT NULL OR t.deleting AS deleting
+	coalesce(h.files, 0) AS files, coalesce(h.bytes, 0) AS bytes, o.storage_option, o.state, o.deleted_by_item IS NOT NULL
+		OR EXISTS (SELECT FROM generic_files f WHERE f.intellectual_object_id = o.id AND f.state = 'A' AND f.deleted_by_item IS NOT NULL) AS deleting
 FROM intellectual_objects o JOIN institutions i ON i.id = o.institution_id
-CROSS JOIN LATERAL (
-	SELECT count(*) AS files, coalesce(sum(f.size), 0)::bigint AS bytes, coalesce(bool_or(f.deleted_by_item IS NOT NULL), false) AS deleting
-	FROM generic_files f WHERE f.intellectual_object_id = o.id AND f.state = 'A') t
+LEFT JOIN object_holdings h ON h.intellectual_object_id = o.id
 WHERE o.identifier = $1`
 	restorableFileSQL = `
 SELECT f.institution_id, i.identifier AS institution, o.id AS object_id, o.identifier AS object, f.id AS file_id,
@@ -179,7 +178,7 @@ RETURNING id`
 func (r Records) BeingRestored(ctx context.Context, key string) (live bool, err error) {
 	// work_items_requests, by each object that the key can be of
 	err = r.db.QueryRow(ctx, `
-		SELECT EXISTS (SELECT FROM work_items w WHERE w.retry AND w.stage = 'Requested' AND w.object_identifier = ANY (
+		SELECT EXISTS (SELECT FROM work_items w WHERE w.retry AND w.stage = 'Requested' AND w.action <> 'Ingest' AND w.object_identifier = ANY (
 			SELECT left(k, n) FROM (SELECT $1::text AS k) key, generate_series(1, length(k)) n WHERE n = length(k) - length('.tar') OR substr(k, n + 1, 1) = '/'))`, key).Scan(&live)
 	if err != nil {
 		return false, fmt.Errorf("look up what is restored to %s: %w", key, registry.Refusal(err))

@@ -64,11 +64,9 @@ WITH page AS MATERIALIZED ( -- intellectual_objects_drawn
 			WHERE s.intellectual_object_id = page.id AND s.requested_at > now() - @days * interval '1 day'))
 		ORDER BY random()
 	) p
-	CROSS JOIN LATERAL ( -- generic_files_object
-		SELECT sum(f.size) AS bytes, bool_or(f.deleted_by_item IS NOT NULL) AS deleting FROM generic_files f
-		WHERE f.intellectual_object_id = p.id AND f.state = 'A'
-	) t
-	WHERE t.bytes BETWEEN @least AND @most AND NOT t.deleting AND request_rival(p.identifier, NULL, 0) IS NULL
+	CROSS JOIN LATERAL (SELECT h.bytes FROM object_holdings h WHERE h.intellectual_object_id = p.id AND h.files > 0 OFFSET 0) h
+	WHERE h.bytes BETWEEN @least AND @most AND request_rival(p.identifier, NULL, 0) IS NULL
+		AND NOT EXISTS (SELECT FROM generic_files f WHERE f.intellectual_object_id = p.id AND f.state = 'A' AND f.deleted_by_item IS NOT NULL) -- generic_files_deleting
 	LIMIT 1
 )
 SELECT (SELECT count(*) FROM page) AS seen, coalesce((SELECT max(id) FROM page), 0) AS last, coalesce((SELECT identifier FROM drawn), '') AS identifier`

@@ -12,7 +12,6 @@ import (
 	"github.com/farol-preservation/farol/progress"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/browse"
-	"github.com/farol-preservation/farol/storage"
 	"github.com/farol-preservation/farol/web/access"
 	"github.com/farol-preservation/farol/web/ops"
 	"github.com/farol-preservation/farol/web/permission"
@@ -23,7 +22,7 @@ import (
 type Interim struct {
 	Progress func(context.Context) (*progress.Store, error) // opens Redis, or returns what is open; nil: no settings
 	Reader   interim.Reader                                 // without Progress; its Staging is nil without settings for S3
-	Kept     *storage.Bucket                                // of what is kept of items whose ingest has ended; nil: nothing is
+	Sources  interim.Sources                                // its Kept, if anything is kept of items whose ingest has ended
 	Measures map[registry.Stage]progress.Measure
 }
 
@@ -159,7 +158,8 @@ func (a *API) itemFiles(ctx context.Context, in *itemFilesQuery, item registry.W
 	if err != nil {
 		return nil, err
 	}
-	from := interim.Sources{Registry: a.Registry, InWork: a.inWork, Kept: func(context.Context) (*storage.Bucket, error) { return a.Interim.Kept, nil }}
+	from := a.Interim.Sources
+	from.Registry, from.InWork = a.Registry, a.inWork
 	l, err := from.List(ctx, item, interim.Page{State: in.State, After: after, Limit: in.Limit + 1})
 	var unread interim.UnreadError
 	if errors.As(err, &unread) {

@@ -146,10 +146,10 @@ func (a *API) object(ctx context.Context, o registry.Object) (*body[objectView],
 	if v.Summary, err = a.Registry.Summary(ctx, o.ID); err != nil {
 		return nil, err
 	}
-	if v.Copies, err = a.Registry.ObjectCopies(ctx, o.ID); err != nil {
+	if v.Copies, err = a.Registry.ObjectCopies(ctx, o.ID, v.Summary.Counted); err != nil {
 		return nil, err
 	}
-	v.Deletion, err = requests.In(a.Registry).ObjectDeletion(ctx, o.ID)
+	v.Deletion, err = requests.In(a.Registry).ObjectDeletion(ctx, o.ID, v.Summary.Counted)
 	return &body[objectView]{v}, err
 }
 

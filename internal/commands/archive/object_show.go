@@ -110,10 +110,10 @@ func readObjectPage(ctx context.Context, r *registry.Registry, identifier string
 	if v.Summary, err = r.Summary(ctx, v.ID); err != nil {
 		return nil, err
 	}
-	if v.Copies, err = r.ObjectCopies(ctx, v.ID); err != nil {
+	if v.Copies, err = r.ObjectCopies(ctx, v.ID, v.Summary.Counted); err != nil {
 		return nil, err
 	}
-	if v.Deletion, err = requests.In(r).ObjectDeletion(ctx, v.ID); err != nil {
+	if v.Deletion, err = requests.In(r).ObjectDeletion(ctx, v.ID, v.Summary.Counted); err != nil {
 		return nil, err
 	}
 	events, err := r.ObjectEvents(ctx, v.ID)
@@ -145,8 +145,8 @@ func printObject(w io.Writer, v *objectPage) error {
 	}
 	rows = append(rows,
 		[]string{"State", v.deletionState()},
-		[]string{"Kept", fmt.Sprintf("%s, %s, in %s", human.Count(v.Summary.Files, "file", "files"), human.Bytes(v.Summary.Bytes), human.Count(v.Summary.Copies, "copy", "copies"))},
-		[]string{"Never read", human.Count(v.Copies.NeverRead, "copy", "copies")},
+		[]string{"Kept", fmt.Sprintf("%s, %s, in %s", human.Count(v.Summary.Files, "file", "files"), human.Bytes(v.Summary.Bytes), human.Copies(v.Summary.Copies))},
+		[]string{"Never read", human.Copies(v.Copies.NeverRead)},
 		[]string{"Bad", human.Count(v.Copies.Bad, "copy", "copies")})
 	for _, kind := range slices.Sorted(maps.Keys(v.Summary.Events)) {
 		rows = append(rows, []string{"Events", fmt.Sprintf("%d × %s", v.Summary.Events[kind], kind)})
@@ -174,8 +174,8 @@ func (v *objectPage) deletionState() string {
 	if d.FilesGoing > 0 {
 		text += fmt.Sprintf("; %s being deleted", human.Count(d.FilesGoing, "file", "files"))
 	}
-	if d.FilesDeleted > 0 {
-		text += fmt.Sprintf("; %s deleted", human.Count(d.FilesDeleted, "file", "files"))
+	if d.FilesDeleted != nil && *d.FilesDeleted > 0 {
+		text += fmt.Sprintf("; %s deleted", human.Count(*d.FilesDeleted, "file", "files"))
 	}
 	for _, q := range d.Requests {
 		text += fmt.Sprintf("; deletion request %d: %s", q.ID, stateOfDeletion(q))

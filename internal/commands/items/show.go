@@ -197,7 +197,7 @@ func printObject(w io.Writer, v *explain.Item) error {
 	rows := [][]string{
 		{"Title", human.Line(o.Title)},
 		{"State", o.State + ", access " + o.Access},
-		{"Stored", fmt.Sprintf("%s, %s, in %s (%s)", human.Count(s.Files, "file", "files"), human.Bytes(s.Bytes), human.Count(s.Copies, "copy", "copies"), o.StorageOption)},
+		{"Stored", fmt.Sprintf("%s, %s, in %s (%s)", human.Count(s.Files, "file", "files"), human.Bytes(s.Bytes), human.Copies(s.Copies), o.StorageOption)},
 	}
 	for _, kind := range slices.Sorted(maps.Keys(s.Events)) {
 		rows = append(rows, []string{"Events", fmt.Sprintf("%d × %s", s.Events[kind], kind)})

@@ -209,9 +209,9 @@ func countCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "count",
 		Short: "Count what is in storage now, for reports",
-		Long: `Count what has changed since the day before the last count, as the job count-holdings of
-"farol schedule" does. With --all, count every file and every item again: it corrects
-what changes by hand in psql left behind.`,
+		Long: `Add up what is in storage, and count the items that ended since the day before the last
+count, as the job count-holdings of "farol schedule" does. With --all, count each file and
+each item again, after data were loaded without triggers for instance.`,
 		Example: `  farol report count
   farol report count --all`,
 		Args: cobra.NoArgs,
@@ -225,7 +225,7 @@ what changes by hand in psql left behind.`,
 			})
 		},
 	}
-	c.Flags().BoolVar(&all, "all", false, "count everything again, not only changes")
+	c.Flags().BoolVar(&all, "all", false, "count each file and each item again")
 	cli.JSONFlag(c, &asJSON)
 	return c
 }
