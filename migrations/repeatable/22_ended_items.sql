@@ -9,7 +9,7 @@ RETURN (
 		SELECT u.work_item_id AS id, 'Ingest' AS action, false AS same FROM uploads_in_work u WHERE u.object_identifier = object
 		UNION ALL
 		SELECT w.id, w.action, w.generic_file_id = file FROM work_items w
-		WHERE w.object_identifier = object AND w.retry AND w.stage = 'Requested' AND w.id <> item
+		WHERE w.object_identifier = object AND w.action <> 'Ingest' AND w.retry AND w.stage = 'Requested' AND w.id <> item
 			AND (file IS NULL OR w.generic_file_id IS NULL OR w.generic_file_id = file)
 	) o ORDER BY o.id LIMIT 1);
 

@@ -127,11 +127,11 @@ func (f FileFilter) leads() bool {
 
 func (f FileFilter) narrow(q *query) error {
 	if f.ObjectID != 0 {
-		q.where(`f.intellectual_object_id = @object_id`, "object_id", f.ObjectID)
+		q.where(inOrder(`f.intellectual_object_id`)+` = @object_id`, "object_id", f.ObjectID)
 		q.conds = append(q.conds, `f.identifier > `+objectOfFile+` || '/'`, `f.identifier < `+objectOfFile+` || '0'`)
 	}
 	if f.Object != "" {
-		q.where(`f.intellectual_object_id = (SELECT o.id FROM intellectual_objects o WHERE o.identifier = @object)`, "object", f.Object)
+		q.where(inOrder(`f.intellectual_object_id`)+` = (SELECT o.id FROM intellectual_objects o WHERE o.identifier = @object)`, "object", f.Object)
 		q.conds = append(q.conds, `f.identifier > @object || '/'`, `f.identifier < @object || '0'`)
 	}
 	q.equal(`f.identifier = @identifier`, "identifier", f.Identifier)

@@ -27,16 +27,18 @@ func newestOf(sources []string) string {
 }
 
 // Sources in the queue. It has at most a million rows, and no index of its own for lists:
-// each transition of an item would write it. OFFSET 0 makes PostgreSQL find the rows of the
-// small index first, and sort them, where it might walk the primary key instead.
+// each transition of an item would write it. OFFSET 0 makes PostgreSQL read the small index,
+// from its end where it has the order, where it might walk the primary key instead.
 const (
 	queueSQL   = `SELECT w.* FROM work_items w WHERE %s ORDER BY w.id DESC LIMIT @n` // work_items_pkey
 	startedSQL = `SELECT w.* FROM (SELECT * FROM work_items WHERE status = 'Started' OFFSET 0) w
 		WHERE %s ORDER BY w.id DESC LIMIT @n` // work_items_lease
-	parkedSQL = `SELECT w.* FROM (SELECT * FROM work_items WHERE status IN ('Failed', 'Suspended') OFFSET 0) w
+	parkedSQL = `SELECT w.* FROM (SELECT * FROM work_items WHERE status IN ('Failed', 'Suspended') ORDER BY id DESC OFFSET 0) w
 		WHERE %s ORDER BY w.id DESC LIMIT @n` // work_items_review
-	reviewSQL = `SELECT w.* FROM (SELECT * FROM work_items WHERE needs_admin_review OFFSET 0) w
+	reviewSQL = `SELECT w.* FROM (SELECT * FROM work_items WHERE needs_admin_review ORDER BY id DESC OFFSET 0) w
 		WHERE %s ORDER BY w.id DESC LIMIT @n` // work_items_review
+	requestsSQL = `SELECT w.* FROM (SELECT * FROM work_items WHERE action <> 'Ingest' AND action = ANY (@action::text[]) OFFSET 0) w
+		WHERE %s ORDER BY w.id DESC LIMIT @n` // work_items_requests
 	deletionItemsSQL = `SELECT w.* FROM (SELECT * FROM work_items WHERE deletion_request_id = @deletion OFFSET 0) w
 		WHERE %s ORDER BY w.id DESC LIMIT @n` // work_items_deletion
 )
@@ -48,21 +50,17 @@ SELECT w.* FROM (SELECT c.id FROM (%s) c ORDER BY c.id DESC) c
 CROSS JOIN LATERAL (SELECT w.* FROM work_items w WHERE w.id = c.id AND %s OFFSET 0) w
 ORDER BY c.id DESC LIMIT @n`
 
-// requestsSQL finds the live items that are no ingests and meet a condition
-// (work_items_ready, work_items_lease); live ingests are in uploads_in_work.
-const requestsSQL = `
-(SELECT w.id FROM work_items w WHERE w.status = 'Pending' AND w.retry
-	AND w.stage IN ('Available in S3', 'Fetch', 'Package', 'Requested', 'Resolve', 'Restoring', 'Unpack') AND %[1]s OFFSET 0)
-UNION ALL
-(SELECT w.id FROM work_items w WHERE w.status = 'Started'
-	AND w.stage IN ('Available in S3', 'Fetch', 'Package', 'Requested', 'Resolve', 'Restoring', 'Unpack') AND %[1]s OFFSET 0)`
+// liveRequestsSQL finds the live items that are no ingests and meet a condition
+// (work_items_requests); live ingests are in uploads_in_work.
+const liveRequestsSQL = `
+(SELECT w.id FROM work_items w WHERE w.action <> 'Ingest' AND w.retry AND %s OFFSET 0)`
 
 // institutionSQL finds the items of an institution in the queue. A part of the newest is
 // read first, which is all for an institution that has many. If that is not enough, those
-// of the others are found that are older: the ones that have ended (work_items_ended_bag),
-// the ingests by the range of their objects' names (one_live_ingest), and the requests.
-// The values are: the condition of the page, all conditions, the institution, requestsSQL,
-// and all conditions but that of the page, for which the primary key would be read.
+// of the others are found that are older: the ones that have ended (work_items_ended_bag), if
+// the filter may have such, the ingests by the range of their objects' names
+// (one_live_ingest), and the requests. The values are: the condition of the page, all
+// conditions, and what finds the ended ones and the live requests.
 const institutionSQL = `
 WITH bound AS MATERIALIZED (
 	SELECT min(id) AS id FROM (SELECT w.id FROM work_items w WHERE %[1]s ORDER BY w.id DESC LIMIT 5000) w
@@ -73,9 +71,8 @@ SELECT * FROM near
 UNION ALL
 (SELECT w.* FROM (
 	SELECT c.id FROM (
-		(SELECT w.id FROM work_items w WHERE w.institution_id = %[3]s AND NOT w.retry AND %[5]s OFFSET 0)
-		UNION ALL
-		(SELECT u.work_item_id FROM uploads_in_work u WHERE u.object_identifier >= @own_first AND u.object_identifier < @own_end OFFSET 0)
+		%[3]s
+		(SELECT u.work_item_id AS id FROM uploads_in_work u WHERE u.object_identifier >= @own_first AND u.object_identifier < @own_end OFFSET 0)
 		UNION ALL
 		%[4]s
 	) c WHERE (SELECT count(*) FROM near) < @n AND (SELECT id FROM bound) IS NOT NULL AND c.id < (SELECT id FROM bound) ORDER BY c.id DESC
@@ -111,9 +108,9 @@ func (f ItemFilter) queue(q *query) []string {
 		return source(startedSQL)
 	case f.Object != "":
 		q.args["object_of"], _, _ = strings.Cut(f.Object, "/")
-		return []string{fmt.Sprintf(candidatesSQL, objectItemsSQL+fmt.Sprintf(requestsSQL, `w.object_identifier = @object`), q.all())}
+		return []string{fmt.Sprintf(candidatesSQL, objectItemsSQL+fmt.Sprintf(liveRequestsSQL, `w.object_identifier = @object`), q.all())}
 	case f.Name != "":
-		return []string{fmt.Sprintf(candidatesSQL, namedSQL+fmt.Sprintf(requestsSQL, `w.name = @name`), q.all())}
+		return []string{fmt.Sprintf(candidatesSQL, namedSQL+fmt.Sprintf(liveRequestsSQL, `w.name = @name`), q.all())}
 	case f.Review:
 		return source(reviewSQL)
 	case f.only(registry.Failed, registry.Suspended, registry.Started):
@@ -125,11 +122,24 @@ func (f ItemFilter) queue(q *query) []string {
 			sources = append(sources, source(startedSQL)...)
 		}
 		return sources
+	case f.requests():
+		return source(requestsSQL)
 	case q.inside.one:
-		q.args["own_first"], q.args["own_end"] = q.inside.identifier+"/", q.inside.identifier+"0"
-		return []string{fmt.Sprintf(institutionSQL, cmp.Or(q.key, `true`), q.all(), q.inside.id, fmt.Sprintf(requestsSQL, `w.institution_id = `+q.inside.id), strings.Join(q.conds, ` AND `))}
+		return []string{f.ofInstitution(q)}
 	}
 	return source(queueSQL)
+}
+
+// ofInstitution is the source of items of one institution. Those that have ended are found
+// without the condition of the page, for which the primary key would be read.
+func (f ItemFilter) ofInstitution(q *query) string {
+	q.args["own_first"], q.args["own_end"] = q.inside.identifier+"/", q.inside.identifier+"0"
+	ended := fmt.Sprintf(`(SELECT w.id FROM work_items w WHERE w.institution_id = %s AND NOT w.retry AND %s OFFSET 0)
+		UNION ALL`, q.inside.id, strings.Join(q.conds, ` AND `))
+	if f.only(registry.Pending, registry.Started) { // no such item has ended
+		ended = ""
+	}
+	return fmt.Sprintf(institutionSQL, cmp.Or(q.key, `true`), q.all(), ended, fmt.Sprintf(liveRequestsSQL, `w.institution_id = `+q.inside.id))
 }
 
 // only reports whether the filter has statuses, and none but these.

@@ -136,6 +136,10 @@ func (q *query) newest(table, row string) string {
 	return `SELECT ` + row + `.* FROM ` + table + ` ` + row + ` WHERE ` + strings.Join(where, ` AND `) + ` ORDER BY ` + order + ` LIMIT @n`
 }
 
+// inOrder keeps PostgreSQL from an index on a column, whose rows it would have to sort, where
+// another index has the order of the list.
+func inOrder(column string) string { return column + ` + 0` }
+
 // ownRange adds conditions for the range of identifiers that the one institution's records
 // have, so that an index that is in the order of bytes is not walked through those of others.
 func (q *query) ownRange(column string) {

@@ -44,7 +44,7 @@ SELECT w.id, w.action::text AS action, w.stage::text AS stage, w.status::text AS
 FROM (
 	SELECT * FROM work_items WHERE institution_id = @institution AND NOT retry AND object_identifier = @object
 	UNION ALL SELECT * FROM work_items WHERE id IN (SELECT u.work_item_id FROM uploads_in_work u WHERE u.object_identifier = @object)
-	UNION ALL SELECT * FROM work_items WHERE retry AND stage = 'Requested' AND object_identifier = @object
+	UNION ALL SELECT * FROM work_items WHERE action <> 'Ingest' AND retry AND object_identifier = @object
 	UNION ALL SELECT * FROM work_items_archive WHERE object_identifier = @object AND institution_id = @institution
 ) w ORDER BY w.id`
 

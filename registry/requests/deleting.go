@@ -192,7 +192,8 @@ func (r Records) RecordObjectDeletion(ctx context.Context, w DeletionWork, order
 // other can come (work_items_requests).
 func (r Records) LiveRequests(ctx context.Context, object string) (item int64, since time.Duration, err error) {
 	err = r.db.QueryRow(ctx, `
-		SELECT id, now() - created_at FROM work_items WHERE object_identifier = $1 AND retry AND stage = 'Requested' ORDER BY id LIMIT 1`, object).Scan(&item, &since)
+		SELECT id, now() - created_at FROM work_items
+		WHERE object_identifier = $1 AND action <> 'Ingest' AND retry AND stage = 'Requested' ORDER BY id LIMIT 1`, object).Scan(&item, &since)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return 0, 0, nil
 	}
