@@ -47,7 +47,8 @@ type InstitutionChanges struct {
 }
 
 // ChangeInstitution changes an institution within a scope, as [Records.Change] does a
-// person. The people of one that is deactivated have no session afterwards.
+// person. The people of one that is deactivated have no session afterwards, nor have those
+// without a second factor if it is required from now on.
 func (r Records) ChangeInstitution(ctx context.Context, s registry.Scope, id, version int64, c InstitutionChanges) (registry.Institution, error) {
 	args := scoped(s)
 	for k, v := range map[string]any{
@@ -59,8 +60,10 @@ func (r Records) ChangeInstitution(ctx context.Context, s registry.Scope, id, ve
 		UPDATE institutions SET name = coalesce(@name::text, name), state = coalesce(@state::text, state), updated_at = now(),
 			spot_restore_days = coalesce(@days::integer, spot_restore_days), second_factor_required = coalesce(@required::boolean, second_factor_required)
 		WHERE id = @id AND (@all OR id = @institution) AND (@version::bigint = 0 OR version = @version)`, args)
-	if err == nil && c.State != nil && *c.State == "D" {
-		_, err = r.db.Exec(ctx, `DELETE FROM sessions WHERE user_id IN (SELECT id FROM users WHERE institution_id = @id AND (@all OR institution_id = @institution))`, args)
+	if err == nil {
+		_, err = r.db.Exec(ctx, `
+			DELETE FROM sessions WHERE (@state::text = 'D' OR @required::boolean)
+				AND user_id IN (SELECT id FROM users WHERE institution_id = @id AND (@all OR institution_id = @institution) AND (@state::text = 'D' OR totp_sealed IS NULL))`, args)
 	}
 	if err != nil {
 		return registry.Institution{}, fmt.Errorf("change an institution: %w", registry.Refusal(err))

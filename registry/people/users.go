@@ -96,7 +96,8 @@ WHERE u.id = @id AND (@all OR u.institution_id = @institution) AND (@version::bi
 
 // Change changes a person within a scope. version is the one that the change was decided
 // on; 0 is any. Another one is ErrChanged, a person that there is not ErrNotFound. What the
-// rules of people do not allow is ErrRefused.
+// rules of people do not allow is ErrRefused. Who needs a second factor from now on and has
+// none has no session afterwards.
 func (r Records) Change(ctx context.Context, s registry.Scope, id, version int64, c Changes) (Profile, error) {
 	if c.Institution != nil && *c.Institution != "" {
 		if _, err := r.registry.Institution(ctx, *c.Institution); err != nil {
@@ -116,6 +117,10 @@ func (r Records) Change(ctx context.Context, s registry.Scope, id, version int64
 		args[k] = v
 	}
 	tag, err := r.db.Exec(ctx, changeSQL, args)
+	if err == nil && c.FactorRequired != nil && *c.FactorRequired {
+		_, err = r.db.Exec(ctx, `
+			DELETE FROM sessions WHERE user_id = (SELECT id FROM users WHERE id = @id AND (@all OR institution_id = @institution) AND totp_sealed IS NULL)`, args)
+	}
 	if err != nil {
 		return Profile{}, fmt.Errorf("change a person: %w", registry.Refusal(err))
 	}
