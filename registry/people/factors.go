@@ -4,33 +4,30 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/farol-preservation/farol/registry"
 )
 
 // SetTOTP sets a second factor, sealed, with the recovery codes that replace it, each once.
-// step is that of the code that has proved it, which is used up.
-func (r Records) SetTOTP(ctx context.Context, user int64, sealed []byte, step int64, codes []string) error {
+// step is that of the code that has proved it, which is used up. All sessions of the person
+// end but one. p is the person as the proof was judged: if the second factor has changed
+// since, the error is ErrNotFound.
+func (r Records) SetTOTP(ctx context.Context, p Person, session int64, sealed []byte, step int64, codes []string) error {
 	digests := make([][]byte, len(codes))
 	for i, code := range codes {
 		digests[i] = digest(code)
 	}
-	return pgx.BeginFunc(ctx, r.db, func(tx pgx.Tx) error {
-		for _, s := range []struct {
-			sql  string
-			args []any
-		}{
-			{`UPDATE users SET totp_sealed = $2, totp_last_step = $3 WHERE id = $1`, []any{user, sealed, step}},
-			{`DELETE FROM recovery_codes WHERE user_id = $1`, []any{user}},
-			{`INSERT INTO recovery_codes (user_id, digest) SELECT $1, unnest($2::bytea[])`, []any{user, digests}},
-		} {
-			if _, err := tx.Exec(ctx, s.sql, s.args...); err != nil {
-				return fmt.Errorf("set a second factor: %w", registry.Refusal(err))
-			}
-		}
-		return nil
-	})
+	tag, err := r.db.Exec(ctx, `
+		WITH mine AS (UPDATE users SET totp_sealed = $2, totp_last_step = $3 WHERE id = $1 AND totp_sealed IS NOT DISTINCT FROM $4 RETURNING id),
+			codes AS (DELETE FROM recovery_codes WHERE user_id IN (SELECT id FROM mine)),
+			ended AS (DELETE FROM sessions WHERE user_id IN (SELECT id FROM mine) AND id <> $5)
+		INSERT INTO recovery_codes (user_id, digest) SELECT id, unnest($6::bytea[]) FROM mine`, p.ID, sealed, step, p.SealedTOTP, session, digests)
+	if err == nil && tag.RowsAffected() == 0 {
+		err = registry.ErrNotFound
+	}
+	if err != nil {
+		return fmt.Errorf("set a second factor: %w", registry.Refusal(err))
+	}
+	return nil
 }
 
 // RemoveTOTP removes the second factor of a person who has lost it, with its recovery

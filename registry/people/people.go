@@ -2,6 +2,7 @@ package people
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -75,41 +76,46 @@ func (r Records) one(ctx context.Context, sql string, args ...any) (Person, erro
 	return p, nil
 }
 
-// Locked reports whether attempts to sign in as a person fail now, whatever the password.
-// device is a browser that has signed in the person before; "" is any other. For a person
-// that there is not (0) it takes as long.
-func (r Records) Locked(ctx context.Context, user int64, device string) (locked bool, err error) {
-	err = r.db.QueryRow(ctx, `
-		SELECT EXISTS (SELECT FROM sign_in_failures WHERE user_id = $1 AND device = $2 AND locked_until > now())`, user, device).Scan(&locked)
-	if err != nil {
-		return false, fmt.Errorf("look up failed attempts: %w", err)
-	}
-	return locked, nil
-}
+// LocksAt is how many attempts may fail: the last of them locks, and so does each further one.
+const LocksAt = 5
 
-// freeFailures is how many attempts may fail before each further one locks.
-const freeFailures = 5
-
-// failedSQL counts, and locks: for a minute at the fifth failure, twice as long at each
-// further one, an hour at most. Failures of a day ago no longer count.
-const failedSQL = `
+// attemptSQL counts, and locks: for a minute at the fifth failure, twice as long at each
+// further one, an hour at most. Failures of a day ago no longer count. While attempts are
+// locked none counts, so that the lock ends.
+const attemptSQL = `
 INSERT INTO sign_in_failures AS f (user_id, device, failures)
 SELECT id, $2, 1 FROM users WHERE id = $1
 ON CONFLICT (user_id, device) DO UPDATE SET failed_at = now(),
 	failures = CASE WHEN f.failed_at < now() - interval '1 day' THEN 1 ELSE least(f.failures + 1, 1000) END,
 	locked_until = CASE WHEN f.failed_at >= now() - interval '1 day' AND f.failures + 1 >= $3
 		THEN now() + least(interval '1 hour', interval '1 minute' * power(2, least(f.failures + 1 - $3, 10))) END
+WHERE (f.locked_until > now()) IS NOT TRUE
 RETURNING failures`
 
-// Failed counts an attempt that failed. first reports that it is the one that locks. For a
-// person that there is not (0) nothing is counted, and it takes as long.
-func (r Records) Failed(ctx context.Context, user int64, device string) (first bool, err error) {
-	var failures int
-	err = r.db.QueryRow(ctx, failedSQL, user, device, freeFailures).Scan(&failures)
-	if err != nil && user != 0 {
-		return false, fmt.Errorf("count a failed attempt: %w", registry.Refusal(err))
+// Attempt counts an attempt to prove who a person is, as if it had failed: so those that
+// are sent at once are no more than those that are sent one after the other. device is a
+// browser that has signed in the person before; "" is any other. n is which failure it
+// would be; 0: attempts fail now, whatever is proved, or there is no such person.
+//
+// [Records.TakeBack] is for an attempt that was right.
+func (r Records) Attempt(ctx context.Context, user int64, device string) (n int, err error) {
+	err = registry.Refusal(r.db.QueryRow(ctx, attemptSQL, user, device, LocksAt).Scan(&n))
+	if err != nil && !errors.Is(err, registry.ErrNotFound) {
+		return 0, fmt.Errorf("count an attempt: %w", err)
 	}
-	return failures == freeFailures, nil
+	return n, nil
+}
+
+// TakeBack has an attempt not count that was the failure n. If others have failed since,
+// their counts stay, and so does this one.
+func (r Records) TakeBack(ctx context.Context, user int64, device string, n int) error {
+	_, err := r.db.Exec(ctx, `
+		WITH first AS (DELETE FROM sign_in_failures WHERE user_id = $1 AND device = $2 AND failures = $3 AND $3 = 1)
+		UPDATE sign_in_failures SET failures = failures - 1, locked_until = NULL WHERE user_id = $1 AND device = $2 AND failures = $3 AND $3 > 1`, user, device, n)
+	if err != nil {
+		return fmt.Errorf("take an attempt back: %w", registry.Refusal(err))
+	}
+	return nil
 }
 
 // Succeeded forgets the failures of a browser, and notes that the person signed in.

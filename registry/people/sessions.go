@@ -44,7 +44,12 @@ const sessionColumns = `s.id, s.user_id, s.level, s.begun_at, s.seen_at, s.ends_
 
 // BeginSession begins a session of a level and returns the secret of its cookie. strong
 // says that the person has just proved who they are with everything that is asked for.
-func (r Records) BeginSession(ctx context.Context, user int64, level string, strong bool, ip netip.Addr, agent string) (secret string, err error) {
+//
+// p is the person as the proof was judged. If the role, the password, the second factor or
+// anything else that sessions end with has changed since, there is none, and the error is
+// ErrNotFound. It waits for such a change that is not committed yet, and one that comes
+// later ends the session.
+func (r Records) BeginSession(ctx context.Context, p Person, level string, strong bool, ip netip.Addr, agent string) (secret string, err error) {
 	secret = rand.Text() + rand.Text()
 	var from *netip.Addr
 	if ip.IsValid() {
@@ -52,8 +57,12 @@ func (r Records) BeginSession(ctx context.Context, user int64, level string, str
 	}
 	err = r.change(ctx, "begin a session", `
 		INSERT INTO sessions (digest, user_id, level, ends_at, strong_at, ip, agent)
-		SELECT $1, u.id, $3, now() + $4, CASE WHEN $5 THEN now() END, $6, left($7, 200) FROM users u WHERE u.id = $2 AND u.deactivated_at IS NULL`,
-		digest(secret), user, level, SessionTime, strong, from, strings.ToValidUTF8(strings.ReplaceAll(agent, "\x00", ""), ""))
+		SELECT $1, u.id, $3, now() + $4, CASE WHEN $5 THEN now() END, $6, left($7, 200) FROM users u
+		WHERE u.id = $2 AND u.deactivated_at IS NULL AND (u.email, u.role, coalesce(u.institution_id, 0), u.password_set_at, u.totp_sealed)
+			IS NOT DISTINCT FROM ($8::text, $9::text, $10::bigint, $11::timestamptz, $12::bytea)
+		FOR SHARE`,
+		digest(secret), p.ID, level, SessionTime, strong, from, strings.ToValidUTF8(strings.ReplaceAll(agent, "\x00", ""), ""),
+		p.Email, p.Role, p.InstitutionID, p.PasswordSetAt, p.SealedTOTP)
 	return secret, err
 }
 

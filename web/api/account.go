@@ -80,7 +80,7 @@ func (a *API) account(t *ops.API) {
 		})
 	ops.Register(t, ops.Operation{
 		ID: "me.set_factor", Secret: true, Method: post, Path: "/api/v1/me/factor/confirm", Summary: "Set up a second factor", Access: ops.Half, Session: true, Audit: true,
-		About: "The answer has the recovery codes, once. To replace a second factor needs a fresh proof.",
+		About: "The answer has the recovery codes, once. All other sessions end. A session that is signed in already needs a fresh proof.",
 	},
 		func(ctx context.Context, c access.Caller, in *body[confirmBody]) (*recovery, error) {
 			s, codes, err := a.Auth.ConfirmFactor(ctx, c.Session, in.Body.Pending, in.Body.Code, a.from(ctx, c))

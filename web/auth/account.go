@@ -8,7 +8,6 @@ import (
 
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/people"
-	"github.com/farol-preservation/farol/web/limit"
 )
 
 // setUpPurpose seals a second factor that is being set up: the server keeps nothing of it
@@ -31,18 +30,21 @@ func (a *Auth) SetUpFactor(p people.Person) (SetUp, error) {
 
 // ConfirmFactor sets the second factor that was offered, proved by a code of it, and
 // returns its recovery codes, which are shown once. The session rises to the full level.
-// A person who has a factor already needs a fresh proof to replace it. A wrong code is
-// [ErrWrong].
+// All other sessions end. A session of the full level needs a fresh proof, or one that was
+// stolen would get it by a second factor of the thief. A wrong code is [ErrWrong].
 func (a *Auth) ConfirmFactor(ctx context.Context, session people.Session, pending, code string, from From) (SignedIn, []string, error) {
 	p, err := a.people.ByID(ctx, session.UserID)
 	if err != nil {
 		return SignedIn{}, nil, err
 	}
-	if p.Strong() && (session.Level != people.LevelFull || !session.Fresh) {
+	switch {
+	case session.Level == people.LevelFull && !session.Fresh:
+		return SignedIn{}, nil, wrong("prove once more who you are, or sign in again, before you set up a second factor")
+	case session.Level != people.LevelFull && p.Strong():
 		return SignedIn{}, nil, ErrWrong
 	}
 	if !p.Strong() && p.IssuerFactor && session.Level != people.LevelFull {
-		return SignedIn{}, nil, elsewhere{p.Issuer} // or a password would be enough to have both
+		return SignedIn{}, nil, elsewhere(p.Issuer) // or a password would be enough to have both
 	}
 	sealed, err := base64.RawURLEncoding.DecodeString(pending)
 	if err != nil {
@@ -64,12 +66,15 @@ func (a *Auth) ConfirmFactor(ctx context.Context, session people.Session, pendin
 		}
 		return true, a.registry.Act(ctx, ActorOf(p, from), &registry.AuditEntry{Operation: "me.set_factor", SubjectType: "user", SubjectID: fmt.Sprint(p.ID)},
 			func(ctx context.Context) error {
-				return errors.Join(a.people.SetTOTP(ctx, p.ID, sealed, step, codes),
+				return errors.Join(a.people.SetTOTP(ctx, p, session.ID, sealed, step, codes),
 					a.people.Alert(ctx, p.ID, "Second Factor Changed", "Your second factor was changed",
 						"A new second factor was set up for you. If it was not you, contact the archive's staff at once."))
 			})
 	})
-	if err != nil {
+	switch {
+	case errors.Is(err, registry.ErrNotFound): // another second factor was set up at the same time
+		return SignedIn{}, nil, ErrWrong
+	case err != nil:
 		return SignedIn{}, nil, err
 	}
 	return s, codes, nil
@@ -89,8 +94,8 @@ func (a *Auth) PersonOfLink(ctx context.Context, secret string) (people.Person, 
 // SetPasswordByLink uses up an invitation or a link to set a new password, and begins a
 // session, which still needs the second factor of a person who has one.
 func (a *Auth) SetPasswordByLink(ctx context.Context, secret, password string, from From) (SignedIn, error) {
-	if wait, _ := a.attempts.Take(limit.Address(from.IP)); wait > 0 {
-		return SignedIn{}, &TooMany{wait}
+	if err := a.Attempt(from.IP); err != nil {
+		return SignedIn{}, err
 	}
 	p, err := a.PersonOfLink(ctx, secret)
 	if err != nil {
@@ -100,7 +105,7 @@ func (a *Auth) SetPasswordByLink(ctx context.Context, secret, password string, f
 	if err != nil {
 		return SignedIn{}, err
 	}
-	err = a.setPassword(ctx, p, hash, from, func(ctx context.Context) error {
+	p, err = a.setPassword(ctx, p, hash, from, func(ctx context.Context) error {
 		_, err := a.people.UseLink(ctx, secret, people.Invite, people.Reset)
 		if errors.Is(err, registry.ErrNotFound) {
 			return ErrLink
@@ -114,7 +119,7 @@ func (a *Auth) SetPasswordByLink(ctx context.Context, secret, password string, f
 }
 
 // ChangePassword sets a new password for a person who knows the old one. All sessions end,
-// and a new one begins.
+// and a new one begins, with a fresh proof if a password is one of this person.
 func (a *Auth) ChangePassword(ctx context.Context, session people.Session, old, password string, from From) (SignedIn, error) {
 	p, err := a.people.ByID(ctx, session.UserID)
 	if err != nil {
@@ -123,22 +128,23 @@ func (a *Auth) ChangePassword(ctx context.Context, session people.Session, old, 
 	if session.Level != people.LevelFull {
 		return SignedIn{}, ErrWrong
 	}
-	s, err := a.raise(ctx, session, p, from, func() (right bool, err error) {
-		right, _, err = a.hasher.verify(ctx, old, p.PasswordHash)
+	if err := CheckPassword(password, p.Email); err != nil {
+		return SignedIn{}, err
+	}
+	var hash string
+	err = a.prove(ctx, p, from, func() (right bool, err error) {
+		if right, err = a.passwordIsRight(ctx, p, old); right {
+			hash, err = a.hasher.hash(ctx, password)
+		}
 		return right, err
 	})
 	if err != nil {
 		return SignedIn{}, err
 	}
-	hash, err := a.newHash(ctx, p, password)
-	if err != nil {
-		return s, err
+	if p, err = a.setPassword(ctx, p, hash, from, func(context.Context) error { return nil }); err != nil {
+		return SignedIn{}, err
 	}
-	if err := a.setPassword(ctx, p, hash, from, func(context.Context) error { return nil }); err != nil {
-		return s, err
-	}
-	s.Secret, err = a.people.BeginSession(ctx, p.ID, people.LevelFull, true, from.IP, from.Agent)
-	return s, err
+	return a.session(ctx, SignedIn{Person: p, Level: people.LevelFull}, session.Fresh || passwordProves(p), from)
 }
 
 func (a *Auth) newHash(ctx context.Context, p people.Person, password string) (string, error) {
@@ -148,24 +154,32 @@ func (a *Auth) newHash(ctx context.Context, p people.Person, password string) (s
 	return a.hasher.hash(ctx, password)
 }
 
-// setPassword sets a password and does something more in the same transaction.
-func (a *Auth) setPassword(ctx context.Context, p people.Person, hash string, from From, more func(context.Context) error) error {
+// setPassword sets a password and does something more in the same transaction. It returns the
+// person as they are then. Who has a second factor stays locked out if its codes were guessed:
+// it is none, if those who read the person's mail can guess on.
+func (a *Auth) setPassword(ctx context.Context, p people.Person, hash string, from From, more func(context.Context) error) (after people.Person, err error) {
 	entry := registry.AuditEntry{Operation: "me.set_password", SubjectType: "user", SubjectID: fmt.Sprint(p.ID), Institution: p.InstitutionID}
-	return a.registry.Act(ctx, ActorOf(p, from), &entry, func(ctx context.Context) error {
+	return registry.Acted(ctx, a.registry, ActorOf(p, from), &entry, func(ctx context.Context) (people.Person, error) {
 		if err := more(ctx); err != nil {
-			return err
+			return p, err
 		}
-		return errors.Join(a.people.SetPassword(ctx, p.ID, hash),
-			a.people.Unlock(ctx, p.ID),
+		err := errors.Join(a.people.SetPassword(ctx, p.ID, hash),
 			a.people.Alert(ctx, p.ID, "Password Changed", "Your password was changed",
 				"A new password was set for you, and all your sessions have ended. If it was not you, contact the archive's staff at once."))
+		if err == nil && !p.Strong() {
+			err = a.people.Unlock(ctx, p.ID)
+		}
+		if err != nil {
+			return p, err
+		}
+		return a.people.ByID(ctx, p.ID)
 	})
 }
 
 // SignInByLink begins a full session by a link that a program of this machine has printed.
 func (a *Auth) SignInByLink(ctx context.Context, secret string, from From) (SignedIn, error) {
-	if wait, _ := a.attempts.Take(limit.Address(from.IP)); wait > 0 {
-		return SignedIn{}, &TooMany{wait}
+	if err := a.Attempt(from.IP); err != nil {
+		return SignedIn{}, err
 	}
 	p, err := a.people.UseLink(ctx, secret, people.SignIn)
 	if errors.Is(err, registry.ErrNotFound) {
@@ -174,11 +188,7 @@ func (a *Auth) SignInByLink(ctx context.Context, secret string, from From) (Sign
 	if err != nil {
 		return SignedIn{}, err
 	}
-	s := SignedIn{Person: p, Level: people.LevelFull}
-	if s.Secret, err = a.people.BeginSession(ctx, p.ID, s.Level, true, from.IP, from.Agent); err != nil {
-		return SignedIn{}, err
-	}
-	return s, a.entered(ctx, &s, from)
+	return a.session(ctx, SignedIn{Person: p, Level: people.LevelFull}, true, from)
 }
 
 // ActorOf is a person as the registry records who acts.

@@ -19,6 +19,18 @@ import (
 // whether an e-mail address is registered, locked or deactivated.
 var ErrWrong = errors.New("the e-mail address, the password or the code is wrong, or too many attempts have failed: wait a while and try again")
 
+// wrong is [ErrWrong] for a person who has signed in, in words of its own.
+type wrong string
+
+func (w wrong) Error() string { return string(w) }
+
+func (wrong) Is(target error) bool { return target == ErrWrong }
+
+// elsewhere is for a person whose second factor is at an OpenID provider.
+func elsewhere(issuer string) error {
+	return wrong("your second factor is at " + issuer + ": sign in there, or ask the archive's staff to remove that link")
+}
+
 // ErrLink says that a link was used, has expired or never was one.
 var ErrLink = errors.New("this link was used or has expired; ask for a new one")
 
@@ -88,8 +100,8 @@ type SignedIn struct {
 // and takes as long whether the address is registered or not. [TooMany] and [ErrBusy] say
 // to come again.
 func (a *Auth) SignIn(ctx context.Context, email, password string, from From) (SignedIn, error) {
-	if wait, _ := a.attempts.Take(limit.Address(from.IP)); wait > 0 {
-		return SignedIn{}, &TooMany{wait}
+	if err := a.Attempt(from.IP); err != nil {
+		return SignedIn{}, err
 	}
 	if !utf8.ValidString(email) || strings.ContainsRune(email, 0) {
 		email = "" // as a database cannot store it, nobody has it
@@ -98,17 +110,13 @@ func (a *Auth) SignIn(ctx context.Context, email, password string, from From) (S
 	if err != nil && !errors.Is(err, registry.ErrNotFound) {
 		return SignedIn{}, err
 	}
-	device := a.device(from.Device, p)
-	locked, err := a.people.Locked(ctx, p.ID, device)
+	var old bool
+	err = a.try(ctx, p, from, func(bool) (right bool, err error) {
+		right, old, err = a.hasher.verify(ctx, password, p.PasswordHash)
+		return right && p.Active, err
+	})
 	if err != nil {
 		return SignedIn{}, err
-	}
-	right, old, err := a.hasher.verify(ctx, password, p.PasswordHash)
-	if err != nil {
-		return SignedIn{}, err
-	}
-	if !right || locked || !p.Active {
-		return SignedIn{}, a.failed(ctx, p, device, locked)
 	}
 	if old {
 		if hash, err := a.hasher.hash(ctx, password); err == nil {
@@ -120,21 +128,29 @@ func (a *Auth) SignIn(ctx context.Context, email, password string, from From) (S
 	return a.begin(ctx, p, from)
 }
 
-// failed counts an attempt that failed. While attempts are locked none counts, so that the
-// lock ends.
-func (a *Auth) failed(ctx context.Context, p people.Person, device string, locked bool) error {
-	user := p.ID
-	if locked {
-		user = 0
+// try has a person prove something, and is [ErrWrong] if it is not right. It counts before it
+// is judged: guesses that are sent at once would all be judged otherwise before the first of
+// them has failed. While attempts are locked proved is called with false: it takes as long,
+// uses nothing up, and what it finds does not count.
+func (a *Auth) try(ctx context.Context, p people.Person, from From, proved func(open bool) (bool, error)) error {
+	device := a.device(from.Device, p)
+	n, err := a.people.Attempt(ctx, p.ID, device)
+	if err != nil {
+		return err
 	}
-	first, err := a.people.Failed(ctx, user, device)
-	if err == nil && first {
+	right, err := proved(n > 0)
+	switch {
+	case n > 0 && (err != nil || right): // nothing was judged, or it is right
+		return errors.Join(err, a.people.TakeBack(ctx, p.ID, device, n))
+	case err != nil:
+		return err
+	case n == people.LocksAt:
 		err = a.people.Alert(ctx, p.ID, "Account Locked", "Attempts to sign in as you have failed",
 			"Five attempts to sign in with your e-mail address have failed. Attempts from browsers that you have not used before are refused for a while. "+
 				"If that was you, wait a minute. If it was not, your password has not been found out, and there is nothing to do.")
-	}
-	if err != nil {
-		return err
+		if err != nil {
+			return err
+		}
 	}
 	return ErrWrong
 }
@@ -162,9 +178,18 @@ func (a *Auth) beginWith(ctx context.Context, p people.Person, from From, shown 
 	default:
 		s.Level = people.LevelFull
 	}
-	var err error
-	s.Secret, err = a.people.BeginSession(ctx, p.ID, s.Level, shown.fresh && s.Level == people.LevelFull, from.IP, from.Agent)
-	if err == nil && s.Level == people.LevelFull {
+	return a.session(ctx, s, shown.fresh && s.Level == people.LevelFull, from)
+}
+
+// session begins the session of a person who has proved what its level takes.
+func (a *Auth) session(ctx context.Context, s SignedIn, fresh bool, from From) (_ SignedIn, err error) {
+	s.Secret, err = a.people.BeginSession(ctx, s.Person, s.Level, fresh, from.IP, from.Agent)
+	switch {
+	case errors.Is(err, registry.ErrNotFound):
+		return SignedIn{}, ErrWrong // what was proved holds no more
+	case err != nil:
+		return SignedIn{}, err
+	case s.Level == people.LevelFull:
 		err = a.entered(ctx, &s, from)
 	}
 	return s, err
@@ -210,36 +235,50 @@ func (a *Auth) Prove(ctx context.Context, session people.Session, proof string, 
 	if session.Level != people.LevelFull {
 		return SignedIn{}, ErrWrong
 	}
-	return a.raise(ctx, session, p, from, func() (right bool, err error) {
-		if p.Strong() {
-			return a.codeIsRight(ctx, p, proof)
+	judge := a.codeIsRight
+	switch {
+	case passwordProves(p):
+		judge = a.passwordIsRight
+	case !p.Strong():
+		return SignedIn{}, elsewhere(p.Issuer)
+	}
+	return a.raise(ctx, session, p, from, func() (bool, error) { return judge(ctx, p, proof) })
+}
+
+// passwordProves reports whether the password of a person is a fresh proof: the person has no
+// second factor here, and is asked for none at an OpenID provider.
+func passwordProves(p people.Person) bool { return !p.Strong() && !(p.FactorRequired && p.IssuerFactor) }
+
+func (a *Auth) passwordIsRight(ctx context.Context, p people.Person, password string) (bool, error) {
+	right, _, err := a.hasher.verify(ctx, password, p.PasswordHash)
+	return right, err
+}
+
+// prove has the person of a session prove something, unless attempts are locked.
+func (a *Auth) prove(ctx context.Context, p people.Person, from From, proved func() (bool, error)) error {
+	if err := a.Attempt(from.IP); err != nil {
+		return err
+	}
+	return a.try(ctx, p, from, func(open bool) (bool, error) {
+		if !open {
+			return false, nil
 		}
-		right, _, err = a.hasher.verify(ctx, proof, p.PasswordHash)
-		return right, err
+		return proved()
 	})
 }
 
 // raise gives a session the full level and a new secret if a proof is right.
 func (a *Auth) raise(ctx context.Context, session people.Session, p people.Person, from From, proved func() (bool, error)) (SignedIn, error) {
-	if wait, _ := a.attempts.Take(limit.Address(from.IP)); wait > 0 {
-		return SignedIn{}, &TooMany{wait}
-	}
-	device := a.device(from.Device, p)
-	locked, err := a.people.Locked(ctx, p.ID, device)
-	if err != nil {
+	if err := a.prove(ctx, p, from, proved); err != nil {
 		return SignedIn{}, err
 	}
-	right := false
-	if !locked {
-		if right, err = proved(); err != nil {
-			return SignedIn{}, err
-		}
-	}
-	if !right {
-		return SignedIn{}, a.failed(ctx, p, device, locked)
-	}
 	s := SignedIn{Person: p, Level: people.LevelFull}
-	if s.Secret, err = a.people.Rise(ctx, session.ID, s.Level); err != nil {
+	var err error
+	s.Secret, err = a.people.Rise(ctx, session.ID, s.Level)
+	switch {
+	case errors.Is(err, registry.ErrNotFound):
+		return SignedIn{}, ErrWrong // the session has ended
+	case err != nil:
 		return SignedIn{}, err
 	}
 	return s, a.entered(ctx, &s, from)

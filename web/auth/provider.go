@@ -17,15 +17,6 @@ import (
 // let in, whatever the reason.
 var ErrNoAccount = errors.New("you are signed in there, but no account of Farol belongs to that sign-in; ask an administrator of your institution, or the archive's staff")
 
-// elsewhere is [ErrWrong] for a person whose second factor is at an OpenID provider.
-type elsewhere struct{ issuer string }
-
-func (e elsewhere) Error() string {
-	return "your second factor is at " + e.issuer + ": sign in there, or ask the archive's staff to remove that link"
-}
-
-func (elsewhere) Is(target error) bool { return target == ErrWrong }
-
 // Provider says whom an OpenID provider may sign in.
 type Provider struct {
 	Name        string

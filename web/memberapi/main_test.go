@@ -209,7 +209,11 @@ func (a answer) field(name string) string {
 // session is the cookie of a browser in which a person has signed in.
 func (s *site) session(u registry.User) string {
 	s.t.Helper()
-	secret, err := people.In(s.registry).BeginSession(context.Background(), u.ID, people.LevelFull, true, netip.Addr{}, "")
+	var secret string
+	p, err := people.In(s.registry).ByID(context.Background(), u.ID)
+	if err == nil {
+		secret, err = people.In(s.registry).BeginSession(context.Background(), p, people.LevelFull, true, netip.Addr{}, "")
+	}
 	if err != nil {
 		s.t.Fatal(err)
 	}

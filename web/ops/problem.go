@@ -121,7 +121,7 @@ func problemOf(err error) (p *reply.Problem, ours bool) {
 	case errors.Is(err, registry.ErrChanged):
 		return Problem(http.StatusPreconditionFailed, CodeChanged, "the record has changed since; read it again, and decide again"), false
 	case errors.Is(err, auth.ErrWrong):
-		return Problem(http.StatusUnauthorized, CodeNotSignedIn, sentence(auth.ErrWrong)), false
+		return Problem(http.StatusUnauthorized, CodeNotSignedIn, sentence(err)), false
 	case errors.Is(err, auth.ErrLink):
 		return Problem(http.StatusGone, CodeNotFound, sentence(auth.ErrLink)), false
 	case errors.Is(err, auth.ErrWeak):
