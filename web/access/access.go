@@ -37,12 +37,13 @@ type Caller struct {
 	IP          netip.Addr
 }
 
-// ID names the caller among all others: the person or service, or else the address.
+// ID names the caller among all others: the person or service, or else the address. Who has
+// shown a password only is not yet the person, and uses up nothing of what the person has.
 func (c Caller) ID() string {
 	switch {
 	case c.TokenID != 0:
 		return "token " + strconv.FormatInt(c.TokenID, 10)
-	case c.Person.ID != 0:
+	case c.Full():
 		return "user " + strconv.FormatInt(c.Person.ID, 10)
 	}
 	return limit.Address(c.IP)
@@ -184,7 +185,8 @@ func (a *Tokens) Caller(r *http.Request) (Caller, error) {
 }
 
 // callerOf is whom a token stands for. A personal token may what it names and its person
-// still may; with the person it ends.
+// still may; with the person it ends. That of a service may nothing with the REST API while
+// its institution is deactivated.
 func (a *Tokens) callerOf(ctx context.Context, t registry.Token) (Caller, error) {
 	c := Caller{Name: t.Name, TokenID: t.ID, Institution: t.Institution, Rights: append([]string{}, t.Rights...), Scope: registry.Everything()}
 	if len(t.Stages) > 0 {
@@ -206,6 +208,10 @@ func (a *Tokens) callerOf(ctx context.Context, t registry.Token) (Caller, error)
 		in, err := a.registry.Institution(ctx, t.Institution)
 		if err != nil {
 			return Caller{}, err
+		}
+		if in.State == "D" {
+			c.Scope = registry.Scope{}
+			return c, nil
 		}
 		c.Scope, may = registry.Only(in), permission.Of(registry.RoleInstitutionalAdmin, true)
 	}

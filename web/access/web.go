@@ -18,10 +18,12 @@ import (
 // Names of the cookies. A browser sends a cookie whose name begins with __Host- only over
 // TLS, and only to the host that has set it. Over HTTP on loopback there is no such thing.
 const (
-	CookieName      = "__Host-farol"
-	plainCookieName = "farol"
-	deviceCookie    = "farol-device"
-	providerCookie  = "farol-provider"
+	CookieName = hostPrefix + sessionCookie
+
+	hostPrefix     = "__Host-"
+	sessionCookie  = "farol"
+	deviceCookie   = "farol-device"
+	providerCookie = "farol-provider"
 )
 
 // Web identifies who asks a server for people: by a token, or else by the cookie of a
@@ -41,7 +43,7 @@ func (w *Web) Caller(r *http.Request) (Caller, error) {
 	var err error
 	if r.Header.Get("Authorization") != "" {
 		c, err = w.Tokens.Caller(r)
-	} else if secret := w.cookie(r); secret != "" {
+	} else if secret := w.opened(r, sessionCookie, 200); secret != "" {
 		c, err = w.session(r.Context(), secret)
 	}
 	c.IP = w.IP(r)
@@ -68,28 +70,13 @@ func (w *Web) session(ctx context.Context, secret string) (Caller, error) {
 	return c, nil
 }
 
-func (w *Web) cookie(r *http.Request) string {
-	c, err := r.Cookie(w.cookieName())
-	if err != nil || len(c.Value) > 200 {
-		return ""
-	}
-	return c.Value
-}
-
-func (w *Web) cookieName() string {
-	if w.Secure {
-		return CookieName
-	}
-	return plainCookieName
-}
-
 // Cookie is what gives a browser its session.
 func (w *Web) Cookie(secret string) *http.Cookie {
-	return w.sealed(w.cookieName(), secret, people.SessionTime)
+	return w.sealed(sessionCookie, secret, people.SessionTime)
 }
 
 // NoCookie takes a session from a browser.
-func (w *Web) NoCookie() *http.Cookie { return w.sealed(w.cookieName(), "", -time.Second) }
+func (w *Web) NoCookie() *http.Cookie { return w.sealed(sessionCookie, "", -time.Second) }
 
 // DeviceCookie has a browser known that has signed in a person.
 func (w *Web) DeviceCookie(value string) *http.Cookie {
@@ -97,39 +84,37 @@ func (w *Web) DeviceCookie(value string) *http.Cookie {
 }
 
 // Device is what a browser that has signed in a person shows; "": none.
-func (w *Web) Device(r *http.Request) string {
-	c, err := r.Cookie(deviceCookie)
-	if err != nil || len(c.Value) > 400 {
-		return ""
-	}
-	return c.Value
-}
+func (w *Web) Device(r *http.Request) string { return w.opened(r, deviceCookie, 400) }
 
 // ProviderCookie has a browser keep what belongs to a sign-in at an OpenID provider, while the
-// person is there. No other host can plant one.
+// person is there.
 func (w *Web) ProviderCookie(value string, lasts time.Duration) *http.Cookie {
-	return w.sealed(w.providerName(), value, lasts)
+	return w.sealed(providerCookie, value, lasts)
 }
 
 // Provider is what a browser has kept of a sign-in at an OpenID provider; "": nothing.
-func (w *Web) Provider(r *http.Request) string {
-	c, err := r.Cookie(w.providerName())
-	if err != nil {
+func (w *Web) Provider(r *http.Request) string { return w.opened(r, providerCookie, 4<<10) }
+
+// opened is the value of a cookie that has so many bytes at most; "": there is none.
+func (w *Web) opened(r *http.Request, name string, most int) string {
+	c, err := r.Cookie(w.named(name))
+	if err != nil || len(c.Value) > most {
 		return ""
 	}
 	return c.Value
 }
 
-func (w *Web) providerName() string {
+// named is the name of a cookie. No other host of the domain can plant one with the prefix.
+func (w *Web) named(name string) string {
 	if w.Secure {
-		return "__Host-" + providerCookie
+		return hostPrefix + name
 	}
-	return providerCookie
+	return name
 }
 
 func (w *Web) sealed(name, value string, lasts time.Duration) *http.Cookie {
 	return &http.Cookie{ //nolint:gosec // Secure wherever browsers come by TLS; on loopback they would not send it
-		Name: name, Value: value, Path: "/", MaxAge: int(lasts.Seconds()), HttpOnly: true, Secure: w.Secure, SameSite: http.SameSiteLaxMode,
+		Name: w.named(name), Value: value, Path: "/", MaxAge: int(lasts.Seconds()), HttpOnly: true, Secure: w.Secure, SameSite: http.SameSiteLaxMode,
 	}
 }
 

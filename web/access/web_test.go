@@ -1,10 +1,14 @@
 package access_test
 
 import (
+	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"strings"
 	"testing"
+	"time"
 
+	"github.com/farol-preservation/farol/registry/people"
 	"github.com/farol-preservation/farol/web/access"
 )
 
@@ -30,5 +34,37 @@ func TestAddressOfWhoAsks(t *testing.T) {
 		if got := w.IP(r).String(); got != tc.want {
 			t.Errorf("%s: %s, want %s", name, got, tc.want)
 		}
+	}
+}
+
+// Cookies over TLS have the prefix that keeps other hosts of the domain from planting one.
+func TestCookiesBelongToTheHost(t *testing.T) {
+	t.Parallel()
+	for _, secure := range []bool{true, false} {
+		w := &access.Web{Secure: secure}
+		for _, c := range []*http.Cookie{w.Cookie("x"), w.NoCookie(), w.DeviceCookie("x"), w.ProviderCookie("x", time.Minute)} {
+			if strings.HasPrefix(c.Name, "__Host-") != secure || c.Secure != secure || c.Path != "/" || c.Domain != "" || !c.HttpOnly || c.SameSite != http.SameSiteLaxMode {
+				t.Errorf("over TLS %v: %s", secure, c)
+			}
+		}
+		r := httptest.NewRequest("GET", "/", nil)
+		r.AddCookie(&http.Cookie{Name: "farol-device", Value: "planted"})
+		r.AddCookie(w.DeviceCookie("own"))
+		if got := w.Device(r); secure && got != "own" {
+			t.Errorf("the device is %q", got)
+		}
+	}
+}
+
+// Who knows the password of a person but has no second factor uses up nothing of the person's.
+func TestHalfSessionIsNotThePerson(t *testing.T) {
+	t.Parallel()
+	c := access.Caller{Person: people.Person{ID: 7}, Session: people.Session{ID: 1, Level: people.LevelPassword}, IP: netip.MustParseAddr("192.0.2.1")}
+	if got := c.ID(); got != "192.0.2.1/32" {
+		t.Errorf("with a password only: %s", got)
+	}
+	c.Session.Level = people.LevelFull
+	if got := c.ID(); got != "user 7" {
+		t.Errorf("signed in: %s", got)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/farol-preservation/farol/internal/testenv"
 	"github.com/farol-preservation/farol/registry"
 )
 
@@ -60,6 +61,9 @@ func TestTokensOfServices(t *testing.T) {
 		list.Items[1].ExpiresAt != nil || list.Items[1].Rights[0] != "pull" || strings.Contains(a.body, `"token"`) {
 		t.Fatal(a.body)
 	}
+	// The tokens of an institution rest with it; a process knows a token for two seconds.
+	staff.wants(200, "POST", fmt.Sprintf("/api/v1/institutions/%d/deactivate", s.test.ID), nil)
+	testenv.Eventually(t, "the token is refused", func() bool { return own.do("GET", "/api/v1/users", nil).status == 401 })
 	staff.wants(204, "DELETE", fmt.Sprint("/api/v1/tokens/", list.Items[0].ID), nil)
 	if n := ask[int](s, `SELECT count(*) FROM api_tokens WHERE name = 'inventory'`); n != 0 {
 		t.Error("a revoked token is there")

@@ -18,7 +18,7 @@ type Limits struct {
 	buckets map[string]*rate.Limiter
 }
 
-// mostBuckets bounds the memory that strangers can take. At the bound all buckets are dropped.
+// mostBuckets bounds the memory that callers can take. At the bound all buckets are dropped.
 const mostBuckets = 50_000
 
 // New lets each caller ask a number of times within a duration, and burst times at once.
