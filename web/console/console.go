@@ -40,7 +40,6 @@ type page struct {
 	Title  string
 	Error  string // a sentence for the person; "": none
 	Person people.Person
-	Secret string // of a link
 	SetUp  auth.SetUp
 	QR     template.HTML
 	Codes  []string // recovery codes
@@ -63,7 +62,7 @@ func (p *Pages) Routes(mux *http.ServeMux) {
 	p.account(mux)
 	mux.HandleFunc("POST /sign-in", p.signIn)
 	mux.HandleFunc("GET /sign-in/{secret}", func(w http.ResponseWriter, r *http.Request) {
-		p.show(w, r, http.StatusOK, "link.html", page{Title: "Sign in", Secret: r.PathValue("secret")})
+		p.show(w, r, http.StatusOK, "link.html", page{Title: "Sign in"})
 	})
 	mux.HandleFunc("POST /sign-in/{secret}", p.signInByLink)
 	mux.HandleFunc("GET /password/{secret}", p.password)
@@ -195,28 +194,26 @@ func (p *Pages) signInByLink(w http.ResponseWriter, r *http.Request) {
 
 // password shows whom a link is for, and leaves the link as it is.
 func (p *Pages) password(w http.ResponseWriter, r *http.Request) {
-	v := page{Title: "Set a password", Secret: r.PathValue("secret")}
-	person, err := p.Auth.PersonOfLink(r.Context(), v.Secret)
+	person, err := p.Auth.PersonOfLink(r.Context(), r.PathValue("secret"))
 	if err != nil {
 		p.refused(w, r, "sign-in.html", page{Title: "Sign in"}, err)
 		return
 	}
-	v.Person = person
-	p.show(w, r, http.StatusOK, "password.html", v)
+	p.show(w, r, http.StatusOK, "password.html", page{Title: "Set a password", Person: person})
 }
 
 func (p *Pages) setPassword(w http.ResponseWriter, r *http.Request) {
 	if !p.form(w, r) {
 		return
 	}
-	v := page{Title: "Set a password", Secret: r.PathValue("secret")}
-	s, err := p.Auth.SetPasswordByLink(r.Context(), v.Secret, r.PostForm.Get("password"), p.from(r))
+	v, secret := page{Title: "Set a password"}, r.PathValue("secret")
+	s, err := p.Auth.SetPasswordByLink(r.Context(), secret, r.PostForm.Get("password"), p.from(r))
 	if err == nil {
 		p.entered(w, r, s)
 		return
 	}
 	name := "sign-in.html"
-	if person, found := p.Auth.PersonOfLink(r.Context(), v.Secret); found == nil {
+	if person, found := p.Auth.PersonOfLink(r.Context(), secret); found == nil {
 		v.Person, name = person, "password.html"
 	}
 	p.refused(w, r, name, v, err)
@@ -271,8 +268,11 @@ func (p *Pages) askForCode(ctx context.Context, w http.ResponseWriter, r *http.R
 
 func (p *Pages) giveCode(w http.ResponseWriter, r *http.Request) {
 	c := p.caller(r)
-	if c.Session.ID == 0 || !p.form(w, r) {
+	if c.Session.ID == 0 {
 		http.Redirect(w, r, "/sign-in", http.StatusSeeOther)
+		return
+	}
+	if !p.form(w, r) {
 		return
 	}
 	s, err := p.Auth.Factor(r.Context(), c.Session, r.PostForm.Get("code"), p.from(r))
@@ -285,8 +285,11 @@ func (p *Pages) giveCode(w http.ResponseWriter, r *http.Request) {
 
 func (p *Pages) setUpFactor(w http.ResponseWriter, r *http.Request) {
 	c := p.caller(r)
-	if c.Session.ID == 0 || !p.form(w, r) {
+	if c.Session.ID == 0 {
 		http.Redirect(w, r, "/sign-in", http.StatusSeeOther)
+		return
+	}
+	if !p.form(w, r) {
 		return
 	}
 	s, codes, err := p.Auth.ConfirmFactor(r.Context(), c.Session, r.PostForm.Get("pending"), r.PostForm.Get("code"), p.from(r))

@@ -179,6 +179,16 @@ func TestLinkToSignIn(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	// Whatever a link has at its end, its button leads to no other page.
+	for _, end := range []string{"..%2Fsign-out", "%2F%2Fother.edu", "x%22%20formaction=%22%2Fsign-out"} {
+		path, err := url.PathUnescape("/sign-in/" + end)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if page := v.sees("/sign-in/"+end, nil, path, "signs you in once"); strings.Contains(page, `action`) {
+			t.Errorf("a link chooses where its button leads:\n%s", page)
+		}
+	}
 	path := people.LinkPath(people.SignIn, secret)
 	v.sees(path, nil, path, "signs you in once")
 	v.sees(path, url.Values{}, "/", "You are Developer")
