@@ -24,17 +24,20 @@ func LinkTimes() map[string]time.Duration {
 }
 
 // MakeLink makes a link for a person and returns its secret, which is not stored. Earlier
-// links of the person of the same kind are void.
+// links of the person of the same kind are void. A person who was deactivated is ErrRefused.
 func (r Records) MakeLink(ctx context.Context, user int64, kind string) (secret string, err error) {
 	secret = rand.Text() + rand.Text()
 	err = pgx.BeginFunc(ctx, r.db, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, `UPDATE links SET used_at = now() WHERE user_id = $1 AND kind = $2 AND used_at IS NULL`, user, kind); err != nil {
 			return err
 		}
-		_, err := tx.Exec(ctx, `
+		tag, err := tx.Exec(ctx, `
 			INSERT INTO links (digest, kind, user_id, ends_at)
 			SELECT $1, $2, u.id, now() + $4 FROM users u WHERE u.id = $3 AND u.deactivated_at IS NULL`,
 			digest(secret), kind, user, LinkTimes()[kind])
+		if err == nil && tag.RowsAffected() == 0 {
+			err = fmt.Errorf("%w: the person was deactivated; activate the account first", registry.ErrRefused)
+		}
 		return err
 	})
 	if err != nil {

@@ -58,6 +58,10 @@ func TestLinksAreGoodOnce(t *testing.T) {
 	if s, err := d.SignInByLink(t.Context(), link(people.SignIn), somewhere()); err != nil || s.Level != people.LevelFull {
 		t.Errorf("a link to sign in: %+v, %v", s, err)
 	}
+	d.exec(`UPDATE users SET deactivated_at = now() WHERE id = $1`, p.ID)
+	if link, err := d.people.MakeLink(t.Context(), p.ID, people.Invite); !errors.Is(err, registry.ErrRefused) {
+		t.Errorf("a link for a person who was deactivated: %q, %v", link, err)
+	}
 }
 
 // What a person is changed to ends what was begun before.
