@@ -83,6 +83,9 @@ func (a *API) account(t *ops.API) {
 		About: "The answer has the recovery codes, once. All other sessions end. A session that is signed in already needs a fresh proof.",
 	},
 		func(ctx context.Context, c access.Caller, in *body[confirmBody]) (*recovery, error) {
+			if c.Full() && !c.Session.Fresh {
+				return nil, ops.FreshProof(c)
+			}
 			s, codes, err := a.Auth.ConfirmFactor(ctx, c.Session, in.Body.Pending, in.Body.Code, a.from(ctx, c))
 			if err != nil {
 				return nil, err

@@ -55,7 +55,14 @@ func (a *API) Handler(g access.Guard, observed func(*http.ServeMux) http.Handler
 	a.Register(t)
 	m := &memberapi.API{Registry: a.Registry, Web: a.Web, Limit: t.Limit, Log: a.Log}
 	m.Register(mux)
-	return reply.Guarded(g, t.Handler(observed(mux))), t
+	handler := reply.Guarded(g, t.Handler(observed(mux)))
+	if !a.Web.Secure {
+		return handler, t
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Strict-Transport-Security", "max-age=31536000") // RFC 6797: a year without plain HTTP
+		handler.ServeHTTP(w, r)
+	}), t
 }
 
 // Register adds all operations to a table.

@@ -9,6 +9,7 @@ import (
 	"github.com/pquerna/otp/totp"
 
 	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/web/api"
 )
 
 // A session is a cookie that scripts cannot read, and that no other site has sent.
@@ -189,6 +190,40 @@ func TestWhatIsNotThere(t *testing.T) {
 	for _, header := range []string{"X-Request-Id", "Cache-Control", "X-Content-Type-Options", "Content-Security-Policy"} {
 		if a.header.Get(header) == "" {
 			t.Errorf("no %s", header)
+		}
+	}
+}
+
+// A session of a person without a second factor needs a fresh proof to set one up.
+func TestFirstFactorNeedsAFreshProof(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	c := s.in("ann@test.edu", registry.RoleInstitutionalUser, "test.edu")
+	s.exec(`UPDATE sessions SET strong_at = now() - interval '11 minutes'`)
+	var offer struct{ Secret, Pending string }
+	c.reads(c.wants(200, "POST", "/api/v1/me/factor", nil), &offer)
+	code, err := totp.GenerateCode(offer.Secret, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	body := map[string]any{"pending": offer.Pending, "code": code}
+	if a := c.do("POST", "/api/v1/me/factor/confirm", body); a.status != 403 || a.code() != "fresh-proof-needed" {
+		t.Errorf("without a fresh proof: %d %s", a.status, a.body)
+	}
+	c.wants(200, "POST", "/api/v1/session/proof", map[string]any{"proof": password})
+	c.wants(200, "POST", "/api/v1/me/factor/confirm", body)
+}
+
+// Browsers that have come by TLS once come by nothing else.
+func TestBrowsersStayWithTLS(t *testing.T) {
+	t.Parallel()
+	for _, secure := range []bool{true, false} {
+		s := newSite(t, func(a *api.API) { a.Web.Secure = secure })
+		for path, host := range map[string]string{"/sign-in": "", "/api/v1/health": "", "/": "elsewhere.edu"} {
+			a := s.browser().do("GET", path, nil, "Host", host)
+			if got := a.header.Get("Strict-Transport-Security"); (got != "") != secure {
+				t.Errorf("%s over TLS %v: %q", path, secure, got)
+			}
 		}
 	}
 }
