@@ -30,16 +30,17 @@ func (r Records) SetTOTP(ctx context.Context, p Person, session int64, sealed []
 	return nil
 }
 
-// RemoveTOTP removes the second factor of a person who has lost it, with its recovery
-// codes.
-func (r Records) RemoveTOTP(ctx context.Context, user int64) error {
+// RemoveTOTP removes the second factor of a person who has lost it, with its recovery codes,
+// ends all sessions of the person, and alerts them to who did it.
+func (r Records) RemoveTOTP(ctx context.Context, user int64, by string) error {
 	_, err := r.db.Exec(ctx, `
-		WITH codes AS (DELETE FROM recovery_codes WHERE user_id = $1)
+		WITH codes AS (DELETE FROM recovery_codes WHERE user_id = $1), ended AS (DELETE FROM sessions WHERE user_id = $1)
 		UPDATE users SET totp_sealed = NULL, totp_last_step = 0 WHERE id = $1`, user)
 	if err != nil {
 		return fmt.Errorf("remove a second factor: %w", registry.Refusal(err))
 	}
-	return nil
+	return r.Alert(ctx, user, "Second Factor Changed", "Your second factor was removed",
+		"Your second factor was removed by "+by+". You set up a new one when you sign in. If you did not ask for that, contact the archive's staff at once.")
 }
 
 // UseStep uses up a 30-second step. It is false if that step, or a later one, was used: a

@@ -209,14 +209,7 @@ func (a *API) resetFactor(ctx context.Context, c access.Caller, in *ByID) (*empt
 		if err := a.mayChange(ctx, c, in.ID); err != nil {
 			return nil, err
 		}
-		if err := a.people().RemoveTOTP(ctx, in.ID); err != nil {
-			return nil, err
-		}
-		if _, err := a.people().EndSession(ctx, in.ID, 0); err != nil {
-			return nil, err
-		}
-		return &empty{}, a.people().Alert(ctx, in.ID, "Second Factor Changed", "Your second factor was removed",
-			"Your second factor was removed by "+c.Actor().Name+". You set up a new one when you sign in. If you did not ask for that, contact the archive's staff at once.")
+		return &empty{}, a.people().RemoveTOTP(ctx, in.ID, c.Actor().Name)
 	})
 }
 

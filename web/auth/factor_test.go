@@ -144,3 +144,21 @@ func TestFactorIsAsAppsReadIt(t *testing.T) {
 		t.Errorf("step %d, %v", step, right)
 	}
 }
+
+// To remove a second factor ends what was begun with it, and the person learns of it.
+func TestRemovedFactor(t *testing.T) {
+	t.Parallel()
+	d := newDoor(t)
+	p := d.person("staff@archive.org", registry.RoleAdmin, "")
+	d.strong(p)
+	s := d.enter(p)
+	if err := d.people.RemoveTOTP(t.Context(), p.ID, "eve@archive.org"); err != nil {
+		t.Fatal(err)
+	}
+	if p := d.again(p.ID); p.Strong() || p.RecoveryCodes != 0 || !d.ended(s.Secret) {
+		t.Errorf("%d recovery codes are left, or a session", p.RecoveryCodes)
+	}
+	if n := d.count(`SELECT count(*) FROM alerts WHERE user_id = $1 AND type = 'Second Factor Changed' AND content LIKE '%eve@archive.org%'`, p.ID); n != 1 {
+		t.Errorf("%d alerts", n)
+	}
+}

@@ -41,7 +41,7 @@ func TestGuessesAtOnceLockToo(t *testing.T) {
 			return err
 		},
 		"passwords": func() error {
-			_, err := d.SignIn(t.Context(), p.Email, "a guess of a stranger", somewhere())
+			_, err := d.SignIn(t.Context(), p.Email, "a guess of an attacker", somewhere())
 			return err
 		},
 	} {
@@ -70,7 +70,7 @@ func TestGuessesAtOnceLockToo(t *testing.T) {
 	}
 }
 
-// An attempt that is right takes back its own count only: those that failed beside it stay.
+// An attempt that is right takes back its own count only: those that failed at the same time stay.
 func TestRightAttemptForgetsNoOther(t *testing.T) {
 	t.Parallel()
 	d := newDoor(t)
@@ -117,7 +117,7 @@ func (d *door) held(n int, sql string, user int64, others func()) {
 	}
 }
 
-// Whoever proves something that is changed at that moment begins no session with it.
+// A proof of what is changed at that moment begins no session.
 func TestSessionsBeginWithWhatStillHolds(t *testing.T) {
 	t.Parallel()
 	for what, sql := range map[string]string{

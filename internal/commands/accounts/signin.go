@@ -136,8 +136,9 @@ func userResetCommand() *cobra.Command {
 		Use:   "reset EMAIL",
 		Short: "Print a link with which a person sets a new password",
 		Long: `Print a link with which a person sets a new password. It can be used once, within an
-hour. With --mail it is sent to the person instead. With --factor, also remove the second factor of a person who has lost it, and end
-all sessions; the person sets up a new one when they sign in.`,
+hour. With --mail it is sent to the person instead. With --factor, also remove the second
+factor of a person who has lost it, and end all sessions; the person gets an alert, and
+sets up a new one when they sign in.`,
 		Example: `  farol user reset first@test.edu
   farol user reset first@test.edu --factor --json`,
 		Args: cli.OneArg("e-mail"),
@@ -146,10 +147,7 @@ all sessions; the person sets up a new one when they sign in.`,
 				var v userLink
 				p, err := of(ctx, r, args[0], "users.reset", map[string]any{"factor": factor}, func(ctx context.Context, p people.Person) (err error) {
 					if factor {
-						if err := people.In(r).RemoveTOTP(ctx, p.ID); err != nil {
-							return err
-						}
-						if _, err := people.In(r).EndSession(ctx, p.ID, 0); err != nil {
+						if err := people.In(r).RemoveTOTP(ctx, p.ID, "the archive's staff"); err != nil {
 							return err
 						}
 					}
