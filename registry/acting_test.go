@@ -93,6 +93,12 @@ func TestSettingTheActorInPsqlGainsNothing(t *testing.T) {
 			t.Errorf("%s is %q", sql, got)
 		}
 	}
+	// Nor is it ann's action, or one of her institution, that is recorded in psql.
+	user := value[int64](a, `INSERT INTO users (email, name, role, institution_id) VALUES ('eve@test.edu', 'Eve', 'institutional_user', $1) RETURNING id`, a.in.ID)
+	a.exec(`SELECT note_action('users.add', 'user', '7', NULL, 'done', NULL, $1, 1)`, user)
+	if n := value[int](a, `SELECT count(*) FROM actions WHERE user_id IS NULL AND token_id IS NULL AND actor_institution_id IS NULL`); n != 1 {
+		t.Error("psql has recorded an action as that of ann")
+	}
 }
 
 // An action is recorded with what it did, or not at all; one that is refused is recorded too.

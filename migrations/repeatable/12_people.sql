@@ -17,13 +17,15 @@ COMMENT ON FUNCTION acting_user IS
 	'Who acts: a person or token that has signed in; otherwise the role that logged in, followed in brackets by the person that a command names.';
 
 -- note_action records what a person has done, or was refused. The actor is not a
--- parameter: nobody can act in the name of another.
+-- parameter: nobody can act in the name of another. The person and the token are believed of
+-- those whom signed_in_actor() believes.
 CREATE OR REPLACE FUNCTION note_action(operation text, subject_type text, subject_id text, institution bigint, outcome text,
 	on_behalf_of text DEFAULT NULL, user_id bigint DEFAULT NULL, token_id bigint DEFAULT NULL, ip inet DEFAULT NULL, detail jsonb DEFAULT '{}') RETURNS bigint
 LANGUAGE sql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 	INSERT INTO actions (on_behalf_of, user_id, token_id, ip, operation, subject_type, subject_id, institution_id, outcome, detail, actor_institution_id)
-	VALUES ($6, $7, $8, $9, $1, $2, $3, $4, $5, coalesce($10, '{}'), coalesce(
-		(SELECT u.institution_id FROM users u WHERE u.id = $7), (SELECT t.institution_id FROM api_tokens t WHERE t.id = $8)))
+	SELECT $6, s.person, s.token, $9, $1, $2, $3, $4, $5, coalesce($10, '{}'), coalesce(
+		(SELECT u.institution_id FROM users u WHERE u.id = s.person), (SELECT t.institution_id FROM api_tokens t WHERE t.id = s.token))
+	FROM (SELECT CASE WHEN signed_in_actor() IS NOT NULL THEN $7 END AS person, CASE WHEN signed_in_actor() IS NOT NULL THEN $8 END AS token) s
 	RETURNING id;
 $$;
 

@@ -46,12 +46,18 @@ func visit(t *testing.T, providers ...oidc.Config) *visitor {
 // visitAt is visit with a clock of providers.
 func visitAt(t *testing.T, now func() time.Time, providers ...oidc.Config) *visitor {
 	t.Helper()
-	db, err := pgxpool.New(t.Context(), testenv.DatabaseURL(t))
+	at := testenv.DatabaseURL(t)
+	db, err := pgxpool.New(t.Context(), at)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(db.Close)
-	r := registry.New(db)
+	web, err := pgxpool.New(t.Context(), testenv.WebURL(t, at))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(web.Close)
+	r := registry.New(web)
 	keys, err := auth.ParseKeys(auth.NewKey())
 	if err != nil {
 		t.Fatal(err)
