@@ -118,7 +118,7 @@ func (a *API) people() people.Records { return people.In(a.Registry) }
 // from is where a request comes from.
 func (a *API) from(ctx context.Context, c access.Caller) auth.From {
 	r := ops.Request(ctx)
-	return auth.From{IP: c.IP, Agent: r.UserAgent(), Device: a.Web.Device(r)}
+	return auth.From{IP: c.IP, Agent: r.UserAgent(), Device: a.Web.Device(r), Session: c.Session}
 }
 
 // act does something in the name of the caller, and records it.

@@ -79,6 +79,8 @@ type From struct {
 	IP     netip.Addr
 	Agent  string // as the browser names itself
 	Device string // what SignedIn.Device was when the person signed in there last; "": not known
+
+	Session people.Session // that the browser has; ID 0: none. The one that begins takes its place
 }
 
 // What is due before a session may do anything.
@@ -184,6 +186,11 @@ func (a *Auth) beginWith(ctx context.Context, p people.Person, from From, shown 
 // session begins the session of a person who has proved what its level takes.
 func (a *Auth) session(ctx context.Context, s SignedIn, fresh bool, from From) (_ SignedIn, err error) {
 	s.Secret, err = a.people.BeginSession(ctx, s.Person, s.Level, fresh, from.IP, from.Agent)
+	if err == nil && from.Session.ID != 0 {
+		if err = a.SignOut(ctx, from.Session); errors.Is(err, registry.ErrNotFound) {
+			err = nil // it ended with what was proved
+		}
+	}
 	switch {
 	case errors.Is(err, registry.ErrNotFound):
 		return SignedIn{}, ErrWrong // what was proved holds no more

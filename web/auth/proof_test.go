@@ -136,3 +136,32 @@ func TestNewPasswordByLinkUnlocksNoCodes(t *testing.T) {
 		t.Error("a person who has a password only stays locked out with the new one")
 	}
 }
+
+// A browser that signs in again has one session: what was known of the one before is worth nothing.
+func TestBrowserHasOneSession(t *testing.T) {
+	t.Parallel()
+	d := newDoor(t)
+	p := d.person("ann@test.edu", registry.RoleInstitutionalUser, "test.edu")
+	d.exec(`UPDATE users SET oidc_issuer = 'https://login.test.edu', oidc_subject = '7' WHERE id = $1`, p.ID)
+	other, last := d.enter(p), d.enter(p)
+	for what, again := range map[string]func(From) (SignedIn, error){
+		"a password": func(from From) (SignedIn, error) { return d.SignIn(t.Context(), p.Email, good, from) },
+		"a provider": func(from From) (SignedIn, error) {
+			said := Said{Identity: people.Identity{Issuer: "https://login.test.edu", Subject: "7"}, Fresh: true}
+			return d.SignInByProvider(t.Context(), Provider{Name: "test-edu"}, said, from)
+		},
+	} {
+		from := somewhere()
+		from.Session = d.session(last.Secret)
+		s, err := again(from)
+		if err != nil || d.ended(s.Secret) || !d.ended(last.Secret) || d.ended(other.Secret) {
+			t.Errorf("by %s: ended %v, %v, %v; %v", what, d.ended(s.Secret), d.ended(last.Secret), d.ended(other.Secret), err)
+		}
+		last = s
+	}
+	from := somewhere()
+	from.Session = d.session(last.Secret)
+	if s, err := d.ChangePassword(t.Context(), from.Session, good, "another long password", from); err != nil || d.ended(s.Secret) {
+		t.Errorf("a new password: %v", err)
+	}
+}

@@ -122,7 +122,7 @@ func (p *Pages) caller(r *http.Request) access.Caller {
 }
 
 func (p *Pages) from(r *http.Request) auth.From {
-	return auth.From{IP: p.Web.IP(r), Agent: r.UserAgent(), Device: p.Web.Device(r)}
+	return auth.From{IP: p.Web.IP(r), Agent: r.UserAgent(), Device: p.Web.Device(r), Session: p.caller(r).Session}
 }
 
 // entered gives a browser its session, and leads on.
