@@ -82,18 +82,7 @@ func (a *API) account(t *ops.API) {
 		ID: "me.set_factor", Secret: true, Method: post, Path: "/api/v1/me/factor/confirm", Summary: "Set up a second factor", Access: ops.Half, Session: true, Audit: true,
 		About: "The answer has the recovery codes, once. All other sessions end. A session that is signed in already needs a fresh proof.",
 	},
-		func(ctx context.Context, c access.Caller, in *body[confirmBody]) (*recovery, error) {
-			if c.Full() && !c.Session.Fresh {
-				return nil, ops.FreshProof(c)
-			}
-			s, codes, err := a.Auth.ConfirmFactor(ctx, c.Session, in.Body.Pending, in.Body.Code, a.from(ctx, c))
-			if err != nil {
-				return nil, err
-			}
-			out := &recovery{SetCookie: a.cookies(s)}
-			out.Body.Codes = codes
-			return out, nil
-		})
+		a.setFactor)
 	ops.Register(t, ops.Operation{
 		ID: "me.set_password", Secret: true, Method: post, Path: "/api/v1/me/password", Summary: "Set a new password", Access: ops.SignedIn, Session: true, Audit: true,
 		About: "All other sessions end.",
@@ -106,4 +95,17 @@ func (a *API) account(t *ops.API) {
 			s.Level = people.LevelFull
 			return a.signedIn(s), nil
 		})
+}
+
+func (a *API) setFactor(ctx context.Context, c access.Caller, in *body[confirmBody]) (*recovery, error) {
+	if c.Full() && !c.Session.Fresh {
+		return nil, ops.FreshProof(c)
+	}
+	s, codes, err := a.Auth.ConfirmFactor(ctx, c.Session, in.Body.Pending, in.Body.Code, a.from(ctx, c))
+	if err != nil {
+		return nil, err
+	}
+	out := &recovery{SetCookie: a.cookies(s)}
+	out.Body.Codes = codes
+	return out, nil
 }

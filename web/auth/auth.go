@@ -254,7 +254,9 @@ func (a *Auth) Prove(ctx context.Context, session people.Session, proof string, 
 
 // passwordProves reports whether the password of a person is a fresh proof: the person has no
 // second factor here, and is asked for none at an OpenID provider.
-func passwordProves(p people.Person) bool { return !p.Strong() && !(p.FactorRequired && p.IssuerFactor) }
+func passwordProves(p people.Person) bool {
+	return !p.Strong() && (!p.FactorRequired || !p.IssuerFactor)
+}
 
 func (a *Auth) passwordIsRight(ctx context.Context, p people.Person, password string) (bool, error) {
 	right, _, err := a.hasher.verify(ctx, password, p.PasswordHash)

@@ -1,7 +1,6 @@
 package auth
 
 import (
-	"context"
 	"errors"
 	"sync"
 	"testing"
@@ -101,9 +100,8 @@ func TestRightAttemptForgetsNoOther(t *testing.T) {
 // held changes a person in a transaction that ends when all of n others wait for it.
 func (d *door) held(n int, sql string, user int64, others func()) {
 	d.t.Helper()
-	ctx := context.Background()
-	err := pgx.BeginFunc(ctx, d.db, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, sql, user); err != nil {
+	err := pgx.BeginFunc(d.t.Context(), d.db, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(d.t.Context(), sql, user); err != nil {
 			return err
 		}
 		go others()
