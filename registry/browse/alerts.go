@@ -71,9 +71,7 @@ func (f AlertFilter) find(s registry.Scope, after Key) (*query, error) {
 	if f.Unread {
 		q.conds = append(q.conds, `NOT EXISTS (SELECT FROM alert_reads r WHERE r.user_id = @for AND r.alert_id = a.id)`)
 	}
-	if f.Staff {
-		q.conds = append(q.conds, `a.institution_id IS NULL`)
-	}
+	f.ofStaff(q)
 	q.after(`a.id < @after`, after.ID)
 	own := `a.user_id = @for AND ` + q.all()
 	if q.inside.one && f.Institution == "" { // what is written to one person is of no institution
@@ -85,4 +83,11 @@ func (f AlertFilter) find(s registry.Scope, after Key) (*query, error) {
 	q.conds = append(q.conds, `(a.user_id IS NULL OR a.user_id = @for)`)
 	q.sql = fmt.Sprintf(alertsSQL, q.newest(`alerts`, `a`))
 	return q, nil
+}
+
+// ofStaff keeps to alerts for the staff, if the filter does.
+func (f AlertFilter) ofStaff(q *query) {
+	if f.Staff {
+		q.conds = append(q.conds, `a.institution_id IS NULL`)
+	}
 }

@@ -33,7 +33,7 @@ func TestAlertForOnePersonIsReadByThatPerson(t *testing.T) {
 		if err != nil || len(part.Rows) != want {
 			t.Errorf("person %d reads %d flat alerts, %v", reader, len(part.Rows), err)
 		}
-		if _, err := b.FlatAlert(t.Context(), alert, reader); (err == nil) != (want == 1) || err != nil && !errors.Is(err, registry.ErrNotFound) {
+		if _, err := b.FlatAlert(t.Context(), alert, browse.AlertFilter{For: reader}); (err == nil) != (want == 1) || err != nil && !errors.Is(err, registry.ErrNotFound) {
 			t.Errorf("person %d looks it up: %v", reader, err)
 		}
 	}

@@ -108,11 +108,13 @@ func (r Records) FlatAlerts(ctx context.Context, f AlertFilter, s Slice) (Part[F
 	return part(ctx, r, flatAlerts(), f, s)
 }
 
-// FlatAlert returns an alert as a person has it, or [registry.ErrNotFound].
-func (r Records) FlatAlert(ctx context.Context, id, person int64) (FlatAlert, error) {
+// FlatAlert returns an alert as the person of a filter has it, or [registry.ErrNotFound]. Of
+// the filter, For and Staff count.
+func (r Records) FlatAlert(ctx context.Context, id int64, f AlertFilter) (FlatAlert, error) {
 	q := in(r.scope, "", alertAdvice)
 	q.where(`a.id = @id`, "id", id)
-	q.args["for"] = person
+	q.args["for"] = f.For
+	f.ofStaff(q)
 	of := `true`
 	if q.inside.one {
 		of = `a.institution_id = ` + q.inside.id

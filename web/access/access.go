@@ -52,6 +52,10 @@ func (c Caller) ID() string {
 // Holds reports whether the caller has a permission.
 func (c Caller) Holds(p permission.Permission) bool { return slices.Contains(c.Permissions, p) }
 
+// Operates reports whether the caller sees of all institutions only what concerns the staff
+// and the machinery.
+func (c Caller) Operates() bool { return c.Person.Role == registry.RoleOperator }
+
 // Browser reports whether a person asks with a browser, and no program with a token.
 func (c Caller) Browser() bool { return c.Session.ID != 0 }
 

@@ -5,7 +5,6 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/browse"
 	"github.com/farol-preservation/farol/registry/people"
 	"github.com/farol-preservation/farol/web/access"
@@ -58,7 +57,7 @@ func (a *API) alerts(t *ops.API) {
 				return nil, ops.Problem(http.StatusBadRequest, ops.CodeBadRequest, "unread is for people: the token of a service reads nothing")
 			}
 			wanted := browse.AlertFilter{
-				Institution: f.Institution, Type: f.Type, Unread: f.Unread, CreatedAfter: f.Since, CreatedBefore: f.Before, For: c.Person.ID, Staff: ofStaff(c),
+				Institution: f.Institution, Type: f.Type, Unread: f.Unread, CreatedAfter: f.Since, CreatedBefore: f.Before, For: c.Person.ID, Staff: c.Operates(),
 			}
 			return listOf(ctx, a, c, "alerts", wanted, wanted, in.Paging, in.Counting, browse.Records.Alerts)
 		})
@@ -73,14 +72,10 @@ func (a *API) alerts(t *ops.API) {
 			case (len(b.IDs) == 0) == b.Before.IsZero():
 				return nil, ops.Problem(http.StatusBadRequest, ops.CodeBadRequest, "give either ids or before")
 			}
-			n, err := a.people().MarkAlerts(ctx, c.Person.ID, c.Scope, people.Reading{IDs: in.Body.IDs, Before: in.Body.Before, Staff: ofStaff(c)})
+			n, err := a.people().MarkAlerts(ctx, c.Person.ID, c.Scope, people.Reading{IDs: in.Body.IDs, Before: in.Body.Before, Staff: c.Operates()})
 			return &body[readView]{readView{n}}, err
 		})
 }
-
-// ofStaff reports whether the caller sees of all institutions only what concerns the staff
-// and the machinery.
-func ofStaff(c access.Caller) bool { return c.Person.Role == registry.RoleOperator }
 
 // actions are what people did.
 func (a *API) actions(t *ops.API) {
@@ -96,7 +91,7 @@ func (a *API) actions(t *ops.API) {
 			f := in.ActionFilter
 			wanted := browse.ActionFilter{
 				Institution: f.Institution, Actor: f.Actor, SubjectType: f.SubjectType, SubjectID: f.SubjectID, Operation: f.Operation, Outcome: f.Outcome,
-				Since: f.Since, Before: f.Before, Queue: ofStaff(c),
+				Since: f.Since, Before: f.Before, Queue: c.Operates(),
 			}
 			return listOf(ctx, a, c, "actions", wanted, wanted, in.Paging, in.Counting, browse.Records.Actions)
 		})

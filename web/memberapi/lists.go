@@ -3,6 +3,7 @@ package memberapi
 import (
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/browse"
+	"github.com/farol-preservation/farol/web/permission"
 )
 
 // latest is the default order of most lists.
@@ -33,7 +34,22 @@ func (a *API) items(r *request) (any, error) {
 	if err := q.check("items"); err != nil {
 		return nil, err
 	}
-	return answer(r, q, s, func() (browse.Part[browse.FlatItem], error) { return r.records.FlatItems(r.Context(), f, s) })
+	return answer(r, q, s, func() (browse.Part[browse.FlatItem], error) {
+		p, err := r.records.FlatItems(r.Context(), f, s)
+		for i, w := range p.Rows {
+			p.Rows[i] = seen(r, w)
+		}
+		return p, err //nolint:wrapcheck // it names the list
+	})
+}
+
+// seen is an item as the caller may see it: hosts and processes are for those who look after
+// them.
+func seen(r *request, w browse.FlatItem) browse.FlatItem {
+	if !r.caller.Holds(permission.ItemsWorkers) {
+		w.Node, w.PID = "", 0
+	}
+	return w
 }
 
 // words are texts as names of a kind.
@@ -171,7 +187,7 @@ func (a *API) alerts(r *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := browse.AlertFilter{Institution: institution, Type: q.text("type"), For: r.caller.Person.ID}
+	f := browse.AlertFilter{Institution: institution, Type: q.text("type"), For: r.caller.Person.ID, Staff: r.caller.Operates()}
 	if user := q.id("user_id"); user != 0 && user != f.For {
 		q.nothing = true // what others have read is theirs
 	}

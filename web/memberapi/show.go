@@ -28,7 +28,10 @@ func byNumber[T any](r *request, show func(id int64) (T, error)) (any, error) {
 }
 
 func showItem(r *request) (any, error) {
-	return byNumber(r, func(id int64) (browse.FlatItem, error) { return r.records.FlatItem(r.Context(), id) })
+	return byNumber(r, func(id int64) (browse.FlatItem, error) {
+		w, err := r.records.FlatItem(r.Context(), id)
+		return seen(r, w), err //nolint:wrapcheck // it names the item
+	})
 }
 
 func showDeletion(r *request) (any, error) {
@@ -41,7 +44,7 @@ func showAlert(r *request) (any, error) {
 		return nil, notFound()
 	}
 	return byNumber(r, func(id int64) (browse.FlatAlert, error) {
-		return r.records.FlatAlert(r.Context(), id, r.caller.Person.ID)
+		return r.records.FlatAlert(r.Context(), id, browse.AlertFilter{For: r.caller.Person.ID, Staff: r.caller.Operates()})
 	})
 }
 
