@@ -75,9 +75,10 @@ type ItemFilter struct {
 	Worker                                    string   // that runs it
 	ErrorCode                                 string
 	StorageOption                             string
-	Plan, Deletion                            int64 // ID
-	Review                                    bool  // only items that wait for a person
-	SizeMin, SizeMax                          int64 // bytes; 0: no bound
+	Plan, Deletion                            int64  // ID
+	Review                                    bool   // only items that wait for a person
+	SizeMin                                   int64  // bytes
+	SizeMax                                   *int64 // bytes
 	UpdatedAfter, UpdatedBefore, CreatedAfter time.Time
 }
 
@@ -96,7 +97,7 @@ func (f ItemFilter) query() url.Values {
 	q.number("deletion", f.Deletion)
 	q.truth("review", f.Review)
 	q.number("size_min", f.SizeMin)
-	q.number("size_max", f.SizeMax)
+	q.bound("size_max", f.SizeMax)
 	q.time("updated_after", f.UpdatedAfter)
 	q.time("updated_before", f.UpdatedBefore)
 	q.time("created_after", f.CreatedAfter)

@@ -131,7 +131,8 @@ type FileFilter struct {
 	Digest                       string // MD5 or SHA-256 in hexadecimal
 	State                        string // A or D
 	Format                       string // PRONOM identifier or name
-	SizeMin, SizeMax             int64  // bytes; 0: no bound
+	SizeMin                      int64  // bytes
+	SizeMax                      *int64 // bytes
 }
 
 // Files lists files.
@@ -146,7 +147,7 @@ func (r Registry) Files(ctx context.Context, f FileFilter) iter.Seq2[ListedFile,
 	q.text("state", f.State)
 	q.text("format", f.Format)
 	q.number("size_min", f.SizeMin)
-	q.number("size_max", f.SizeMax)
+	q.bound("size_max", f.SizeMax)
 	return Pages[ListedFile](ctx, r, "files", url.Values(q), 0)
 }
 

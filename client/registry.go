@@ -160,6 +160,12 @@ func (q query) number(name string, n int64) {
 	}
 }
 
+func (q query) bound(name string, n *int64) {
+	if n != nil {
+		q[name] = []string{strconv.FormatInt(*n, 10)}
+	}
+}
+
 func (q query) truth(name string, v bool) {
 	if v {
 		q[name] = []string{"true"}

@@ -152,6 +152,8 @@ func full[T any]() (f T) {
 			*x = []string{"x"}
 		case *int64:
 			*x = 1
+		case **int64:
+			*x = new(int64)
 		case *bool:
 			*x = true
 		case *time.Time:

@@ -29,7 +29,7 @@ type ItemFilter struct {
 	Stage         []registry.Stage  `query:"stage,explode" maxItems:"30" doc:"Any of these"`
 	Action        []registry.Action `query:"action,explode" maxItems:"6" doc:"Any of these"`
 	SizeMin       int64             `query:"size_min" minimum:"0" doc:"Bytes"`
-	SizeMax       int64             `query:"size_max" minimum:"0" doc:"Bytes"`
+	SizeMax       ops.Bound         `query:"size_max" minimum:"0" doc:"Bytes"`
 	UpdatedAfter  time.Time         `query:"updated_after" doc:"Then or later"`
 	UpdatedBefore time.Time         `query:"updated_before" doc:"Before then"`
 	CreatedAfter  time.Time         `query:"created_after" doc:"Then or later"`
@@ -38,15 +38,11 @@ type ItemFilter struct {
 }
 
 func (f ItemFilter) browse() browse.ItemFilter {
-	b := browse.ItemFilter{
+	return browse.ItemFilter{
 		Status: f.Status, Institution: f.Institution, Name: f.Name, Object: f.Object, Review: f.Review, Worker: f.Worker, Plan: f.Plan, Deletion: f.Deletion,
 		Stage: f.Stage, Action: f.Action, SizeMin: f.SizeMin, UpdatedAfter: f.UpdatedAfter, UpdatedBefore: f.UpdatedBefore, CreatedAfter: f.CreatedAfter,
-		ErrorCode: f.ErrorCode, StorageOption: f.StorageOption,
+		ErrorCode: f.ErrorCode, StorageOption: f.StorageOption, SizeMax: f.SizeMax.OrNil(),
 	}
-	if f.SizeMax > 0 {
-		b.SizeMax = &f.SizeMax
-	}
-	return b
 }
 
 type itemQuery struct {

@@ -29,16 +29,16 @@ type ObjectFilter struct {
 
 // FileFilter narrows the list of files.
 type FileFilter struct {
-	Institution string `query:"institution" maxLength:"255" doc:"Identifier of the institution"`
-	Object      string `query:"object" maxLength:"1000" doc:"Identifier of the object"`
-	Identifier  string `query:"identifier" maxLength:"1100"`
-	Prefix      string `query:"identifier_prefix" maxLength:"1100"`
-	UUID        string `query:"uuid" maxLength:"36"`
-	Digest      string `query:"digest" maxLength:"128" doc:"MD5 or SHA-256 in hexadecimal, of the present content or an earlier one"`
-	State       string `query:"state" enum:"A,D" doc:"A: active; D: deleted"`
-	Format      string `query:"format" maxLength:"255" doc:"PRONOM identifier or name"`
-	SizeMin     int64  `query:"size_min" minimum:"0" doc:"Bytes"`
-	SizeMax     int64  `query:"size_max" minimum:"0" doc:"Bytes"`
+	Institution string    `query:"institution" maxLength:"255" doc:"Identifier of the institution"`
+	Object      string    `query:"object" maxLength:"1000" doc:"Identifier of the object"`
+	Identifier  string    `query:"identifier" maxLength:"1100"`
+	Prefix      string    `query:"identifier_prefix" maxLength:"1100"`
+	UUID        string    `query:"uuid" maxLength:"36"`
+	Digest      string    `query:"digest" maxLength:"128" doc:"MD5 or SHA-256 in hexadecimal, of the present content or an earlier one"`
+	State       string    `query:"state" enum:"A,D" doc:"A: active; D: deleted"`
+	Format      string    `query:"format" maxLength:"255" doc:"PRONOM identifier or name"`
+	SizeMin     int64     `query:"size_min" minimum:"0" doc:"Bytes"`
+	SizeMax     ops.Bound `query:"size_max" minimum:"0" doc:"Bytes"`
 }
 
 // EventFilter narrows the list of events.
@@ -61,14 +61,10 @@ func (f ObjectFilter) browse() browse.ObjectFilter {
 }
 
 func (f FileFilter) browse() browse.FileFilter {
-	b := browse.FileFilter{
+	return browse.FileFilter{
 		Institution: f.Institution, Object: f.Object, Identifier: f.Identifier, Prefix: f.Prefix, UUID: f.UUID, Digest: f.Digest,
-		State: f.State, Format: f.Format, SizeMin: f.SizeMin,
+		State: f.State, Format: f.Format, SizeMin: f.SizeMin, SizeMax: f.SizeMax.OrNil(),
 	}
-	if f.SizeMax > 0 {
-		b.SizeMax = &f.SizeMax
-	}
-	return b
 }
 
 func (f EventFilter) browse() browse.EventFilter {
