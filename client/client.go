@@ -72,6 +72,8 @@ type Error struct {
 	// Outcome is how the claim had been ended before, if the code is "ended".
 	Outcome string
 	Text    string // for people
+
+	again bool // the server asks for the request once more
 }
 
 // Error is the text for people.
@@ -86,11 +88,12 @@ func (e *Error) Error() string {
 // the item. Drop the work.
 var ErrLost = errors.New("the claim is lost: the item belongs to another worker")
 
-// retryable reports whether a retry may help.
+// retryable reports whether a retry may help. A conflict that passes is that with the same
+// request, which is still in work.
 func retryable(err error) bool {
 	var answer *Error
 	if errors.As(err, &answer) {
-		return answer.Status >= 500 || answer.Status == http.StatusTooManyRequests
+		return answer.Status >= 500 || answer.Status == http.StatusTooManyRequests || answer.Status == http.StatusConflict && answer.again
 	}
 	return err != nil && !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded)
 }
@@ -120,6 +123,7 @@ type request struct {
 	method, path string
 	header       http.Header
 	body         []byte // nil: none
+	once         bool   // it may be carried out as often as it is sent
 }
 
 // call posts a request to the queues or the lease API until it is answered, and reads the
@@ -142,7 +146,7 @@ func (c *Client) send(ctx context.Context, r request, answer any, wait time.Dura
 		if err == nil {
 			return header, nil
 		}
-		if !retryable(err) || ctx.Err() != nil || time.Now().After(end) || !pause(ctx, failures) {
+		if r.once || !retryable(err) || ctx.Err() != nil || time.Now().After(end) || !pause(ctx, failures) {
 			return nil, fmt.Errorf("call %s: %w", r.path, err)
 		}
 	}
@@ -183,7 +187,7 @@ func (c *Client) once(ctx context.Context, sent request, answer any) (http.Heade
 	case err != nil:
 		return nil, fmt.Errorf("read the answer: %w", err)
 	case response.StatusCode < 200 || response.StatusCode > 299:
-		return nil, refusal(response.StatusCode, text)
+		return nil, refusal(response, text)
 	case response.StatusCode == http.StatusNoContent || answer == nil:
 		return response.Header, nil
 	}
@@ -221,13 +225,13 @@ func workers(ctx context.Context, slots int, step func(context.Context) error) e
 	return nil
 }
 
-func refusal(status int, text []byte) error {
+func refusal(r *http.Response, text []byte) error {
 	var said struct {
 		Code    string `json:"code"`
 		Detail  string `json:"detail"`
 		Outcome string `json:"outcome"`
 	}
-	e := &Error{Status: status}
+	e := &Error{Status: r.StatusCode, again: r.Header.Get("Retry-After") != ""}
 	if json.Unmarshal(text, &said) == nil {
 		e.Code, e.Outcome, e.Text = said.Code, said.Outcome, said.Detail
 	}

@@ -76,7 +76,7 @@ func (r Registry) DownloadExport(ctx context.Context, id int64, to io.Writer) (d
 	defer response.Body.Close() //nolint:errcheck // only read
 	if response.StatusCode != http.StatusOK {
 		text, err := io.ReadAll(io.LimitReader(response.Body, mostProblem))
-		return "", fmt.Errorf("download export %d: %w", id, errors.Join(refusal(response.StatusCode, text), err))
+		return "", fmt.Errorf("download export %d: %w", id, errors.Join(refusal(response, text), err))
 	}
 	sum := sha256.New()
 	if _, err := io.Copy(io.MultiWriter(to, sum), response.Body); err != nil {

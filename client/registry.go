@@ -37,8 +37,8 @@ type Call struct {
 	IfMatch string     // ETag of the record when the change was decided; if it has changed, nothing is done (412)
 
 	// Key names the request. With the same key it is not carried out again within a day, but
-	// answered as before. "": a POST gets a random one. NoKey sends none, which operations need
-	// whose answers have a secret.
+	// answered as before. "": a change gets a random one. NoKey sends none, which operations need
+	// whose answers have a secret; such a request is sent once.
 	Key   string
 	NoKey bool
 }
@@ -62,7 +62,8 @@ func (r Registry) Do(ctx context.Context, call Call, answer any) (etag string, e
 	if call.IfMatch != "" {
 		sent.header.Set("If-Match", call.IfMatch)
 	}
-	if sent.method == http.MethodPost && !call.NoKey {
+	sent.once = sent.method != http.MethodGet && call.NoKey
+	if sent.method != http.MethodGet && !call.NoKey {
 		key := call.Key
 		if key == "" {
 			key = rand.Text()
@@ -105,8 +106,8 @@ func Pages[T any](ctx context.Context, r Registry, path string, query url.Values
 				Next  *string `json:"next"`
 			}
 			_, err := r.Do(ctx, call, &page)
-			if err == nil && page.Next != nil && !strings.HasPrefix(*page.Next, apiPath) {
-				err = fmt.Errorf("list %s: the server answers that the next page is %q, which is none of its own", path, *page.Next)
+			if err == nil && page.Next != nil && (!strings.HasPrefix(*page.Next, apiPath) || apiPath+call.Path == *page.Next) {
+				err = fmt.Errorf("list %s: the server answers that the next page is %q, which is none of its own, or the same", path, *page.Next)
 			}
 			if err != nil {
 				var none T

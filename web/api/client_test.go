@@ -401,3 +401,74 @@ func TestClientStaysAtItsServer(t *testing.T) {
 		server.Close()
 	}
 }
+
+// So is what is changed or removed: what was lost is the answer, and not the change.
+func TestClientChangesThroughTrouble(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.stock()
+	s.parked(s.test, 3)
+	o := s.in("operator@archive.org", registry.RoleOperator, "").clientOf(testenv.LossyServer(t, s.url))
+	id := s.ids(s.test)["items"]
+	for n := range 6 {
+		var v client.ShownItem
+		for range 1 + n%2 { // so that answers of each kind are lost
+			var err error
+			if v, err = o.Item(t.Context(), id); err != nil {
+				t.Fatal(err)
+			}
+		}
+		var err error
+		if v, err = o.SetPriority(t.Context(), id, n-20, v.Version); err != nil || v.Priority != n-20 {
+			t.Errorf("priority %d: %+v, %v", n-20, v.Priority, err)
+		}
+		p, err := o.MakePlan(t.Context(), client.PlanRequest{Action: "requeue", Filter: client.PlanFilter{ErrorCode: "timeout"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := o.DeletePlan(t.Context(), p.ID, ""); err != nil {
+			t.Errorf("plan %d: %v", p.ID, err)
+		}
+	}
+}
+
+// A request without a key is sent once: it may have been carried out. One whose key is in
+// work is asked about again.
+func TestClientRepeatsWhatIsSafeToRepeat(t *testing.T) {
+	t.Parallel()
+	var came int
+	answers := []int{http.StatusBadGateway, http.StatusConflict, http.StatusOK}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		if answers[came] == http.StatusConflict {
+			w.Header().Set("Retry-After", "1")
+		}
+		w.WriteHeader(answers[came])
+		came++
+		fmt.Fprint(w, `{}`)
+	}))
+	defer server.Close()
+	c, err := client.New(server.URL, client.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Registry().Do(t.Context(), client.Call{Method: "POST", Path: "tokens", NoKey: true}, nil); err == nil || came != 1 {
+		t.Errorf("without a key it was sent %d times: %v", came, err)
+	}
+	came = 0
+	if _, err := c.Registry().Do(t.Context(), client.Call{Method: "DELETE", Path: "plans/7"}, nil); err != nil || came != 3 {
+		t.Errorf("with a key it was sent %d times: %v", came, err)
+	}
+	lists := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprint(w, `{"items": [], "next": "/api/v1/items?after=x"}`)
+	}))
+	defer lists.Close()
+	if c, err = client.New(lists.URL, client.Options{}); err != nil {
+		t.Fatal(err)
+	}
+	failed := 0
+	for _, err := range c.Registry().Items(t.Context(), client.ItemFilter{}) {
+		if failed++; err == nil || failed > 1 {
+			t.Fatalf("a list that leads to itself: %v", err)
+		}
+	}
+}

@@ -10,9 +10,10 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 )
 
-// takesKey reports whether an operation takes an Idempotency-Key.
+// takesKey reports whether an operation takes an Idempotency-Key: it changes something, and
+// its answer has no secret and no cookie.
 func (o Operation) takesKey() bool {
-	return o.Method == http.MethodPost && !o.Secret && o.Access != Anyone
+	return o.Method != http.MethodGet && !o.Secret && o.Access != Anyone && o.Access != Half
 }
 
 // refusals are the statuses of problems that an operation may be answered with, without

@@ -62,9 +62,9 @@ func (a *API) guard(o Operation) func(huma.Context, func(huma.Context)) {
 		switch {
 		case r.Header.Get(keyHeader) == "" && o.Once:
 			a.refuse(r, w, o, c, Problem(http.StatusBadRequest, CodeBadRequest, "send an Idempotency-Key of your choice, so that a request that is sent twice is carried out once"))
-		case r.Header.Get(keyHeader) == "" || o.Method != http.MethodPost:
+		case r.Header.Get(keyHeader) == "" || o.Method == http.MethodGet:
 			serve(w, r)
-		case o.Secret || !c.Known():
+		case !o.takesKey() || !c.Known():
 			a.refuse(r, w, o, c, Problem(http.StatusBadRequest, CodeBadRequest, "this operation takes no Idempotency-Key: its answer has a secret, which is not kept"))
 		default:
 			a.once(w, r, body, o, c, serve)
