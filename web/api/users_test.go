@@ -146,7 +146,7 @@ func TestIdempotencyKey(t *testing.T) {
 	}
 	// One that dies before the change.
 	s.exec(`UPDATE idempotency_keys SET done = false WHERE key = 'k1'`)
-	if a := c.do("POST", "/api/v1/users", body, "Idempotency-Key", "k1"); a.status != 409 || !strings.Contains(a.body, "in progress") {
+	if a := c.do("POST", "/api/v1/users", body, "Idempotency-Key", "k1"); a.status != 409 || !strings.Contains(a.body, "in progress") || a.header.Get("Retry-After") == "" {
 		t.Errorf("in progress: %d %s", a.status, a.body)
 	}
 	s.exec(`UPDATE idempotency_keys SET at = now() - interval '61 seconds' WHERE key = 'k1'; `)

@@ -65,10 +65,10 @@ func (p Problem) MarshalJSON() ([]byte, error) {
 
 func (p Problem) headers() http.Header {
 	h := http.Header{}
-	switch p.Status {
-	case http.StatusServiceUnavailable, http.StatusTooManyRequests:
+	switch {
+	case p.Status == http.StatusServiceUnavailable, p.Status == http.StatusTooManyRequests, p.RetryAfter != "":
 		h.Set("Retry-After", cmp.Or(p.RetryAfter, "1"))
-	case http.StatusUnauthorized:
+	case p.Status == http.StatusUnauthorized:
 		h.Set("WWW-Authenticate", `Bearer realm="farol"`)
 	}
 	switch p.Code {
