@@ -150,7 +150,7 @@ func (f EventFilter) find(s registry.Scope, after Key) (*query, error) {
 func (f EventFilter) leads() bool {
 	window := f.RecordedBefore.Sub(f.RecordedAfter)
 	return f.Object != 0 || f.File != 0 || f.Failed || f.Type == "deletion" ||
-		!f.RecordedAfter.IsZero() && !f.RecordedBefore.IsZero() && window <= MostDays*24*time.Hour
+		!f.RecordedAfter.IsZero() && !f.RecordedBefore.IsZero() && window <= MostDays*24*time.Hour+time.Microsecond // so that it may include its end
 }
 
 // records are the conditions for records; each may have several events.

@@ -98,7 +98,7 @@ func TestFilters(t *testing.T) {
 		"events?generic_file_id=1&intellectual_object_id=1": 2, "events?generic_file_id=1&intellectual_object_id=2": 0, "events?outcome=Failure": 1,
 		"events?generic_file_id=1&outcome=Success": 1, "events?generic_file_id=1&event_type=fixity+check": 1, "events?event_type=deletion": 0,
 		"events?generic_file_id=1&date_time__gteq=2025-12-29": 1, "events?generic_file_id=1&date_time__lteq=2025-12-28": 1, "events?outcome=Failure&generic_file_id__is_null=true": 0,
-		"events?created_at__gteq=2026-01-01&created_at__lteq=2026-01-20": 4,
+		"events?created_at__gteq=2026-01-01&created_at__lteq=2026-01-20": 4, "events?created_at__gteq=2025-12-20&created_at__lteq=2026-01-20": 4,
 
 		"checksums?generic_file_id=1": 6, "checksums?generic_file_id=1&algorithm=md5": 2, "checksums?generic_file_id=2&state=A": 3, "checksums?generic_file_id=1&datetime=2026-01-03": 3,
 		"checksums?generic_file_id=1&intellectual_object_id=2": 0, "checksums?digest=" + strings.Repeat("0", 32): 0,
