@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"net/url"
 	"strconv"
 	"time"
@@ -176,6 +177,19 @@ func Words(err error) error {
 		return cli.Failure{Code: cli.ExitFailed, Err: refused, Next: "`GET /api/v1/me` lists what you may; some decisions need a browser"}
 	}
 	return cli.Failure{Code: cli.ExitFailed, Err: refused}
+}
+
+// NotAllowed reports whether the caller may not read what was asked for.
+func NotAllowed(err error) bool {
+	var refused *client.Error
+	return errors.As(err, &refused) && refused.Code == "not-allowed"
+}
+
+// Final reports whether an error is an answer that stays the same, however often it is asked
+// for.
+func Final(err error) bool {
+	var refused *client.Error
+	return errors.As(err, &refused) && refused.Status < 500 && refused.Status != http.StatusTooManyRequests
 }
 
 // Query is a filter as the API takes it: pairs of names and values. Empty ones are

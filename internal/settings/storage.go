@@ -142,6 +142,9 @@ type Classes struct{ classes map[string]string }
 // ClassOf returns the storage class of a target; "" is the bucket's own.
 func (c Classes) ClassOf(target string) string { return c.classes[target] }
 
+// ReadClasses reads [Classes] for a command that connects to a server.
+func ReadClasses(s *Reader) Classes { return s.readClasses() }
+
 func (s *Reader) readClasses() Classes {
 	c := Classes{map[string]string{}}
 	for _, spec := range storage.Targets() {

@@ -129,6 +129,9 @@ func userListCommand() *cobra.Command {
 				})
 			}
 			done, err := remote.Through(cmd, func(ctx context.Context, s *remote.Server) error {
+				if err := values.InstitutionThere(ctx, institution); err != nil {
+					return err
+				}
 				list, err := remote.List[registry.User](ctx, s, "users", remote.Query("institution", institution), math.MaxInt)
 				slices.SortFunc(list, func(a, b registry.User) int { return strings.Compare(a.Email, b.Email) })
 				return show(list, err)

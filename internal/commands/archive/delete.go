@@ -57,9 +57,12 @@ institution. If an object has not been stored for the minimum time of its storag
 				return cli.Usage(fmt.Errorf("%d are named; one request may name %d", len(names), mostNamed), "make several requests")
 			}
 			show := func(d requests.DeletionRequest) error {
-				return cli.Printf(cmd, asJSON, d,
-					"Request %d names %s and %s. Nothing is deleted yet.\nAnother person approves it: farol delete approve %d --by EMAIL --on-paper REASON\n",
-					d.ID, human.Count(d.Objects, "object", "objects"), human.Count(d.Files, "file", "files"), d.ID)
+				how := fmt.Sprintf(": farol delete approve %d --by EMAIL --on-paper REASON", d.ID)
+				if remote.From(cmd.Context()) != nil {
+					how = " with a browser, at the server."
+				}
+				return cli.Printf(cmd, asJSON, d, "Request %d names %s and %s. Nothing is deleted yet.\nAnother person approves it%s\n",
+					d.ID, human.Count(d.Objects, "object", "objects"), human.Count(d.Files, "file", "files"), how)
 			}
 			if done, err := deleteRemotely(cmd, "deletions", map[string]any{"identifiers": names}, show); done || err != nil {
 				return err
@@ -182,7 +185,7 @@ func deleteListCommand() *cobra.Command {
   farol delete list --limit 20 --before 100`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := cli.CheckPage(limit, before, 0); err != nil {
+			if err := errors.Join(cli.CheckPage(limit, before, 0), values.InstitutionThere(cmd.Context(), institution)); err != nil {
 				return err
 			}
 			done, err := remote.Page(cmd, "deletions", remote.Query("institution", institution), limit, func(list []requests.DeletionRequest) error {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -53,6 +54,15 @@ copies.`,
 
 func runFixityCheck(cmd *cobra.Command, identifiers []string, target string, again, asJSON bool) error {
 	done, err := remote.Through(cmd, func(ctx context.Context, s *remote.Server) error {
+		if target != "" {
+			policies, err := remote.All[fixity.Policy](ctx, s, "fixity/policies")
+			if err == nil && !slices.ContainsFunc(policies, func(p fixity.Policy) bool { return p.Target == target }) {
+				err = noTarget(target)
+			}
+			if err != nil {
+				return err
+			}
+		}
 		return requestChecks(cmd, identifiers, asJSON, func(identifier string) ([]fixity.Requested, error) {
 			v, err := remote.Send[struct{ Items []fixity.Requested }](ctx, s, http.MethodPost, "fixity/checks", map[string]any{"identifier": identifier, "target": target, "again": again})
 			return v.Items, err
@@ -87,6 +97,8 @@ func requestChecks(cmd *cobra.Command, identifiers []string, asJSON bool, reques
 		switch {
 		case errors.Is(err, registry.ErrNotFound):
 			failed = append(failed, fmt.Errorf("there is no active file or object %q", identifier))
+		case errors.Is(err, registry.ErrRefused): // as a server does where the list is empty
+			failed = append(failed, fmt.Errorf("%q: %w", identifier, err))
 		case err != nil:
 			return err
 		case len(list) == 0:
@@ -102,7 +114,7 @@ func requestChecks(cmd *cobra.Command, identifiers []string, asJSON bool, reques
 
 // writeAsked says what will be checked. Archived copies cannot be read.
 func writeAsked(out io.Writer, asked []fixity.Requested) error {
-	config, err := connect.Load(settings.ReadRestore)
+	config, err := connect.Load(settings.ReadClasses)
 	if err != nil {
 		return err
 	}
@@ -141,5 +153,9 @@ func knownTarget(ctx context.Context, r *registry.Registry, name string) error {
 			return nil
 		}
 	}
+	return noTarget(name)
+}
+
+func noTarget(name string) error {
 	return cli.Usage(fmt.Errorf("unknown storage target %q", name), "`farol fixity policy` lists the storage targets")
 }

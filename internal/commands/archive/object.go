@@ -43,7 +43,7 @@ func objectListCommand() *cobra.Command {
   farol object list --limit 20 --before 1000`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := checkObjects(&f, limit, before, after); err != nil {
+			if err := checkObjects(cmd.Context(), &f, limit, before, after); err != nil {
 				return err
 			}
 			query := remote.Query("institution", f.Institution, "state", f.State, "storage_option", f.StorageOption, "identifier_prefix", f.Prefix)
@@ -105,7 +105,7 @@ func listObjects(ctx context.Context, r *registry.Registry, f browse.ObjectFilte
 }
 
 // checkObjects spells state and storage option as the registry does.
-func checkObjects(f *browse.ObjectFilter, limit int, before int64, after string) (err error) {
+func checkObjects(ctx context.Context, f *browse.ObjectFilter, limit int, before int64, after string) (err error) {
 	if f.State, err = cli.OneOf("--state", f.State, recordStates()); err != nil {
 		return err
 	}
@@ -118,7 +118,10 @@ func checkObjects(f *browse.ObjectFilter, limit int, before int64, after string)
 	case f.Prefix == "" && after != "":
 		return cli.Usage(errors.New("--after-identifier needs --prefix"), "give --before for the next page")
 	}
-	return cli.CheckPage(limit, before, f.Newer)
+	if err := cli.CheckPage(limit, before, f.Newer); err != nil {
+		return err
+	}
+	return values.InstitutionThere(ctx, f.Institution)
 }
 
 // recordStates are those of objects and files: active and deleted.

@@ -127,7 +127,9 @@ func runRestore(cmd *cobra.Command, what, identifier string, f restoreFlags) err
 	if err != nil {
 		return unrestorable(what, err)
 	}
-	return cli.Print(cmd, f.asJSON, made, func(out io.Writer, r requests.Restoration) error { return writeRestoration(out, identifier, r) })
+	return cli.Print(cmd, f.asJSON, made, func(out io.Writer, r requests.Restoration) error {
+		return writeRestoration(out, identifier, " --by EMAIL --on-paper REASON", r)
+	})
 }
 
 func unrestorable(what string, err error) error {
@@ -163,10 +165,12 @@ func approval(q requests.Quote) string {
 	return fmt.Sprintf("That is within the cap of $%s.", q.Cap)
 }
 
-func writeRestoration(out io.Writer, identifier string, r requests.Restoration) error {
+// writeRestoration says what came of a request. entered are the flags with which an approval
+// is entered.
+func writeRestoration(out io.Writer, identifier, entered string, r requests.Restoration) error {
 	if r.Quote.NeedsApproval {
-		_, err := fmt.Fprintf(out, "Item %d waits: it costs about $%s, which is more than $%s.\nAn admin approves it: farol restore approve %d --by EMAIL --on-paper REASON\n",
-			r.Item.ID, r.Quote.Price, r.Quote.Cap, r.Item.ID)
+		_, err := fmt.Fprintf(out, "Item %d waits: it costs about $%s, which is more than $%s.\nAn admin approves it: farol restore approve %d%s\n",
+			r.Item.ID, r.Quote.Price, r.Quote.Cap, r.Item.ID, entered)
 		return err
 	}
 	if r.Quote.Class != "" {
@@ -190,7 +194,7 @@ func (f restoreFlags) remotely(ctx context.Context, cmd *cobra.Command, s *remot
 	if err != nil {
 		return unrestorable(what, err)
 	}
-	return cli.Print(cmd, f.asJSON, made, func(out io.Writer, r requests.Restoration) error { return writeRestoration(out, identifier, r) })
+	return cli.Print(cmd, f.asJSON, made, func(out io.Writer, r requests.Restoration) error { return writeRestoration(out, identifier, "", r) })
 }
 
 func restoreApproveCommand() *cobra.Command {

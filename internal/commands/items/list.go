@@ -120,7 +120,10 @@ func (o *itemListOptions) check(ctx context.Context) (err error) {
 	if o.stage != "" {
 		o.filter.Stage = []registry.Stage{o.stage}
 	}
-	return cli.CheckPage(o.limit, o.before, 0)
+	if err := cli.CheckPage(o.limit, o.before, 0); err != nil {
+		return err
+	}
+	return values.InstitutionThere(ctx, o.filter.Institution)
 }
 
 func printItems(out io.Writer, items []registry.WorkItem) error {

@@ -120,6 +120,8 @@ func (w *watcher) follow(ctx context.Context, d display) (registry.WorkItem, err
 			return l.Item, cli.Failure{Code: cli.ExitUsage, Err: context.Canceled}
 		case errors.Is(err, registry.ErrNotFound):
 			return l.Item, cli.Failure{Code: cli.ExitUsage, Err: err, Next: "`farol item list` lists the items"}
+		case remote.Final(err):
+			return l.Item, err
 		case err != nil && away.IsZero():
 			away = time.Now()
 			d.interrupt()

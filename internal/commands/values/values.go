@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -77,9 +78,32 @@ func CheckInstitution(ctx context.Context, r *registry.Registry, identifier stri
 	}
 	_, err := r.Institution(ctx, identifier)
 	if errors.Is(err, registry.ErrNotFound) {
-		return cli.Failure{Code: cli.ExitFailed, Err: fmt.Errorf("there is no institution %q", identifier), Next: "`farol institution list` lists the institutions"}
+		return noInstitution(identifier)
 	}
 	return err
+}
+
+func noInstitution(identifier string) error {
+	return cli.Failure{Code: cli.ExitFailed, Err: fmt.Errorf("there is no institution %q", identifier), Next: "`farol institution list` lists the institutions"}
+}
+
+// InstitutionThere is [CheckInstitution] of the server that a command works through, if it
+// does, and if the server shows institutions to the caller.
+func InstitutionThere(ctx context.Context, identifier string) error {
+	s := remote.From(ctx)
+	if s == nil || identifier == "" {
+		return nil
+	}
+	list, err := remote.List[registry.Institution](ctx, s, "institutions", nil, math.MaxInt)
+	switch {
+	case remote.NotAllowed(err):
+		return nil
+	case err != nil:
+		return err
+	case !slices.ContainsFunc(list, func(i registry.Institution) bool { return i.Identifier == identifier }):
+		return noInstitution(identifier)
+	}
+	return nil
 }
 
 // Statuses lists the statuses of work items.
