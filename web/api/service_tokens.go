@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
-	"time"
 
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/web/access"
@@ -15,16 +14,12 @@ import (
 
 // ServiceToken is a token of a service without its secret.
 type ServiceToken struct {
-	ID          int64            `json:"id"`
-	Name        string           `json:"name"`
+	TokenView
+
 	Institution string           `json:"institution_identifier" doc:"Empty: of the whole archive"`
 	Rights      []string         `json:"rights"`
 	Stages      []registry.Stage `json:"stages" doc:"That may be leased; none: all that are processed over HTTP"`
-	Permissions []string         `json:"permissions"`
-	CreatedAt   time.Time        `json:"created_at"`
 	CreatedBy   string           `json:"created_by"`
-	ExpiresAt   *time.Time       `json:"expires_at" doc:"null: never"`
-	UsedAt      *time.Time       `json:"used_at" doc:"To the minute; null: never"`
 }
 
 type newServiceToken struct {
@@ -43,22 +38,14 @@ type serviceTokenBody struct {
 }
 
 func viewOfService(t registry.Token) ServiceToken {
-	return ServiceToken{
-		t.ID, t.Name, t.Institution, append([]string{}, t.Rights...), append([]registry.Stage{}, t.Stages...), append([]string{}, t.Permissions...),
-		t.CreatedAt, t.CreatedBy, t.ExpiresAt, t.UsedAt,
-	}
+	return ServiceToken{viewOfToken(t), t.Institution, append([]string{}, t.Rights...), append([]registry.Stage{}, t.Stages...), t.CreatedBy}
 }
 
 // serviceTokens are those of programs that act for no person.
 func (a *API) serviceTokens(t *ops.API) {
 	ops.Register(t, ops.Operation{ID: "tokens.list", Method: get, Path: "/api/v1/tokens", Summary: "List tokens of services", Access: ops.Holders, Needs: permission.TokensService},
 		func(ctx context.Context, _ access.Caller, _ *empty) (*body[list[ServiceToken]], error) {
-			found, err := a.Registry.Tokens(ctx, 0)
-			rows := []ServiceToken{}
-			for _, t := range found {
-				rows = append(rows, viewOfService(t))
-			}
-			return &body[list[ServiceToken]]{list[ServiceToken]{Items: rows}}, err
+			return tokensOf(ctx, a, 0, viewOfService)
 		})
 	ops.Register(t, ops.Operation{
 		ID: "tokens.add", Secret: true, Method: post, Path: "/api/v1/tokens", Summary: "Create a token of a service", Access: ops.Holders, Needs: permission.TokensService,
@@ -71,7 +58,9 @@ func (a *API) serviceTokens(t *ops.API) {
 	ops.Register(t, ops.Operation{
 		ID: "tokens.remove", Method: remove, Path: "/api/v1/tokens/{id}", Summary: "Revoke a token of a service", Access: ops.Holders, Needs: permission.TokensService,
 		Fresh: true, Audit: true, Status: http.StatusNoContent, About: "It is refused within two seconds.",
-	}, a.removeServiceToken)
+	}, func(ctx context.Context, c access.Caller, in *ByID) (*empty, error) {
+		return a.removeToken(ctx, c, "tokens.remove", 0, in.ID)
+	})
 }
 
 func (a *API) addServiceToken(ctx context.Context, c access.Caller, in serviceTokenBody) (*body[newServiceToken], error) {
@@ -83,8 +72,7 @@ func (a *API) addServiceToken(ctx context.Context, c access.Caller, in serviceTo
 		return nil, ops.Problem(http.StatusBadRequest, ops.CodeBadRequest, why)
 	}
 	if in.Days > 0 {
-		end := time.Now().Add(time.Duration(in.Days) * 24 * time.Hour)
-		wanted.ExpiresAt = &end
+		wanted.ExpiresAt = inDays(in.Days)
 	}
 	entry := registry.AuditEntry{Operation: "tokens.add", SubjectType: "token", SubjectID: in.Name, Detail: map[string]any{
 		"institution": in.Institution, "rights": wanted.Rights, "stages": wanted.Stages, "permissions": wanted.Permissions, "days": in.Days,
@@ -138,20 +126,4 @@ func unique(names []string) []string {
 		}
 	}
 	return list
-}
-
-func (a *API) removeServiceToken(ctx context.Context, c access.Caller, in *ByID) (*empty, error) {
-	entry := registry.AuditEntry{Operation: "tokens.remove", SubjectType: "token", SubjectID: fmt.Sprint(in.ID)}
-	return act(ctx, a, c, &entry, func(ctx context.Context) (*empty, error) {
-		list, err := a.Registry.Tokens(ctx, 0)
-		if err != nil {
-			return nil, err
-		}
-		i := slices.IndexFunc(list, func(t registry.Token) bool { return t.ID == in.ID })
-		if i < 0 {
-			return nil, registry.ErrNotFound
-		}
-		entry.SubjectID = list[i].Name // as commands record it
-		return &empty{}, a.Registry.RemoveToken(ctx, 0, list[i].Name)
-	})
 }

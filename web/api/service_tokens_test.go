@@ -76,8 +76,12 @@ func TestTokensOfServices(t *testing.T) {
 	}
 	personal.wants(200, "GET", "/api/v1/me", nil)
 	got := ask[string](s, `SELECT string_agg(operation || ' ' || subject_id || ' ' || outcome || ' ' || coalesce(institution_id, 0), ', ' ORDER BY id) FROM actions WHERE operation LIKE 'tokens.%'`)
-	if want := fmt.Sprintf("tokens.add inventory done %d, tokens.add monitor done 0, tokens.remove inventory done 0, ", s.test.ID); !strings.HasPrefix(got, want) {
+	if want := fmt.Sprintf("tokens.add inventory done %d, tokens.add monitor done 0, tokens.remove inventory done %[1]d, ", s.test.ID); !strings.HasPrefix(got, want) {
 		t.Errorf("on record: %s", got)
+	}
+	staff.wants(204, "DELETE", fmt.Sprint("/api/v1/me/tokens/", id), nil)
+	if made, gone := ask[string](s, `SELECT subject_id FROM actions WHERE operation = 'me.add_token'`), ask[string](s, `SELECT subject_id FROM actions WHERE operation = 'me.remove_token'`); made != gone {
+		t.Errorf("the token %q is revoked as %q", made, gone)
 	}
 	if n := ask[int](s, `SELECT count(*) FROM actions WHERE detail::text LIKE '%farol\_%'`); n != 0 {
 		t.Error("a secret is on record")

@@ -47,12 +47,7 @@ func viewOfToken(t registry.Token) TokenView {
 func (a *API) tokens(t *ops.API) {
 	ops.Register(t, ops.Operation{ID: "me.tokens", Method: get, Path: "/api/v1/me/tokens", Summary: "List your personal tokens", Access: ops.SignedIn, Session: true},
 		func(ctx context.Context, c access.Caller, _ *empty) (*body[list[TokenView]], error) {
-			found, err := a.Registry.Tokens(ctx, c.Person.ID)
-			rows := []TokenView{}
-			for _, t := range found {
-				rows = append(rows, viewOfToken(t))
-			}
-			return &body[list[TokenView]]{list[TokenView]{Items: rows}}, err
+			return tokensOf(ctx, a, c.Person.ID, viewOfToken)
 		})
 	ops.Register(t, ops.Operation{
 		ID: "me.add_token", Secret: true, Method: post, Path: "/api/v1/me/tokens", Summary: "Create a personal token", Access: ops.SignedIn, Session: true, Fresh: true,
@@ -66,19 +61,49 @@ func (a *API) tokens(t *ops.API) {
 		Audit: true, Status: http.StatusNoContent, About: "It is refused within two seconds.",
 	},
 		func(ctx context.Context, c access.Caller, in *ByID) (*empty, error) {
-			entry := registry.AuditEntry{Operation: "me.remove_token", SubjectType: "token", SubjectID: fmt.Sprint(in.ID), Institution: c.Person.InstitutionID}
-			return act(ctx, a, c, &entry, func(ctx context.Context) (*empty, error) {
-				list, err := a.Registry.Tokens(ctx, c.Person.ID)
-				if err != nil {
-					return nil, err
-				}
-				i := slices.IndexFunc(list, func(t registry.Token) bool { return t.ID == in.ID })
-				if i < 0 {
-					return nil, registry.ErrNotFound
-				}
-				return &empty{}, a.Registry.RemoveToken(ctx, c.Person.ID, list[i].Name)
-			})
+			return a.removeToken(ctx, c, "me.remove_token", c.Person.ID, in.ID)
 		})
+}
+
+// tokensOf lists the tokens of a person, or with 0 of services.
+func tokensOf[T any](ctx context.Context, a *API, person int64, view func(registry.Token) T) (*body[list[T]], error) {
+	found, err := a.Registry.Tokens(ctx, person)
+	rows := []T{}
+	for _, t := range found {
+		rows = append(rows, view(t))
+	}
+	return &body[list[T]]{list[T]{Items: rows}}, err
+}
+
+// removeToken revokes a token of a person, or with 0 of a service. It is recorded by its name,
+// as that it was made, and as commands record it.
+func (a *API) removeToken(ctx context.Context, c access.Caller, operation string, person, id int64) (*empty, error) {
+	entry := registry.AuditEntry{Operation: operation, SubjectType: "token", SubjectID: fmt.Sprint(id), Institution: c.Person.InstitutionID}
+	return act(ctx, a, c, &entry, func(ctx context.Context) (*empty, error) {
+		list, err := a.Registry.Tokens(ctx, person)
+		if err != nil {
+			return nil, err
+		}
+		i := slices.IndexFunc(list, func(t registry.Token) bool { return t.ID == id })
+		if i < 0 {
+			return nil, registry.ErrNotFound
+		}
+		entry.SubjectID = list[i].Name
+		if of := list[i].Institution; of != "" {
+			in, err := a.Registry.Institution(ctx, of)
+			if err != nil {
+				return nil, err
+			}
+			entry.Institution = in.ID
+		}
+		return &empty{}, a.Registry.RemoveToken(ctx, person, list[i].Name)
+	})
+}
+
+// inDays is when a token ends.
+func inDays(n int) *time.Time {
+	end := time.Now().Add(time.Duration(n) * 24 * time.Hour)
+	return &end
 }
 
 func (a *API) addToken(ctx context.Context, c access.Caller, in tokenBody) (*body[newToken], error) {
@@ -86,7 +111,6 @@ func (a *API) addToken(ctx context.Context, c access.Caller, in tokenBody) (*bod
 	if err != nil {
 		return nil, err
 	}
-	end := time.Now().Add(time.Duration(in.Days) * 24 * time.Hour)
 	entry := registry.AuditEntry{
 		Operation: "me.add_token", SubjectType: "token", SubjectID: in.Name, Institution: c.Person.InstitutionID, Detail: map[string]any{"permissions": wanted, "days": in.Days},
 	}
@@ -94,7 +118,7 @@ func (a *API) addToken(ctx context.Context, c access.Caller, in tokenBody) (*bod
 		if err := a.people().LockTokens(ctx, c.Person.ID, mostTokens); err != nil {
 			return nil, err
 		}
-		added, secret, err := a.Registry.AddToken(ctx, registry.Token{Name: in.Name, UserID: c.Person.ID, Permissions: wanted, ExpiresAt: &end})
+		added, secret, err := a.Registry.AddToken(ctx, registry.Token{Name: in.Name, UserID: c.Person.ID, Permissions: wanted, ExpiresAt: inDays(in.Days)})
 		if err != nil {
 			return nil, err
 		}
