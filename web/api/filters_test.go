@@ -28,3 +28,42 @@ func TestNothingIsLargerThanZeroBytes(t *testing.T) {
 		}
 	}
 }
+
+// A token for files shows no copies, digests and deletions: these have permissions of their own.
+func TestTokensShowWhatTheyArePermitted(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.stock()
+	s.old()
+	ann := s.in("ann@test.edu", registry.RoleInstitutionalAdmin, "test.edu")
+	ann.wants(201, "POST", "/api/v1/deletions", `{"identifiers": ["test.edu/bag"]}`, "Idempotency-Key", "k")
+	file, object := ann.program("files.read"), ann.program("objects.read")
+	shown := func(c *caller, path string) (v struct{ Digests, Copies, Failures, Receipts []any }) {
+		c.reads(c.wants(200, "GET", path, nil), &v)
+		return v
+	}
+	requests := func(c *caller, path string) []any {
+		var v struct{ Deletion struct{ Requests []any } }
+		c.reads(c.wants(200, "GET", path, nil), &v)
+		return v.Deletion.Requests
+	}
+	const at, of = "/api/v1/files/by-identifier?identifier=test.edu/bag/data/f", "/api/v1/objects/by-identifier?identifier=test.edu/bag"
+	if v := shown(ann, at); len(v.Digests) != 1 || len(v.Copies) != 1 {
+		t.Errorf("an admin sees %+v", v)
+	}
+	if v := shown(file, at); v.Digests == nil || len(v.Digests)+len(v.Copies)+len(v.Failures)+len(v.Receipts) != 0 {
+		t.Errorf("a token for files sees %+v", v)
+	}
+	if v := shown(file, at); v.Copies == nil || v.Failures == nil || v.Receipts == nil {
+		t.Errorf("a token for files reads null: %+v", v)
+	}
+	if v := shown(ann.program("files.read", "copies.read", "checksums.read"), at); len(v.Digests) != 1 || len(v.Copies) != 1 {
+		t.Errorf("a token for these sees %+v", v)
+	}
+	if list := requests(ann, of); len(list) != 1 {
+		t.Errorf("an admin sees %+v", list)
+	}
+	if list := requests(object, of); list == nil || len(list) != 0 {
+		t.Errorf("a token for objects sees %+v", list)
+	}
+}

@@ -97,7 +97,8 @@ func TestFixityIsDecidedAbout(t *testing.T) {
 	s := newSite(t)
 	s.stock()
 	o, staff := s.in("operator@archive.org", registry.RoleOperator, ""), s.in("staff@archive.org", registry.RoleAdmin, "")
-	if a := o.wants(202, "POST", "/api/v1/fixity/checks", `{"identifier": "test.edu/bag"}`); !strings.Contains(a.body, `"copies":1`) {
+	own, colleague := s.in("admin@test.edu", registry.RoleInstitutionalAdmin, "test.edu"), s.in("colleague@archive.org", registry.RoleAdmin, "")
+	if a := own.wants(202, "POST", "/api/v1/fixity/checks", `{"identifier": "test.edu/bag"}`); !strings.Contains(a.body, `"copies":1`) {
 		t.Error(a.body)
 	}
 	if n := ask[int](s, `SELECT count(*) FROM fixity_checks WHERE requested`); n != 1 {
@@ -111,9 +112,13 @@ func TestFixityIsDecidedAbout(t *testing.T) {
 		`{}`:                                                     400,
 		`{"identifier": "a\u0000b"}`:                             409,
 	} {
-		if a := o.do("POST", "/api/v1/fixity/checks", body); a.status != status || strings.Contains(a.body, "SQLSTATE") {
+		if a := colleague.do("POST", "/api/v1/fixity/checks", body); a.status != status || strings.Contains(a.body, "SQLSTATE") {
 			t.Errorf("%s: %d %s, want %d", body, a.status, a.body, status)
 		}
+	}
+	theirs, none := own.do("POST", "/api/v1/fixity/checks", `{"identifier": "other.edu/bag"}`), own.do("POST", "/api/v1/fixity/checks", `{"identifier": "none.edu/bag"}`)
+	if theirs.status != 404 || theirs.body != none.body {
+		t.Errorf("copies of another: %d %s, of nothing: %s", theirs.status, theirs.body, none.body)
 	}
 	const at = "/api/v1/fixity/policies/Wasabi-VA"
 	if a := o.do("PUT", at, `{"mode": "off", "days": null}`); a.status != 403 {

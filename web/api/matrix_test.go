@@ -120,7 +120,7 @@ schedules.run             O S
 fixity.show               U A R O S
 fixity.bad                U A R O S
 fixity.policies           U A R O S
-fixity.check              O S
+fixity.check              A S
 fixity.set_policy         S
 brakes.list               U A R O S
 brakes.release            S

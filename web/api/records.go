@@ -122,7 +122,7 @@ func (a *API) records(t *ops.API) {
 			if err != nil {
 				return nil, err
 			}
-			return a.object(ctx, o)
+			return a.object(ctx, c, o)
 		})
 	ops.Register(t, reads("objects.by_identifier", "/api/v1/objects/by-identifier", "Show an object by its identifier", "", permission.ObjectsRead),
 		func(ctx context.Context, c access.Caller, in *ByIdentifier) (*body[objectView], error) {
@@ -130,13 +130,13 @@ func (a *API) records(t *ops.API) {
 			if err != nil {
 				return nil, err
 			}
-			return a.object(ctx, o)
+			return a.object(ctx, c, o)
 		})
 	a.files(t)
 	a.events(t)
 }
 
-func (a *API) object(ctx context.Context, o registry.Object) (*body[objectView], error) {
+func (a *API) object(ctx context.Context, c access.Caller, o registry.Object) (*body[objectView], error) {
 	v := objectView{Object: o}
 	var err error
 	if v.Summary, err = a.Registry.Summary(ctx, o.ID); err != nil {
@@ -146,16 +146,29 @@ func (a *API) object(ctx context.Context, o registry.Object) (*body[objectView],
 		return nil, err
 	}
 	v.Deletion, err = requests.In(a.Registry).ObjectDeletion(ctx, o.ID, v.Summary.Counted)
+	if !c.Holds(permission.DeletionsRead) {
+		v.Deletion.Requests = []requests.DeletionRequest{}
+	}
 	return &body[objectView]{v}, err
 }
 
-func (a *API) file(ctx context.Context, f registry.File) (*body[fileView], error) {
+// file shows a file with what the caller may read of its digests, copies and deletions.
+func (a *API) file(ctx context.Context, c access.Caller, f registry.File) (*body[fileView], error) {
 	v := fileView{File: f}
 	var err error
 	if v.Failures, err = a.Registry.FileFailures(ctx, f.ID); err != nil {
 		return nil, err
 	}
 	v.Receipts, err = requests.In(a.Registry).FileReceipts(ctx, f.ID)
+	if !c.Holds(permission.ChecksumsRead) {
+		v.Digests = []registry.Digest{}
+	}
+	if !c.Holds(permission.CopiesRead) {
+		v.Copies, v.Failures = []registry.FileCopy{}, []registry.CopyFailure{}
+	}
+	if !c.Holds(permission.DeletionsRead) {
+		v.Receipts = []requests.DeletedCopy{}
+	}
 	return &body[fileView]{v}, err
 }
 
@@ -176,7 +189,7 @@ func (a *API) files(t *ops.API) {
 			if err != nil {
 				return nil, err
 			}
-			return a.file(ctx, f)
+			return a.file(ctx, c, f)
 		})
 	ops.Register(t, reads("files.by_identifier", "/api/v1/files/by-identifier", "Show a file by its identifier", "", permission.FilesRead),
 		func(ctx context.Context, c access.Caller, in *ByIdentifier) (*body[fileView], error) {
@@ -184,7 +197,7 @@ func (a *API) files(t *ops.API) {
 			if err != nil {
 				return nil, err
 			}
-			return a.file(ctx, f)
+			return a.file(ctx, c, f)
 		})
 	type partQuery struct {
 		ByID

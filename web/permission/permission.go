@@ -107,7 +107,7 @@ var table = []struct {
 	{DeletionsCancel, a},
 	{DeletionsApprove, a | s},
 	{FixityRead, u | a | r | o | s},
-	{FixityCheck, o | s},
+	{FixityCheck, a | s},
 	{FixityPolicy, s},
 	{RepairRelease, s},
 	{AlertsRead, u | a | r | o | s},
