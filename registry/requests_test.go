@@ -389,6 +389,29 @@ func TestDeletionWhoseItemsEndTogetherIsCompletedOnce(t *testing.T) {
 	}
 }
 
+// A deletion of which an item was cancelled has not deleted everything, also once that item
+// has left the queue.
+func TestDeletionWithACancelledItemIsNotCompleted(t *testing.T) {
+	t.Parallel()
+	a, ctx := newArchive(t), context.Background()
+	a.objects(2, "Standard")
+	first, second := a.twoAdmins()
+	d, err := requests.In(a.Registry).RequestDeletion(ctx, first, []string{"test.edu/o1", "test.edu/o2"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d, err = requests.In(a.Registry).ApproveDeletion(ctx, d.ID, second, paper); err != nil {
+		t.Fatal(err)
+	}
+	testenv.Scene(t, a.db, `WITH gone AS (DELETE FROM work_items WHERE object_identifier = 'test.edu/o1' RETURNING *)
+		INSERT INTO work_items_archive SELECT * FROM gone`)
+	testenv.Scene(t, a.db, `UPDATE work_items_archive SET status = 'Cancelled', retry = false`)
+	a.exec(`UPDATE work_items SET status = 'Success', stage = 'Resolve', retry = false, claim_token = claim_token + 1 WHERE deletion_request_id = $1`, d.ID)
+	if n := value[int](a, `SELECT count(*) FROM alerts WHERE type = 'Deletion Completed'`); n != 0 {
+		t.Errorf("%d alerts say that all was deleted", n)
+	}
+}
+
 // The example that AWS gives: 15 million objects of 100 TB in all cost $1,774 by the
 // tier Standard and more than $150,000 by Expedited.
 func TestRetrievalIsPricedAsAWSDoes(t *testing.T) {
@@ -465,8 +488,37 @@ func TestCostAboveTheCapNeedsApproval(t *testing.T) {
 	_, err := requests.In(a.Registry).ApproveRetrieval(ctx, r.Item.ID, second)
 	refusedFor(t, err, "approved already")
 	a.exec(`UPDATE request_settings SET retrieval_cap = 10.24`)
-	if r := ask("test.edu/o2", ""); r.Item.Status != "Pending" || r.Quote.NeedsApproval {
+	if r = ask("test.edu/o2", ""); r.Item.Status != "Pending" || r.Quote.NeedsApproval {
 		t.Errorf("at the cap: %+v", r)
+	}
+	_, err = requests.In(a.Registry).ApproveRetrieval(ctx, r.Item.ID, second) // which would requeue it
+	refusedFor(t, err, "needs no approval")
+}
+
+// Who has requested a restoration does not approve its cost under another address.
+func TestCostIsNotApprovedUnderAnotherName(t *testing.T) {
+	t.Parallel()
+	for _, recorded := range []bool{true, false} {
+		a, ctx := newArchive(t), context.Background()
+		a.objects(1, "Glacier-OH")
+		a.exec(`UPDATE generic_files SET size = 1::bigint << 40; UPDATE request_settings SET retrieval_cap = 10`)
+		first, second := a.twoAdmins()
+		r, err := requests.In(a.Registry).RequestRestoration(ctx, requests.RestorationRequest{By: first, Identifier: "test.edu/o1", Class: "GLACIER", Tier: "Standard", Days: 10})
+		if err != nil {
+			t.Fatal(err)
+		}
+		by := "renamed@test.edu"
+		if recorded {
+			a.exec(`UPDATE users SET email = 'renamed@test.edu' WHERE email = $1`, first)
+		} else { // as before there was a column for it
+			by = strings.ToUpper(first)
+			a.exec(`UPDATE retrievals SET requested_by = NULL`)
+		}
+		_, err = requests.In(a.Registry).ApproveRetrieval(ctx, r.Item.ID, by)
+		refusedFor(t, err, "may not approve")
+		if _, err := requests.In(a.Registry).ApproveRetrieval(ctx, r.Item.ID, second); err != nil {
+			t.Error(err)
+		}
 	}
 }
 

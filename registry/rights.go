@@ -198,7 +198,7 @@ mail_outbox INSERT UPDATE DELETE
 object_holdings INSERT UPDATE DELETE
 holdings_daily INSERT DELETE
 daily_outcomes INSERT DELETE`, functions: "open_action_partitions lock_object lock_institution rotate_log_partitions trim_log trim_receivers wake_retrieval " +
-			"count_repeats raise_due_alerts alert_staff alert_of_requests gets_mail mail_choice second_person_is_staff"},
+			"count_repeats raise_due_alerts alert_staff alert_of_requests gets_mail mail_choice second_person_is_staff retrieval_requester cost_is_for_staff"},
 		"serve": {tables: queueRights + peopleRights + `
 queues INSERT UPDATE
 topic_receivers INSERT

@@ -18,6 +18,18 @@ RETURN (SELECT NOT EXISTS (SELECT FROM users u WHERE u.institution_id = d.instit
 		AND u.deactivated_at IS NULL AND u.id <> d.requested_by)
 	FROM deletion_requests d WHERE d.id = request AND d.approved_at IS NULL AND d.cancelled_at IS NULL);
 
+-- retrieval_requester is who has requested a restoration that costs something and waits.
+CREATE OR REPLACE FUNCTION retrieval_requester(item bigint) RETURNS bigint LANGUAGE sql STABLE SET search_path FROM CURRENT
+RETURN (SELECT coalesce(q.requested_by, (SELECT u.id FROM work_items w JOIN users u ON lower(u.email) = lower(w."user") WHERE w.id = item))
+	FROM retrievals q WHERE q.work_item_id = item);
+
+-- cost_is_for_staff says whether the institution of an item has nobody but the requester who
+-- could approve what it costs: then the admins of the archive do.
+CREATE OR REPLACE FUNCTION cost_is_for_staff(item bigint) RETURNS boolean LANGUAGE sql STABLE SET search_path FROM CURRENT
+RETURN (SELECT NOT EXISTS (SELECT FROM users u WHERE u.institution_id = w.institution_id AND u.role = 'institutional_admin'
+		AND u.deactivated_at IS NULL AND u.id IS DISTINCT FROM retrieval_requester(item))
+	FROM retrievals q JOIN work_items w ON w.id = q.work_item_id WHERE q.work_item_id = item AND q.price > q.cap AND q.approved_at IS NULL);
+
 -- gets_mail says whether a person may get a mail for an alert. It is asked when the alert
 -- is written, and again when the mail is sent: people change.
 CREATE OR REPLACE FUNCTION gets_mail(u users, a alerts) RETURNS boolean LANGUAGE sql STABLE SET search_path FROM CURRENT
@@ -25,10 +37,12 @@ RETURN u.deactivated_at IS NULL AND CASE
 	WHEN a.user_id IS NOT NULL THEN u.id = a.user_id
 	WHEN a.institution_id IS NULL THEN u.role = 'admin' AND NOT (a.type = 'Mail Not Delivered' AND a.error_code IS NOT DISTINCT FROM u.id::text)
 		OR u.role = 'operator' AND a.type IN ('Item Failed', 'Item Suspended', 'Worker Lost', 'Queue Overdue', 'Service Held')
-	WHEN u.role = 'admin' THEN a.type IN ('Deletion Requested', 'Approval Waits') AND coalesce(second_person_is_staff(a.deletion_request_id), false)
+	WHEN u.role = 'admin' THEN a.type IN ('Deletion Requested', 'Approval Waits')
+		AND coalesce(second_person_is_staff(a.deletion_request_id), cost_is_for_staff(a.work_item_id), false)
 	WHEN u.institution_id IS DISTINCT FROM a.institution_id THEN false
 	WHEN a.type = 'Approval Waits' THEN u.role = 'institutional_admin'
 		AND NOT EXISTS (SELECT FROM deletion_requests d WHERE d.id = a.deletion_request_id AND d.requested_by = u.id)
+		AND retrieval_requester(a.work_item_id) IS DISTINCT FROM u.id
 	ELSE CASE mail_choice(a)
 		WHEN 'deletions' THEN u.role = 'institutional_admin'
 		WHEN 'fixity' THEN u.role IN ('institutional_admin', 'institutional_user', 'auditor')
@@ -222,5 +236,5 @@ BEGIN
 END
 $$;
 
-REVOKE EXECUTE ON FUNCTION mail_choice, second_person_is_staff, gets_mail, next_digest, digest_of, alert_made, raise_alert, count_repeats,
+REVOKE EXECUTE ON FUNCTION mail_choice, second_person_is_staff, retrieval_requester, cost_is_for_staff, gets_mail, next_digest, digest_of, alert_made, raise_alert, count_repeats,
 	alert_of_parked, alert_staff, alert_of_requests, raise_due_alerts FROM PUBLIC;

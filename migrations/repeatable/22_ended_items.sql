@@ -119,7 +119,7 @@ BEGIN
 			format('Everything that the request names was deleted. It was requested by %s and approved by %s.', r.email, a.email), d.id
 		FROM deletion_requests d JOIN users r ON r.id = d.requested_by JOIN users a ON a.id = d.approved_by
 		WHERE d.id = w.deletion_request_id AND NOT EXISTS (
-			SELECT FROM work_items o WHERE o.deletion_request_id = d.id AND o.status <> 'Success')
+			SELECT FROM all_work_items o WHERE o.deletion_request_id = d.id AND o.status <> 'Success') -- in the archive, too
 			AND NOT EXISTS (SELECT FROM alerts k WHERE k.deletion_request_id = d.id AND k.type = 'Deletion Completed');
 	END IF;
 END

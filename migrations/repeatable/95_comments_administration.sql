@@ -46,6 +46,8 @@ COMMENT ON COLUMN plans.applied_at IS 'When it was applied to all items.';
 COMMENT ON COLUMN plans.undone_at IS 'When it was undone for all items.';
 COMMENT ON COLUMN plans.undone_by IS 'Who undid it last.';
 COMMENT ON COLUMN plans.approved_by IS 'Second person, who approved a large plan.';
+COMMENT ON COLUMN plans.created_by_user IS 'User who made the plan; NULL: no registered one.';
+COMMENT ON COLUMN plans.approved_by_user IS 'User who approved it.';
 COMMENT ON COLUMN plans.approved_at IS 'When it was approved.';
 COMMENT ON COLUMN plans.carry IS 'What a server carries out now: apply or undo.';
 COMMENT ON COLUMN plans.carry_for IS 'Person who asked for that over the REST API.';

@@ -70,6 +70,7 @@ COMMENT ON COLUMN retrievals.files IS 'Number of files.';
 COMMENT ON COLUMN retrievals.bytes IS 'Size of the files.';
 COMMENT ON COLUMN retrievals.price IS 'Price in US dollars.';
 COMMENT ON COLUMN retrievals.cap IS 'Price above which an admin must approve.';
+COMMENT ON COLUMN retrievals.requested_by IS 'User who requested it; NULL: the archive itself, or not recorded at the time.';
 COMMENT ON COLUMN retrievals.approved_by IS 'Admin who approved the price.';
 COMMENT ON COLUMN retrievals.approved_at IS 'When the price was approved.';
 COMMENT ON COLUMN retrievals.woken_at IS 'When the item was last made due before its time.';

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/farol-preservation/farol/internal/testenv"
 )
 
 // recipients are who gets a mail at once for each type, if it is of university A, and if
@@ -110,6 +112,37 @@ func TestTheSecondPersonIsMailed(t *testing.T) {
 	} {
 		if got := alert(c.kind, c.request); got != c.want {
 			t.Errorf("%s of request %d goes to %s, want %s", c.kind, c.request, got, c.want)
+		}
+	}
+}
+
+// The cost of a retrieval is approved by an admin of the institution who has not requested it,
+// and without one by an admin of the archive.
+func TestWhoMayApproveACostIsMailed(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	for _, c := range []struct{ by, name, want string }{
+		{"a-admin@a.edu", "a-admin@a.edu", "a-second"},
+		{"a-admin@a.edu", "earlier@a.edu", "a-second"},
+		{"", "a-admin@a.edu", "a-second"}, // from before there was a column for it
+		{"a-user@a.edu", "a-user@a.edu", "a-admin, a-second"},
+		{"staff@archive.org", "staff@archive.org", "a-admin, a-second"},
+		{"b-admin@b.edu", "b-admin@b.edu", "staff"},
+		{"b-user@b.edu", "b-user@b.edu", "b-admin"},
+	} {
+		institution := 1001
+		if strings.HasPrefix(c.by, "b-") {
+			institution = 1002
+		}
+		testenv.Scene(t, h.db, `WITH item AS (
+				INSERT INTO work_items (institution_id, action, stage, status, retry, name, bucket, etag, size, bag_date, object_identifier, "user")
+				VALUES ($1, 'Glacier Restore', 'Requested', 'Suspended', false, 'x.tar', 'b', 'e', 1, now(), 'x', $2) RETURNING id)
+			INSERT INTO retrievals (work_item_id, storage_class, tier, days, files, bytes, price, cap, requested_by)
+			SELECT id, 'GLACIER', 'Bulk', 5, 1, 1, 200, 100, (SELECT id FROM users WHERE email = $3) FROM item`, institution, c.name, c.by)
+		got := h.mailedTo(value[int64](h, `INSERT INTO alerts (institution_id, type, subject, content, work_item_id)
+			SELECT $1::bigint, 'Approval Waits', 'S', 'C', max(id) FROM work_items RETURNING id`, institution))
+		if got != c.want {
+			t.Errorf("the cost of a request by %q (%s) goes to %s, want %s", c.by, c.name, got, c.want)
 		}
 	}
 }

@@ -26,15 +26,17 @@ func (r Records) Lock(ctx context.Context, id int64) (Plan, error) {
 }
 
 // Approve records that the person who acts has looked at a plan of another person's. Nobody
-// approves the own plan (plans_two_people).
+// approves the own plan, under whatever name it was made (plans_two_people, plans_two_users).
 func (r Records) Approve(ctx context.Context, id int64) (Plan, error) {
 	p, err := r.Plan(ctx, id)
 	if err != nil {
 		return p, err
 	}
 	tag, err := r.db.Exec(ctx, `
-		UPDATE plans SET approved_by = acting_user(), approved_at = now()
-		WHERE id = $1 AND state = 'ready' AND approved_at IS NULL AND created_by <> acting_user()`, id)
+		UPDATE plans p SET approved_by = acting_user(), approved_by_user = me.id, approved_at = now()
+		FROM (SELECT (SELECT u.id FROM users u WHERE lower(u.email) = lower(acting_user()))) AS me (id)
+		WHERE p.id = $1 AND p.state = 'ready' AND p.approved_at IS NULL AND p.created_by <> acting_user()
+			AND (p.created_by_user = me.id) IS NOT TRUE`, id)
 	if err == nil && tag.RowsAffected() == 0 {
 		switch {
 		case p.State != "ready":

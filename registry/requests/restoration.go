@@ -57,6 +57,7 @@ type restorable struct {
 	State         string
 	Deleting      bool
 	By            string `db:"-"` // the e-mail of who asks, as it is registered
+	ByID          *int64 `db:"-"` // nil: the archive itself
 }
 
 const (
@@ -91,7 +92,7 @@ func (r Records) find(ctx context.Context, db registry.RowQuerier, q Restoration
 		if err != nil {
 			return t, err
 		}
-		t.By = u.Email
+		t.By, t.ByID = u.Email, &u.ID
 		if u.Role != registry.RoleAdmin && u.InstitutionID != t.InstitutionID {
 			return t, registry.ErrNotFound
 		}
@@ -234,9 +235,9 @@ func (r Records) RequestRestorationIn(ctx context.Context, tx pgx.Tx, q Restorat
 		return id, quote, err
 	}
 	_, err = tx.Exec(ctx, `
-		INSERT INTO retrievals (work_item_id, storage_class, tier, days, files, bytes, price, cap)
-		VALUES ($1, $8, $2, $3, $4, $5, $6::text::numeric, $7::text::numeric)`,
-		id, q.Tier, q.Days, quote.Files, quote.Bytes, quote.Price, quote.Cap, q.Class)
+		INSERT INTO retrievals (work_item_id, storage_class, tier, days, files, bytes, price, cap, requested_by)
+		VALUES ($1, $8, $2, $3, $4, $5, $6::text::numeric, $7::text::numeric, $9)`,
+		id, q.Tier, q.Days, quote.Files, quote.Bytes, quote.Price, quote.Cap, q.Class, t.ByID)
 	return id, quote, err
 }
 
@@ -251,23 +252,27 @@ func (r Records) ApproveRetrieval(ctx context.Context, item int64, by string) (r
 				return err
 			}
 			var institution int64
-			var requester string
-			var approved bool
+			var requester *int64
+			var approved, waits bool
 			err = tx.QueryRow(ctx, `
-				SELECT w.institution_id, w."user", p.approved_at IS NOT NULL FROM work_items w JOIN retrievals p ON p.work_item_id = w.id
-				WHERE w.id = $1 FOR UPDATE`, item).Scan(&institution, &requester, &approved)
+				SELECT w.institution_id, coalesce(p.requested_by, (SELECT u.id FROM users u WHERE lower(u.email) = lower(w."user"))),
+					p.approved_at IS NOT NULL, p.price > p.cap
+				FROM work_items w JOIN retrievals p ON p.work_item_id = w.id
+				WHERE w.id = $1 FOR UPDATE`, item).Scan(&institution, &requester, &approved, &waits)
 			if errors.Is(err, pgx.ErrNoRows) {
 				return fmt.Errorf("%w: there is no item %d that costs anything", registry.ErrNotFound, item)
 			}
 			if err != nil {
 				return err
 			}
-			own := u.Role == registry.RoleInstitutionalAdmin && u.InstitutionID == institution && u.Email != requester
+			own := u.Role == registry.RoleInstitutionalAdmin && u.InstitutionID == institution && (requester == nil || *requester != u.ID)
 			switch {
 			case u.Role != registry.RoleAdmin && !own:
 				return fmt.Errorf("%w: %s may not approve it; an admin may, or an institutional admin other than who requested it", registry.ErrRefused, u.Email)
 			case approved:
 				return fmt.Errorf("%w: it was approved already", registry.ErrRefused)
+			case !waits: // to requeue it is not what an approval is for
+				return fmt.Errorf("%w: it costs no more than the cap, and needs no approval", registry.ErrRefused)
 			}
 			if _, err := tx.Exec(ctx, `UPDATE retrievals SET approved_by = $2, approved_at = now() WHERE work_item_id = $1`, item, u.ID); err != nil {
 				return err

@@ -125,6 +125,10 @@ func TestLargePlanTakesTwoPeople(t *testing.T) {
 		t.Error("a token applies a large plan")
 	}
 	tag := o.wants(200, "GET", at, nil).header.Get("ETag")
+	s.exec(`UPDATE plans SET created_by = 'farol_admin (' || created_by || ')'`) // the same person, as a command names people
+	if a := o.do("POST", at+"/approve", nil); a.status != 409 || !strings.Contains(a.body, "their own") {
+		t.Errorf("the own plan, made under another name: %d %s", a.status, a.body)
+	}
 	second.wants(200, "POST", at+"/approve", nil, "If-Match", tag)
 	if a := second.do("POST", at+"/approve", nil); a.status != 409 {
 		t.Errorf("approved twice: %d %s", a.status, a.body)
@@ -142,6 +146,9 @@ func TestLargePlanTakesTwoPeople(t *testing.T) {
 	}
 	if _, err := s.db.Exec(t.Context(), `UPDATE plans SET approved_by = created_by`); err == nil {
 		t.Error("the database lets one person be two")
+	}
+	if _, err := s.db.Exec(t.Context(), `UPDATE plans SET approved_by_user = created_by_user`); err == nil {
+		t.Error("the database lets one user be two")
 	}
 }
 
