@@ -18,14 +18,22 @@ COMMENT ON FUNCTION acting_user IS
 
 -- note_action records what a person has done, or was refused. The actor is not a
 -- parameter: nobody can act in the name of another. The person and the token are believed of
--- those whom signed_in_actor() believes.
+-- those whom signed_in_actor() believes. What staff and commands do to a record of an
+-- institution is on the institution's record, too. Of an actor with an institution that is
+-- not looked up: the answer would say whose record is not there for them.
 CREATE OR REPLACE FUNCTION note_action(operation text, subject_type text, subject_id text, institution bigint, outcome text,
 	on_behalf_of text DEFAULT NULL, user_id bigint DEFAULT NULL, token_id bigint DEFAULT NULL, ip inet DEFAULT NULL, detail jsonb DEFAULT '{}') RETURNS bigint
 LANGUAGE sql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 	INSERT INTO actions (on_behalf_of, user_id, token_id, ip, operation, subject_type, subject_id, institution_id, outcome, detail, actor_institution_id)
-	SELECT $6, s.person, s.token, $9, $1, $2, $3, $4, $5, coalesce($10, '{}'), coalesce(
-		(SELECT u.institution_id FROM users u WHERE u.id = s.person), (SELECT t.institution_id FROM api_tokens t WHERE t.id = s.token))
-	FROM (SELECT CASE WHEN signed_in_actor() IS NOT NULL THEN $7 END AS person, CASE WHEN signed_in_actor() IS NOT NULL THEN $8 END AS token) s
+	SELECT $6, who.person, who.token, $9, $1, $2, $3, coalesce($4, CASE WHEN who.institution IS NULL AND $3 ~ '^\d{1,18}$' THEN CASE $2
+			WHEN 'deletion' THEN (SELECT d.institution_id FROM deletion_requests d WHERE d.id = $3::bigint)
+			WHEN 'item' THEN coalesce((SELECT w.institution_id FROM work_items w WHERE w.id = $3::bigint),
+				(SELECT w.institution_id FROM work_items_archive w WHERE w.id = $3::bigint))
+			WHEN 'user' THEN (SELECT u.institution_id FROM users u WHERE u.id = $3::bigint) END END), $5, coalesce($10, '{}'), who.institution
+	FROM (
+		SELECT s.person, s.token, coalesce((SELECT u.institution_id FROM users u WHERE u.id = s.person), (SELECT t.institution_id FROM api_tokens t WHERE t.id = s.token)) AS institution
+		FROM (SELECT CASE WHEN signed_in_actor() IS NOT NULL THEN $7 END AS person, CASE WHEN signed_in_actor() IS NOT NULL THEN $8 END AS token) s
+	) who
 	RETURNING id;
 $$;
 

@@ -92,7 +92,7 @@ func (a *API) decideDeletions(t *ops.API, op func(id, method, path, summary stri
 			entry := registry.AuditEntry{Operation: d.operation.ID, SubjectType: "deletion", SubjectID: fmt.Sprint(in.ID)}
 			return act(ctx, a, c, &entry, func(ctx context.Context) (*body[requests.DeletionRequest], error) {
 				decided, err := d.do(ctx, in.ID, c.Person.Email)
-				entry.Institution = c.Person.InstitutionID
+				entry.Institution = c.Person.InstitutionID // of staff none: the database looks up that of the request
 				return &body[requests.DeletionRequest]{decided}, err
 			})
 		})

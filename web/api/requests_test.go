@@ -109,6 +109,36 @@ func TestDeletionTakesTwoPeople(t *testing.T) {
 	}
 }
 
+// What staff decide about a deletion is on record with the institution, which so sees it.
+func TestStaffsApprovalIsOnTheInstitutionsRecord(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.stock()
+	s.old()
+	first, staff := s.in("first@test.edu", registry.RoleInstitutionalAdmin, "test.edu"), s.in("staff@archive.org", registry.RoleAdmin, "")
+	var d struct{ ID int64 }
+	first.reads(first.wants(http.StatusCreated, "POST", "/api/v1/deletions", `{"identifiers": ["test.edu/bag/data/f"]}`, "Idempotency-Key", "one"), &d)
+	staff.wants(200, "POST", fmt.Sprintf("/api/v1/deletions/%d/approve", d.ID), nil)
+	if a := first.wants(200, "GET", fmt.Sprintf("/api/v1/actions?subject_type=deletion&subject_id=%d", d.ID), nil); !strings.Contains(a.body, "staff@archive.org") {
+		t.Errorf("the institution sees: %s", a.body)
+	}
+	if a := staff.do("POST", fmt.Sprintf("/api/v1/deletions/%d/approve", d.ID), nil); a.status != 409 {
+		t.Errorf("approved twice: %d %s", a.status, a.body)
+	}
+	if n := ask[int](s, `SELECT count(*) FROM actions WHERE operation = 'deletions.approve' AND institution_id = $1`, s.test.ID); n != 2 {
+		t.Errorf("%d actions with the institution, want an approval and a refusal", n)
+	}
+	// Of a record that is not there for the actor, no institution is looked up.
+	other := s.in("admin@other.edu", registry.RoleInstitutionalAdmin, "other.edu")
+	item := ask[string](s, `SELECT id::text FROM work_items WHERE institution_id = $1 AND action = 'Ingest'`, s.test.ID)
+	for user, want := range map[int64]string{other.person.ID: "0", staff.person.ID: fmt.Sprint(s.test.ID)} {
+		noted := ask[int64](s, `SELECT note_action('items.cancel', 'item', $1, NULL, 'refused', user_id => $2)`, item, user)
+		if got := ask[string](s, `SELECT coalesce(institution_id, 0)::text FROM actions WHERE id = $1`, noted); got != want {
+			t.Errorf("an action of user %d is of institution %s, want %s", user, got, want)
+		}
+	}
+}
+
 // A check says what a request would be refused for, and leaves nothing behind.
 func TestDeletionIsChecked(t *testing.T) {
 	t.Parallel()
