@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -175,7 +176,13 @@ func (a *API) content(c access.Caller, id int64, of exports.Of, streams chan str
 				return err
 			}
 			written.SHA256 = sum.Sum(nil)
-			return records.Complete(ctx, id, written)
+			// Each download shows another moment. The export has the last one; actions has all of
+			// them, and who took each along.
+			entry := registry.AuditEntry{
+				Operation: "exports.content", SubjectType: "export", SubjectID: fmt.Sprint(id), Institution: of.Institution,
+				Detail: map[string]any{"kind": of.Kind, "bytes": written.Bytes, "sha256": hex.EncodeToString(written.SHA256)},
+			}
+			return a.Registry.Act(ctx, c.Actor(), &entry, func(ctx context.Context) error { return records.Complete(ctx, id, written) })
 		},
 	}
 }

@@ -80,7 +80,18 @@ func TestExportIsDownloaded(t *testing.T) {
 			t.Errorf("%s: on record: %+v", kind, after)
 		}
 	}
-	if n := ask[int](s, `SELECT count(*) FROM actions WHERE operation = 'exports.make' AND outcome = 'done' AND actor = 'a@test.edu' AND institution_id = $1 AND subject_id <> ''`, s.test.ID); n != 5 {
+	// Of a download by another person at another time, both digests stay on record.
+	m, second := admin.exports("inventory", "", ""), s.in("second@test.edu", registry.RoleInstitutionalAdmin, "test.edu")
+	admin.wants(http.StatusOK, "GET", m.Content, nil)
+	first := admin.wants(http.StatusOK, "GET", fmt.Sprintf("/api/v1/exports/%d", m.ID), nil).text("sha256")
+	s.exec(`UPDATE generic_files SET size = size + 1`)
+	second.wants(http.StatusOK, "GET", m.Content, nil)
+	last := admin.wants(http.StatusOK, "GET", fmt.Sprintf("/api/v1/exports/%d", m.ID), nil).text("sha256")
+	if got := ask[string](s, `SELECT coalesce(string_agg(actor || ' ' || (detail->>'sha256'), ', ' ORDER BY id), '') FROM actions
+		WHERE operation = 'exports.content' AND subject_id = $1 AND institution_id = $2`, fmt.Sprint(m.ID), s.test.ID); first == last || got != "a@test.edu "+first+", second@test.edu "+last {
+		t.Errorf("downloads on record: %s; first %s, last %s", got, first, last)
+	}
+	if n := ask[int](s, `SELECT count(*) FROM actions WHERE operation = 'exports.make' AND outcome = 'done' AND actor = 'a@test.edu' AND institution_id = $1 AND subject_id <> ''`, s.test.ID); n != 6 {
 		t.Errorf("%d actions", n)
 	}
 }
