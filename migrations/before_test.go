@@ -86,6 +86,7 @@ const rows = `SELECT string_agg(line, E'\n' ORDER BY line) FROM (
 					relname = 'deletion_requests' AND attname IN ('token_sha256', 'requested_as', 'approved_as', 'on_paper')
 					OR relname IN ('work_item_audit', 'stage_settings_audit') AND attname = 'actor'
 					OR relname = 'plans' AND attname IN ('approved_by', 'approved_at')
+					OR relname = 'retrievals' AND attname = 'requested_by'
 					OR relname = 'institutions' AND attname IN ('second_factor_required', 'version')
 					OR relname = 'api_tokens' AND attname IN ('user_id', 'permissions')
 					OR relname = 'storage_options' AND attname IN ('per_gib_month', 'included_tib')

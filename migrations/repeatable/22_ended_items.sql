@@ -114,12 +114,15 @@ BEGIN
 		UPDATE retrievals SET next_item = follows WHERE work_item_id = w.id;
 	ELSIF w.action = 'Delete' AND w.status = 'Success' THEN
 		PERFORM FROM deletion_requests WHERE id = w.deletion_request_id FOR UPDATE; -- of several that end at once the last one alerts
+		IF EXISTS (SELECT FROM work_items o WHERE o.deletion_request_id = w.deletion_request_id AND o.status <> 'Success') THEN
+			RETURN; -- work_items_deletion_unfinished: the archive is asked at the end alone
+		END IF;
 		INSERT INTO alerts (institution_id, type, subject, content, deletion_request_id)
 		SELECT d.institution_id, 'Deletion Completed', format('Deletion request %s is completed', d.id),
 			format('Everything that the request names was deleted. It was requested by %s and approved by %s.', r.email, a.email), d.id
 		FROM deletion_requests d JOIN users r ON r.id = d.requested_by JOIN users a ON a.id = d.approved_by
 		WHERE d.id = w.deletion_request_id AND NOT EXISTS (
-			SELECT FROM all_work_items o WHERE o.deletion_request_id = d.id AND o.status <> 'Success') -- in the archive, too
+			SELECT FROM work_items_archive o WHERE o.deletion_request_id = d.id AND o.status <> 'Success')
 			AND NOT EXISTS (SELECT FROM alerts k WHERE k.deletion_request_id = d.id AND k.type = 'Deletion Completed');
 	END IF;
 END
