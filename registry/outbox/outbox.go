@@ -120,9 +120,10 @@ WHERE m.id = due.id AND u.id = m.user_id
 RETURNING m.id, m.message_id::text, m.kind, m.attempts AS attempt, m.user_id, u.email, u.name,
 	CASE m.kind WHEN 'alert' THEN ARRAY[m.alert_id] WHEN 'digest' THEN ARRAY(SELECT jsonb_array_elements_text(m.args->'alerts')::bigint) ELSE '{}' END AS about`
 
-// alertsSQL has of some alerts those that a person may still get by mail.
+// alertsSQL has of some alerts the newest that a person may still get by mail, and how many
+// these are in all.
 const alertsSQL = `
-SELECT a.id, a.type, a.subject, a.content, a.count, a.created_at, a.work_item_id AS item,
+SELECT a.id, a.type, a.subject, a.content, a.count, a.created_at, a.work_item_id AS item, count(*) OVER () AS total,
 	CASE WHEN a.generic_file_id IS NOT NULL THEN coalesce((SELECT o.access = 'restricted' FROM generic_files f
 			JOIN intellectual_objects o ON o.id = f.intellectual_object_id WHERE f.id = a.generic_file_id), true)
 		WHEN a.work_item_id IS NOT NULL THEN coalesce((SELECT o.access = 'restricted' FROM all_work_items w
@@ -137,7 +138,7 @@ SELECT a.id, a.type, a.subject, a.content, a.count, a.created_at, a.work_item_id
 		ELSE false END AS hidden
 FROM alerts a JOIN users u ON u.id = $2
 WHERE a.id = ANY ($1) AND gets_mail(u, a)
-ORDER BY a.id DESC`
+ORDER BY a.id DESC LIMIT $3`
 
 type claimed struct {
 	Mail
@@ -174,11 +175,9 @@ func (r Records) Claim(ctx context.Context, n int, lease time.Duration) (list []
 		}
 		list = nil
 		for _, c := range found {
-			if c.Alerts, err = alertsOf(ctx, tx, c.About, c.UserID); err != nil {
+			if c.Alerts, c.Total, err = alertsOf(ctx, tx, c.About, c.UserID); err != nil {
 				return err
 			}
-			c.Total = len(c.Alerts)
-			c.Alerts = c.Alerts[:min(c.Total, mostListed)]
 			list = append(list, c.Mail)
 		}
 		return nil
@@ -189,10 +188,19 @@ func (r Records) Claim(ctx context.Context, n int, lease time.Duration) (list []
 	return list, nil
 }
 
-func alertsOf(ctx context.Context, tx pgx.Tx, ids []int64, user int64) ([]Alert, error) {
+func alertsOf(ctx context.Context, tx pgx.Tx, ids []int64, user int64) (list []Alert, total int, err error) {
 	if len(ids) == 0 {
-		return nil, nil
+		return nil, 0, nil
 	}
-	rows, _ := tx.Query(ctx, alertsSQL, ids, user)
-	return pgx.CollectRows(rows, pgx.RowToStructByName[Alert])
+	rows, _ := tx.Query(ctx, alertsSQL, ids, user, mostListed)
+	list, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (Alert, error) {
+		a, err := pgx.RowToStructByName[struct {
+			Alert
+
+			Total int
+		}](row)
+		total = a.Total
+		return a.Alert, err
+	})
+	return list, total, err
 }

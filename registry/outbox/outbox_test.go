@@ -208,6 +208,19 @@ func TestDailyAlertsAreOneDigest(t *testing.T) {
 	}
 }
 
+// A digest lists the newest 200 of its alerts, and has no more in memory.
+func TestALongDigestIsCutShort(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	h.exec(`INSERT INTO mail_settings (user_id, problems) SELECT id, 'daily' FROM users WHERE role = 'admin'`)
+	h.exec(`INSERT INTO alerts (type, subject, content) SELECT 'Mail Not Delivered', 'S' || n, 'C' FROM generate_series(1, 205) n`)
+	h.lapse()
+	digest := h.claim(10)
+	if len(digest) != 1 || digest[0].Total != 205 || len(digest[0].Alerts) != 200 || digest[0].Alerts[0].Subject != "S205" || digest[0].Alerts[199].Subject != "S6" {
+		t.Errorf("%d digests: %+v", len(digest), digest)
+	}
+}
+
 // People who may not see an alert any more do not get it: they have moved, or are gone.
 func TestMailIsWithdrawn(t *testing.T) {
 	t.Parallel()

@@ -67,35 +67,34 @@ SELECT o.institution_id, i.identifier AS institution, o.id AS object_id, o.ident
 		OR EXISTS (SELECT FROM generic_files f WHERE f.intellectual_object_id = o.id AND f.state = 'A' AND f.deleted_by_item IS NOT NULL) AS deleting
 FROM intellectual_objects o JOIN institutions i ON i.id = o.institution_id
 LEFT JOIN object_holdings h ON h.intellectual_object_id = o.id
-WHERE o.identifier = $1`
+WHERE o.identifier = $1 AND ($2 OR o.institution_id = $3)`
 	restorableFileSQL = `
 SELECT f.institution_id, i.identifier AS institution, o.id AS object_id, o.identifier AS object, f.id AS file_id,
 	1::bigint AS files, f.size AS bytes, f.storage_option, f.state, f.deleted_by_item IS NOT NULL OR o.deleted_by_item IS NOT NULL AS deleting
 FROM generic_files f JOIN intellectual_objects o ON o.id = f.intellectual_object_id JOIN institutions i ON i.id = f.institution_id
-WHERE f.identifier = $1`
+WHERE f.identifier = $1 AND ($2 OR f.institution_id = $3)`
 )
 
-// find looks up what is asked for, and sees that who asks may have it. What another
+// find looks up what is asked for within what who asks may have
+// (intellectual_objects_identifier_key, generic_files_identifier_key). What another
 // institution has is not there.
-func (r Records) find(ctx context.Context, db registry.RowQuerier, q RestorationRequest) (restorable, error) {
+func (r Records) find(ctx context.Context, db registry.RowQuerier, q RestorationRequest) (t restorable, err error) {
+	var u registry.User
+	if q.By != "" {
+		if u, err = r.registry.Actor(ctx, db, q.By); err != nil {
+			return t, err
+		}
+	}
 	sql := restorableObjectSQL
 	if q.File {
 		sql = restorableFileSQL
 	}
-	rows, _ := db.Query(ctx, sql, q.Identifier)
-	t, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[restorable])
-	if err != nil {
+	rows, _ := db.Query(ctx, sql, q.Identifier, q.By == "" || u.Role == registry.RoleAdmin, u.InstitutionID)
+	if t, err = pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[restorable]); err != nil {
 		return t, registry.Refusal(err)
 	}
 	if q.By != "" {
-		u, err := r.registry.Actor(ctx, db, q.By)
-		if err != nil {
-			return t, err
-		}
 		t.By, t.ByID = u.Email, &u.ID
-		if u.Role != registry.RoleAdmin && u.InstitutionID != t.InstitutionID {
-			return t, registry.ErrNotFound
-		}
 	}
 	switch {
 	case t.State != "A":
