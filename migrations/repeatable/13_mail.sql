@@ -108,7 +108,8 @@ BEGIN
 END
 $$;
 
--- count_repeats adds up to 10,000 repeats to their alerts, and returns how many.
+-- count_repeats adds up to 10,000 repeats to their alerts, and returns how many. Each
+-- belongs to the first alert from at most 15 minutes before it (alerts_grouped).
 CREATE OR REPLACE FUNCTION count_repeats() RETURNS bigint
 LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
 DECLARE
@@ -116,13 +117,16 @@ DECLARE
 	total bigint := 0;
 BEGIN
 	FOR g IN WITH gone AS (
-			DELETE FROM alert_repeats WHERE id IN (SELECT id FROM alert_repeats ORDER BY id LIMIT 10000 FOR UPDATE SKIP LOCKED) RETURNING *)
-		SELECT type, institution_id, stage, error_code, count(*) AS n, min(at) AS first, max(at) AS last,
+			DELETE FROM alert_repeats WHERE id IN (SELECT id FROM alert_repeats ORDER BY id LIMIT 10000 FOR UPDATE SKIP LOCKED) RETURNING *
+		), placed AS (
+			SELECT r.*, (SELECT a.id FROM alerts a WHERE a.type = r.type AND a.institution_id IS NOT DISTINCT FROM r.institution_id
+				AND a.stage = r.stage AND a.error_code = r.error_code AND a.created_at > r.at - interval '15 minutes'
+				ORDER BY a.created_at, a.id LIMIT 1) AS alert
+			FROM gone r)
+		SELECT alert, type, institution_id, stage, error_code, count(*) AS n, max(at) AS last,
 			(array_agg(subject ORDER BY id))[1] AS subject, (array_agg(content ORDER BY id))[1] AS content, min(work_item_id) AS item
-		FROM gone GROUP BY type, institution_id, stage, error_code LOOP
-		UPDATE alerts SET count = count + g.n, last_at = greatest(last_at, g.last)
-		WHERE id = (SELECT a.id FROM alerts a WHERE a.type = g.type AND a.institution_id IS NOT DISTINCT FROM g.institution_id
-			AND a.stage = g.stage AND a.error_code = g.error_code AND a.created_at > g.first - interval '15 minutes' ORDER BY a.id DESC LIMIT 1);
+		FROM placed GROUP BY alert, type, institution_id, stage, error_code LOOP
+		UPDATE alerts SET count = count + g.n, last_at = greatest(last_at, g.last) WHERE id = g.alert;
 		IF NOT FOUND THEN -- its transaction was rolled back
 			INSERT INTO alerts (type, institution_id, subject, content, stage, error_code, work_item_id, count, last_at)
 			VALUES (g.type, g.institution_id, g.subject, g.content, g.stage, g.error_code, g.item, g.n, g.last);

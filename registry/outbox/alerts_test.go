@@ -70,6 +70,26 @@ func TestFailedItemsAreOneAlert(t *testing.T) {
 	}
 }
 
+// What is counted late is counted where it belongs: not all of it to the alert that came last.
+func TestRepeatsAreOfTheirAlert(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	h.exec(`INSERT INTO alerts (type, subject, content, stage, error_code, created_at)
+		SELECT 'Item Failed', 'At ' || minutes, 'C', 'Store', 'e', now() - make_interval(mins => minutes) FROM unnest('{60,40,20}'::int[]) minutes`)
+	h.exec(`INSERT INTO alert_repeats (type, stage, error_code, subject, content, at)
+		SELECT 'Item Failed', 'Store', 'e', 'At ' || minutes, 'C', now() - make_interval(mins => minutes) FROM unnest('{58,57,46,39,10,1}'::int[]) minutes`)
+	if n := value[int](h, `SELECT count_repeats()`); n != 6 {
+		t.Errorf("%d were counted", n)
+	}
+	// A minute ago there was no alert to count it to: one is made.
+	if got := value[string](h, `SELECT string_agg(subject || ' ' || count, ', ' ORDER BY created_at) FROM alerts`); got != "At 60 4, At 40 2, At 20 2, At 1 1" {
+		t.Error(got)
+	}
+	if n := value[int](h, `SELECT count_repeats()`); n != 0 {
+		t.Errorf("%d were counted again", n)
+	}
+}
+
 // An item that goes on, or is called off, alerts nobody.
 func TestItemsThatDoNotFailAlertNobody(t *testing.T) {
 	t.Parallel()
