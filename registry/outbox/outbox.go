@@ -80,15 +80,17 @@ UPDATE mail_outbox SET due_at = CASE kind WHEN 'daily' THEN due_at ELSE due_at -
 WHERE sent_at IS NULL AND gave_up_at IS NULL AND created_at > now() + interval '5 seconds'`
 
 // limitSQL puts off what is more than a person gets in an hour. What was never tried goes
-// into a digest; what was tried may have come to the person, and stays a mail of its own.
+// into a digest; what was tried may have come to the person, and stays a mail of its own. A
+// link to set a password has a limit of its own (registry/people), and is waited for.
 const limitSQL = `
 WITH used AS (
 	SELECT user_id, count(*) AS n, min(sent_at) AS first FROM mail_outbox
-	WHERE sent_at > now() - interval '1 hour' OR attempts > 0 AND sent_at IS NULL AND gave_up_at IS NULL AND due_at > now()
+	WHERE kind NOT IN ('invite', 'reset')
+		AND (sent_at > now() - interval '1 hour' OR attempts > 0 AND sent_at IS NULL AND gave_up_at IS NULL AND due_at > now())
 	GROUP BY user_id
 ), due AS (
 	SELECT id, user_id, row_number() OVER (PARTITION BY user_id ORDER BY attempts = 0, due_at, id) AS place FROM mail_outbox
-	WHERE sent_at IS NULL AND gave_up_at IS NULL AND kind <> 'daily' AND due_at <= now()
+	WHERE sent_at IS NULL AND gave_up_at IS NULL AND kind IN ('alert', 'digest') AND due_at <= now()
 )
 UPDATE mail_outbox m SET kind = CASE WHEN kind = 'alert' AND attempts = 0 THEN 'daily' ELSE kind END,
 	due_at = coalesce(used.first, now()) + interval '1 hour'

@@ -143,6 +143,12 @@ func TestMoreThanTwentyAnHourBecomeADigest(t *testing.T) {
 	if more := h.claim(50); len(more) != 0 { // the digest that is made here waits
 		t.Errorf("within the hour %d more", len(more))
 	}
+	h.exec(`INSERT INTO mail_outbox (user_id, kind) SELECT id, 'reset' FROM users WHERE email = 'staff@archive.org'`)
+	link := h.claim(50) // which a person waits for
+	if len(link) != 1 || link[0].Kind != outbox.KindReset {
+		t.Errorf("a link within the hour: %+v", link)
+	}
+	h.sent(link...)
 	h.exec(`UPDATE mail_outbox SET sent_at = sent_at - interval '1 hour' WHERE sent_at IS NOT NULL`)
 	h.lapse()
 	last := h.claim(50)
