@@ -113,6 +113,9 @@ func (a *API) reports(t *ops.API) {
 			if month == "" {
 				month = time.Now().UTC().Format("2006-01")
 			}
+			if month < firstDay[:len(month)] {
+				return nil, noSuchYear()
+			}
 			found, err := records.Costs(ctx, c.Scope, in.Institution, month+"-01")
 			return &body[costsReport]{costsReport{month, found}}, err
 		})
@@ -129,6 +132,12 @@ func (a *API) outcomes(ctx context.Context, c access.Caller, in *outcomesQuery) 
 	if in.From != "" {
 		from = dayOf(in.From)
 	}
+	if in.From != "" && in.From < firstDay || in.To != "" && in.To < firstDay {
+		return nil, noSuchYear()
+	}
+	if from.Year() < 1 { // 30 days before the last
+		from = dayOf(firstDay)
+	}
 	if from.After(to) {
 		return nil, ops.Problem(http.StatusBadRequest, ops.CodeBadRequest, "from is after to")
 	}
@@ -136,6 +145,13 @@ func (a *API) outcomes(ctx context.Context, c access.Caller, in *outcomesQuery) 
 	found, err := reports.In(a.Registry).Outcomes(ctx, c.Scope, in.By, in.Institution, out.From, out.To)
 	out.Items = found
 	return &body[outcomesReport]{out}, err
+}
+
+// firstDay is the first that the database knows: it has no year 0.
+const firstDay = "0001-01-01"
+
+func noSuchYear() error {
+	return ops.Problem(http.StatusBadRequest, ops.CodeBadRequest, "there is no year 0; give a later one")
 }
 
 // dayOf is a day that the table of operations has found to be one.

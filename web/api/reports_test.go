@@ -57,12 +57,18 @@ func TestReportsAreOfTheScope(t *testing.T) {
 	if r := get(staff, "costs?month=2020-01"); len(r.Items) != 0 || r.Month != "2020-01" {
 		t.Errorf("costs of another month: %+v", r)
 	}
+	if r := get(staff, "outcomes?to=0001-01-02"); len(r.Items) != 0 {
+		t.Errorf("the first days: %+v", r)
+	}
 	others := member.wants(http.StatusOK, "GET", "/api/v1/reports/deposits?institution=other.edu", nil)
 	nobodys := member.wants(http.StatusOK, "GET", "/api/v1/reports/deposits?institution=nobody.edu", nil)
 	if others.body != nobodys.body {
 		t.Errorf("%s for another institution, and %s for none", others.body, nobodys.body)
 	}
-	for _, path := range []string{"deposits?by=action", "deposits?months=0", "deposits?by=month&months=1000", "costs?month=2026-13", "costs?month=2026", "outcomes?from=yesterday", "outcomes?from=2026-02-02&to=2026-02-01", "outcomes?from=2026-02-30"} {
+	for _, path := range []string{
+		"deposits?by=action", "deposits?months=0", "deposits?by=month&months=1000", "costs?month=2026-13", "costs?month=2026", "outcomes?from=yesterday", "outcomes?from=2026-02-02&to=2026-02-01", "outcomes?from=2026-02-30",
+		"costs?month=0000-12", "outcomes?from=0000-12-31", "outcomes?to=0000-12-31",
+	} {
 		if a := staff.wants(http.StatusBadRequest, "GET", "/api/v1/reports/"+path, nil); a.code() != "bad-request" {
 			t.Errorf("%s: %s", path, a.body)
 		}
