@@ -164,7 +164,7 @@ BEGIN
 			USING ERRCODE = 'check_violation', HINT = 'Make a new one.';
 	ELSIF plan_hash(p.id) <> p.set_hash THEN
 		RAISE EXCEPTION 'plan % was changed after it was made', p.id
-			USING ERRCODE = 'check_violation', HINT = 'Somebody has written to plan_items. Make a new one.';
+			USING ERRCODE = 'check_violation', HINT = 'Its rows of plan_items were changed by hand. Make a new one.';
 	END IF;
 	SELECT count(*) FILTER (WHERE i.state = 'changed' OR i.state = 'planned' AND (w.claim_token, w.stage, w.status, w.priority)
 			IS DISTINCT FROM (i.claim_token, i.stage, i.status, i.priority)), count(*)

@@ -88,7 +88,7 @@ SELECT coalesce((
 	WHERE l.locktype = 'advisory' AND l.granted AND l.objsubid = 1
 		AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
 		AND (l.classid::bigint << 32) | l.objid::bigint = hashtextextended('farol plan', $1)
-), 'somebody who let go of it just now')`
+), 'a process that has ended just now')`
 
 // hold returns a connection that holds the plan until it is closed. One that
 // was killed lets go as soon as its server process has come to the end of the
