@@ -6,16 +6,19 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
 	"net/url"
 
 	"github.com/farol-preservation/farol/internal/build"
 	"github.com/farol-preservation/farol/internal/cli"
+	"github.com/farol-preservation/farol/internal/commands/items"
 	"github.com/farol-preservation/farol/internal/settings"
 	"github.com/farol-preservation/farol/pipeline/restore"
 	"github.com/farol-preservation/farol/web/access"
 	"github.com/farol-preservation/farol/web/api"
 	"github.com/farol-preservation/farol/web/auth"
 	"github.com/farol-preservation/farol/web/oidc"
+	"github.com/farol-preservation/farol/web/ops"
 )
 
 // serveWeb serves the REST API.
@@ -49,7 +52,7 @@ func (v *server) serveWeb(ctx context.Context) error {
 		ArchiveClass: func(option string, fromArchive bool) string {
 			return restore.ArchiveClass(option, v.config.ClassOf, fromArchive)
 		},
-		Fixity: api.Fixity{Days: v.config.Fixity.Days, Tries: v.config.Fixity.Attempts}, Interim: v.interim(ctx),
+		Fixity: api.Fixity{Days: v.config.Fixity.Days, Tries: v.config.Fixity.Attempts}, Interim: v.interim(ctx), Next: v.next,
 		Providers: oidc.New(providersOf(c), oidc.Options{Keys: keys, Base: c.Base(), Log: v.log}),
 	}
 	guard := access.Guard{}
@@ -65,6 +68,21 @@ func (v *server) serveWeb(ctx context.Context) error {
 	handler, _ := handlers.Handler(guard, v.requests.Observed)
 	v.group.Go(func() error { return serveUntil(ctx, handler, listener, v.log) })
 	return nil
+}
+
+// mostPools is how many pools a request may name.
+const mostPools = 20
+
+// next is what workers would claim now.
+func (v *server) next(ctx context.Context, given []string, n int) ([]int64, error) {
+	pools, err := items.PoolsOf(given)
+	if err == nil && len(pools) > mostPools {
+		err = fmt.Errorf("%d pools are named; name %d at most", len(pools), mostPools)
+	}
+	if err != nil {
+		return nil, ops.Problem(http.StatusBadRequest, ops.CodeBadRequest, "pool: "+err.Error())
+	}
+	return items.Next(ctx, v.DB, pools, n)
 }
 
 func providersOf(c *settings.Web) (list []oidc.Config) {

@@ -222,6 +222,11 @@ func WithRegistry(cmd *cobra.Command, do func(context.Context, *registry.Registr
 
 // WithRegistryFor is [WithRegistry] for what may take longer; 0 is without a bound.
 func WithRegistryFor(cmd *cobra.Command, most time.Duration, do func(context.Context, *registry.Registry) error) error {
+	return WithDatabase(cmd, most, func(ctx context.Context, s *Services) error { return do(ctx, s.Registry) })
+}
+
+// WithDatabase is [WithRegistryFor] for what needs the connections themselves.
+func WithDatabase(cmd *cobra.Command, most time.Duration, do func(context.Context, *Services) error) error {
 	ctx := cmd.Context()
 	if most > 0 {
 		var cancel context.CancelFunc
@@ -233,7 +238,7 @@ func WithRegistryFor(cmd *cobra.Command, most time.Duration, do func(context.Con
 		return err
 	}
 	defer s.Close()
-	return do(ctx, s.Registry)
+	return do(ctx, s)
 }
 
 // programOf is the first word after farol: it is the name of the connection in the

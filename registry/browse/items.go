@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/farol-preservation/farol/registry"
 )
 
@@ -55,6 +57,31 @@ func (r Records) Item(ctx context.Context, id int64) (registry.WorkItem, error) 
 	q.within(`w.institution_id`)
 	q.sql = `SELECT ` + registry.WorkItemColumns + ` FROM all_work_items w JOIN institutions i ON i.id = w.institution_id WHERE ` + q.all()
 	return one[registry.WorkItem](ctx, r, fmt.Sprintf("item %d", id), q)
+}
+
+// ItemsOf returns the items of the queue that have these IDs, in their order. It leaves out
+// those that have ended.
+func (r Records) ItemsOf(ctx context.Context, ids []int64) ([]registry.WorkItem, error) {
+	q := in(r.scope, "", itemAdvice)
+	q.where(`w.id = ANY (@ids)`, "ids", ids) // work_items_pkey
+	q.conds = append(q.conds, `w.retry`)
+	q.within(`w.institution_id`)
+	sql := `SELECT ` + registry.WorkItemColumns + ` FROM work_items w JOIN institutions i ON i.id = w.institution_id WHERE ` + q.all()
+	rows, err := read(ctx, r.db, q, sql, pgx.RowToStructByName[registry.WorkItem])
+	if err != nil {
+		return nil, fmt.Errorf("list work items: %w", err)
+	}
+	found := map[int64]registry.WorkItem{}
+	for _, w := range rows {
+		found[w.ID] = w
+	}
+	list := []registry.WorkItem{}
+	for _, id := range ids {
+		if w, ok := found[id]; ok {
+			list = append(list, w)
+		}
+	}
+	return list, nil
 }
 
 // find takes up to @n items from the queue and from the archive, each by an index, and the

@@ -34,6 +34,7 @@ func TestLists(t *testing.T) {
 		"a list that takes too long to count":        testUncounted,
 		"slices that cannot be are refused":          testSlices,
 		"the zero scope has nothing":                 testZeroScope,
+		"items that are named":                       testItemsOf,
 		"what others have is what does not exist":    testLookUps,
 		"objects can be read upwards":                testUpwards,
 		"lists that would read a table are refused":  testTooBroad,

@@ -81,6 +81,35 @@ func testLookUps(t *testing.T, a *archive, o *oracle) {
 	}
 }
 
+// Items that are named are those of the queue that lie within the scope, in the order in which
+// they are named.
+func testItemsOf(t *testing.T, a *archive, o *oracle) {
+	t.Helper()
+	named := slices.Clone(o.items)
+	rand.New(rand.NewPCG(5, 6)).Shuffle(len(named), func(i, j int) { named[i], named[j] = named[j], named[i] })
+	asked := append(ids(named, func(w itemRow) int64 { return w.ID }), math.MaxInt64)
+	for _, c := range []struct {
+		scope registry.Scope
+		has   func(w itemRow) bool
+	}{
+		{registry.Everything(), func(itemRow) bool { return true }},
+		{registry.Only(a.ins[0]), func(w itemRow) bool { return w.InstitutionID == a.ins[0].ID }},
+		{registry.Scope{}, func(itemRow) bool { return false }},
+	} {
+		var want []int64
+		for _, w := range named {
+			if w.Retry && c.has(w) {
+				want = append(want, w.ID)
+			}
+		}
+		list, err := browse.In(a.Registry, c.scope).ItemsOf(ctx, asked)
+		got := ids(list, func(w registry.WorkItem) int64 { return w.ID })
+		if err != nil || !slices.Equal(got, want) || c.scope != (registry.Scope{}) && (len(want) == 0 || len(want) == len(named)) {
+			t.Errorf("in %+v: %d items of %d, want %d, %v", c.scope, len(got), len(asked), len(want), err)
+		}
+	}
+}
+
 // A scope that was forgotten shows nothing.
 func testZeroScope(t *testing.T, a *archive, o *oracle) {
 	t.Helper()

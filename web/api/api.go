@@ -41,6 +41,10 @@ type API struct {
 	Fixity       Fixity
 	Interim      Interim
 
+	// Next lists the items that workers with these pools would claim now, up to n of each. What
+	// is wrong with the pools is a problem of the request.
+	Next func(ctx context.Context, pools []string, n int) ([]int64, error)
+
 	figures   figures
 	Providers *oidc.Providers // nil: people sign in with a password only
 }
@@ -73,6 +77,7 @@ func (a *API) Register(t *ops.API) {
 	a.users(t)
 	a.institutions(t)
 	a.items(t)
+	a.next(t)
 	a.records(t)
 	a.plans(t)
 	a.deletions(t)

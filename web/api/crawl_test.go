@@ -64,6 +64,7 @@ S items.list count=true limit=1
 U items.list status=Pending status=Failed institution=test.edu
 S items.show id=running
 S items.history id=parked
+S items.next limit=1
 S items.explain id=parked
 U items.explain id=running
 S items.groups

@@ -254,7 +254,7 @@ func TestListsShowNothingOfOthers(t *testing.T) {
 		}
 	}
 	for _, o := range lists {
-		if rows[o.ID] == 0 && !strings.HasPrefix(o.ID, "plans.") {
+		if rows[o.ID] == 0 && !strings.HasPrefix(o.ID, "plans.") && o.ID != "items.next" { // which they may not see
 			t.Errorf("%s has shown nothing in %d requests: this test does not test it", o.ID, n/len(lists))
 		}
 	}

@@ -59,6 +59,7 @@ users.unlink              A S b f
 items.list                U A R O S
 items.show                U A R O S
 items.history             U A R O S
+items.next                O S
 items.explain             U A R O S
 items.requeue             O S
 items.cancel              O S

@@ -57,7 +57,7 @@ func TestRecordsOfOthersAreAsIfTheyWereNot(t *testing.T) {
 		c := s.in(role+"@test.edu", role, "test.edu")
 		for _, o := range s.table.Operations() {
 			kind, _, _ := strings.Cut(o.ID, ".")
-			if o.Method != "GET" || own[kind] == 0 && kind != "events" {
+			if o.Method != "GET" || own[kind] == 0 && kind != "events" || o.ID == "items.next" { // which is for those who see all
 				continue
 			}
 			at := func(id int64, identifier string) answer {

@@ -2,18 +2,23 @@ package items
 
 import (
 	"context"
+	"net/url"
+	"strconv"
 	"strings"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/spf13/cobra"
 
 	"github.com/farol-preservation/farol/claim"
 	"github.com/farol-preservation/farol/internal/cli"
 	"github.com/farol-preservation/farol/internal/connect"
+	"github.com/farol-preservation/farol/internal/remote"
 	"github.com/farol-preservation/farol/internal/settings"
 	"github.com/farol-preservation/farol/pipeline"
 	"github.com/farol-preservation/farol/pipeline/steps"
 	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/registry/browse"
 )
 
 func itemNextCommand() *cobra.Command {
@@ -35,15 +40,30 @@ late stages first, then by priority, then in fair-queueing order. Nothing is cla
 			if err := cli.InRange("--limit", limit, 1, 10000); err != nil {
 				return err
 			}
-			pools, err := poolsOf(given)
+			pools, err := PoolsOf(given)
 			if err != nil {
 				return cli.Usage(err, "see `farol item next --help`")
 			}
-			items, err := nextItems(cmd.Context(), pools, limit)
-			if err != nil {
+			show := func(items []registry.WorkItem, err error) error {
+				if err != nil {
+					return err
+				}
+				return cli.Print(cmd, asJSON, items, printItems)
+			}
+			done, err := remote.Through(cmd, func(ctx context.Context, s *remote.Server) error {
+				v, err := remote.Get[struct{ Items []registry.WorkItem }](ctx, s, "items/next", url.Values{"pool": given, "limit": {strconv.Itoa(limit)}})
+				return show(v.Items, err)
+			})
+			if done || err != nil {
 				return err
 			}
-			return cli.Print(cmd, asJSON, items, printItems)
+			return connect.WithDatabase(cmd, time.Minute, func(ctx context.Context, s *connect.Services) error {
+				ids, err := Next(ctx, s.DB, pools, limit)
+				if err != nil {
+					return err
+				}
+				return show(browse.In(s.Registry, registry.Everything()).ItemsOf(ctx, ids))
+			})
 		},
 	}
 	c.Flags().StringArrayVar(&given, "pool", nil, "a pool, such as 'small=*;max=1GiB'; may be given several times (default small and large)")
@@ -52,52 +72,36 @@ late stages first, then by priority, then in fair-queueing order. Nothing is cla
 	return c
 }
 
-// poolsOf reads what --pool says; without it, pools are those of a worker.
-func poolsOf(given []string) ([]pipeline.Pool, error) {
+// PoolsOf reads what --pool says; without it, pools are those of a worker.
+func PoolsOf(given []string) ([]pipeline.Pool, error) {
 	if len(given) == 0 {
 		return settings.DefaultPools(), nil
 	}
 	return settings.ParsePools(strings.Join(given, "\n"))
 }
 
-// nextItems are those that pools would claim, pool after pool.
-func nextItems(ctx context.Context, pools []pipeline.Pool, limit int) ([]registry.WorkItem, error) {
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
-	defer cancel()
-	s, err := connect.Registry(ctx, "item")
-	if err != nil {
-		return nil, err
-	}
-	defer s.Close()
-	engine, err := claim.New(ctx, s.DB, claim.DefaultOptions())
+// Next lists the items that pools would claim now, up to n of each, pool after pool.
+func Next(ctx context.Context, db *pgxpool.Pool, pools []pipeline.Pool, n int) (ids []int64, err error) {
+	engine, err := claim.New(ctx, db, claim.DefaultOptions())
 	if err != nil {
 		return nil, err
 	}
 	defer engine.Close()
-	var items []registry.WorkItem
-	var filters []claim.Filter
-	for _, p := range pools {
-		filters = append(filters, p.Filters(steps.All(pipeline.Deps{}), limit)...)
-	}
 	var held []claim.Scope
 	for _, h := range engine.ServiceHolds() {
 		if h.Held {
 			held = append(held, h.Scopes...)
 		}
 	}
-	for _, f := range filters {
-		f.Without = held
-		ids, err := engine.Peek(ctx, f, limit)
-		if err != nil {
-			return nil, err
-		}
-		for _, id := range ids {
-			item, err := s.Registry.WorkItem(ctx, id)
+	for _, p := range pools {
+		for _, f := range p.Filters(steps.All(pipeline.Deps{}), n) {
+			f.Without = held
+			found, err := engine.Peek(ctx, f, n)
 			if err != nil {
 				return nil, err
 			}
-			items = append(items, item)
+			ids = append(ids, found...)
 		}
 	}
-	return items, nil
+	return ids, nil
 }
