@@ -122,12 +122,8 @@ func List[T any](ctx context.Context, s *Server, path string, query url.Values, 
 }
 
 // Page shows up to n records of a list, if the command works through a server; false: it
-// works with the database. There, pages begin where these flags say, which a server does not
-// take.
-func Page[T any](cmd *cobra.Command, path string, query url.Values, n int, show func([]T) error, beginning ...string) (bool, error) {
-	if err := RefuseFlags(cmd, beginning...); err != nil {
-		return false, err
-	}
+// works with the database.
+func Page[T any](cmd *cobra.Command, path string, query url.Values, n int, show func([]T) error) (bool, error) {
 	return Through(cmd, func(ctx context.Context, s *Server) error {
 		list, err := List[T](ctx, s, path, query, n)
 		if err != nil {
@@ -147,9 +143,6 @@ func All[T any](ctx context.Context, s *Server, path string) ([]T, error) {
 func About(kind string, id int64, what string) string {
 	return kind + "/" + strconv.FormatInt(id, 10) + what
 }
-
-// More is how a list with a server is continued: by a longer page.
-func More(limit int) string { return fmt.Sprintf("--limit %d", 2*limit) }
 
 // answered is an answer of the server's, which is an error of the registry.
 type answered struct{ answer, is error }
@@ -210,6 +203,14 @@ func Time(t time.Time) string {
 		return ""
 	}
 	return t.UTC().Format(time.RFC3339Nano)
+}
+
+// ID is an ID in a filter; 0 is none.
+func ID(id int64) string {
+	if id == 0 {
+		return ""
+	}
+	return strconv.FormatInt(id, 10)
 }
 
 // Truth is a truth in a filter.

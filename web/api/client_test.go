@@ -128,7 +128,7 @@ func TestClientSendsEachFilter(t *testing.T) {
 	for _, path := range []string{"items", "objects", "files", "events", "plans", "restorations"} {
 		var want []string
 		for _, p := range doc.Paths["/api/v1/"+path]["get"].Parameters {
-			if p.In == "query" && p.Name != "limit" && p.Name != "after" && p.Name != "count" {
+			if p.In == "query" && !slices.Contains([]string{"limit", "after", "before", "after_identifier", "count"}, p.Name) {
 				want = append(want, p.Name)
 			}
 		}

@@ -39,10 +39,11 @@ func (a *API) deletions(t *ops.API) {
 		func(ctx context.Context, c access.Caller, in *struct {
 			DeletionFilter
 			Paging
+			Before
 			Counting
 		},
 		) (*body[list[requests.DeletionRequest]], error) {
-			return listOf(ctx, a, c, "deletions", in.DeletionFilter, browse.DeletionFilter(in.DeletionFilter), in.Paging, in.Counting, browse.Records.Deletions)
+			return listOf(ctx, a, c, "deletions", in.DeletionFilter, browse.DeletionFilter(in.DeletionFilter), in.from("deletions", in.DeletionFilter, browse.Key{ID: in.BeforeID}), in.Counting, browse.Records.Deletions)
 		})
 	ops.Register(t, op("deletions.show", get, "/{id}", "Show a deletion request, and how far it is", permission.DeletionsRead),
 		func(ctx context.Context, c access.Caller, in *ByID) (*body[requests.DeletionRequest], error) {

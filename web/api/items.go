@@ -48,6 +48,7 @@ func (f ItemFilter) browse() browse.ItemFilter {
 type itemQuery struct {
 	ItemFilter
 	Paging
+	Before
 	Counting
 }
 
@@ -159,7 +160,7 @@ func (a *API) listItems(ctx context.Context, c access.Caller, in *itemQuery) (*b
 	if in.Worker != "" && !c.Holds(permission.ItemsWorkers) || in.Plan != 0 && !c.Holds(permission.PlansRead) {
 		return nil, ops.Problem(http.StatusForbidden, ops.CodeNotAllowed, "the filters worker and plan need the permissions items.workers and plans.read")
 	}
-	out, err := listOf(ctx, a, c, "items", in.ItemFilter, in.browse(), in.Paging, in.Counting, browse.Records.Items)
+	out, err := listOf(ctx, a, c, "items", in.ItemFilter, in.browse(), in.from("items", in.ItemFilter, browse.Key{ID: in.BeforeID}), in.Counting, browse.Records.Items)
 	if err != nil {
 		return nil, err
 	}

@@ -21,6 +21,40 @@ type Paging struct {
 	After string `query:"after" maxLength:"2000" doc:"Where the page begins; only as the answer before gave it in next"`
 }
 
+// Before begins the first page of a list that goes by ID elsewhere than at the newest record.
+type Before struct {
+	BeforeID int64 `query:"before" minimum:"1" doc:"Begin below this ID, in a list in the order of IDs; after goes before it"`
+}
+
+// Behind does so in a list that may also go by identifier.
+type Behind struct {
+	Before
+
+	AfterIdentifier string `query:"after_identifier" maxLength:"1100" doc:"Begin behind this identifier, in a list in the order of identifiers; after goes before it"`
+}
+
+// suits refuses a beginning that the order of the list does not have.
+func (b Behind) suits(byID, byIdentifier bool) error {
+	switch {
+	case b.BeforeID != 0 && !byID:
+		return ops.Problem(http.StatusBadRequest, ops.CodeBadRequest, "before is for a list in the order of IDs, and with these filters the list has another; leave it out")
+	case b.AfterIdentifier != "" && !byIdentifier:
+		return ops.Problem(http.StatusBadRequest, ops.CodeBadRequest, "after_identifier is for a list in the order of identifiers, and with these filters the list has another; leave it out")
+	}
+	return nil
+}
+
+func (b Behind) key() browse.Key { return browse.Key{ID: b.BeforeID, Identifier: b.AfterIdentifier} }
+
+// from has the first page of a list begin behind a record that the caller names. The zero
+// key is the beginning of the list.
+func (p Paging) from(name string, filter any, key browse.Key) Paging {
+	if p.After == "" && key != (browse.Key{}) {
+		p.After = encodeCursor(name, filter, key)
+	}
+	return p
+}
+
 // cursor is where a page begins, and which list it is of.
 type cursor[K any] struct {
 	Of  string `json:"f"` // fingerprint of the list and its filters

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -114,13 +115,14 @@ func (a *API) plans(t *ops.API) {
 func (a *API) listPlans(ctx context.Context, _ access.Caller, in *struct {
 	PlanFilter
 	Paging
+	Before
 },
 ) (*body[list[plans.Plan]], error) {
 	before, err := decodeCursor[int64]("plans", in.PlanFilter, in.After)
 	if err != nil {
 		return nil, err
 	}
-	found, err := plans.In(a.Registry).List(ctx, in.State, before, in.Limit+1)
+	found, err := plans.In(a.Registry).List(ctx, in.State, cmp.Or(before, in.BeforeID), in.Limit+1)
 	if err != nil {
 		return nil, err
 	}

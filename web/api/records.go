@@ -109,12 +109,17 @@ func (a *API) records(t *ops.API) {
 	type objectQuery struct {
 		ObjectFilter
 		Paging
+		Behind
 		Counting
 	}
 	ops.Register(t, reads("objects.list", "/api/v1/objects", "List objects, newest first",
 		"institution, identifier, identifier_prefix and updated are found by an index; the others narrow what these find.", permission.ObjectsRead),
 		func(ctx context.Context, c access.Caller, in *objectQuery) (*body[list[browse.ListedObject]], error) {
-			return listOf(ctx, a, c, "objects", in.ObjectFilter, in.browse(), in.Paging, in.Counting, browse.Records.Objects)
+			byName := in.Prefix != "" || in.Identifier != ""
+			if err := in.suits(!byName && in.UpdatedAfter.IsZero() && in.UpdatedBefore.IsZero(), byName); err != nil {
+				return nil, err
+			}
+			return listOf(ctx, a, c, "objects", in.ObjectFilter, in.browse(), in.from("objects", in.ObjectFilter, in.key()), in.Counting, browse.Records.Objects)
 		})
 	ops.Register(t, reads("objects.show", "/api/v1/objects/{id}", "Show an object", "", permission.ObjectsRead),
 		func(ctx context.Context, c access.Caller, in *ByID) (*body[objectView], error) {
@@ -176,12 +181,16 @@ func (a *API) files(t *ops.API) {
 	type fileQuery struct {
 		FileFilter
 		Paging
+		Behind
 		Counting
 	}
 	ops.Register(t, reads("files.list", "/api/v1/files", "List files",
 		"One of object, identifier, identifier_prefix, uuid and digest, or an institution, has to be given; the others narrow what these find.", permission.FilesRead),
 		func(ctx context.Context, c access.Caller, in *fileQuery) (*body[list[browse.ListedFile]], error) {
-			return listOf(ctx, a, c, "files", in.FileFilter, in.browse(), in.Paging, in.Counting, browse.Records.Files)
+			if err := in.suits(in.Digest != "", in.Digest == ""); err != nil {
+				return nil, err
+			}
+			return listOf(ctx, a, c, "files", in.FileFilter, in.browse(), in.from("files", in.FileFilter, in.key()), in.Counting, browse.Records.Files)
 		})
 	ops.Register(t, reads("files.show", "/api/v1/files/{id}", "Show a file", "", permission.FilesRead),
 		func(ctx context.Context, c access.Caller, in *ByID) (*body[fileView], error) {

@@ -188,9 +188,9 @@ func deleteListCommand() *cobra.Command {
 			if err := errors.Join(cli.CheckPage(limit, before, 0), values.InstitutionThere(cmd.Context(), institution)); err != nil {
 				return err
 			}
-			done, err := remote.Page(cmd, "deletions", remote.Query("institution", institution), limit, func(list []requests.DeletionRequest) error {
+			done, err := remote.Page(cmd, "deletions", remote.Query("institution", institution, "before", remote.ID(before)), limit, func(list []requests.DeletionRequest) error {
 				return printDeletions(cmd, asJSON, list)
-			}, "before")
+			})
 			if done || err != nil {
 				return err
 			}

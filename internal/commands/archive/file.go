@@ -54,9 +54,10 @@ that have, or had, a content, newest first: of all objects if none is named.`,
 			if err := objectThere(cmd, f.Object); err != nil {
 				return err
 			}
-			done, err := remote.Page(cmd, "files", filesQuery(f), limit, func(list []browse.ListedFile) error {
-				return cli.PrintPage(cmd, asJSON, list, limit, text, func(browse.ListedFile) string { return remote.More(limit) })
-			}, "after", "before")
+			show := func(list []browse.ListedFile) error {
+				return cli.PrintPage(cmd, asJSON, list, limit, text, func(last browse.ListedFile) string { return filesAfter(f, last) })
+			}
+			done, err := remote.Page(cmd, "files", filesQuery(f, after), limit, show)
 			if done || err != nil {
 				return err
 			}
@@ -65,7 +66,7 @@ that have, or had, a content, newest first: of all objects if none is named.`,
 				if err != nil {
 					return err
 				}
-				return cli.PrintPage(cmd, asJSON, list, limit, text, func(last browse.ListedFile) string { return filesAfter(f, last) })
+				return show(list)
 			})
 		},
 	}

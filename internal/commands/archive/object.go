@@ -46,10 +46,13 @@ func objectListCommand() *cobra.Command {
 			if err := checkObjects(cmd.Context(), &f, limit, before, after); err != nil {
 				return err
 			}
-			query := remote.Query("institution", f.Institution, "state", f.State, "storage_option", f.StorageOption, "identifier_prefix", f.Prefix)
-			done, err := remote.Page(cmd, "objects", query, limit, func(list []browse.ListedObject) error {
-				return cli.PrintPage(cmd, asJSON, list, limit, printObjects, func(browse.ListedObject) string { return remote.More(limit) })
-			}, "before", "after", "after-identifier")
+			if err := remote.RefuseFlags(cmd, "after"); err != nil {
+				return err
+			}
+			show := func(list []browse.ListedObject) error {
+				return cli.PrintPage(cmd, asJSON, list, limit, printObjects, func(last browse.ListedObject) string { return objectsAfter(f, last) })
+			}
+			done, err := remote.Page(cmd, "objects", objectsQuery(f, before, after), limit, show)
 			if done || err != nil {
 				return err
 			}
@@ -61,12 +64,7 @@ func objectListCommand() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				return cli.PrintPage(cmd, asJSON, list, limit, printObjects, func(last browse.ListedObject) string {
-					if f.Prefix != "" {
-						return "--after-identifier '" + human.Line(last.Identifier) + "'"
-					}
-					return fmt.Sprintf("--before %d", last.ID)
-				})
+				return show(list)
 			})
 		},
 	}
@@ -82,6 +80,14 @@ func objectListCommand() *cobra.Command {
 	completeState(c)
 	cli.JSONFlag(c, &asJSON)
 	return c
+}
+
+// objectsAfter is the flag for the page after an object.
+func objectsAfter(f browse.ObjectFilter, last browse.ListedObject) string {
+	if f.Prefix != "" {
+		return "--after-identifier '" + human.Line(last.Identifier) + "'"
+	}
+	return fmt.Sprintf("--before %d", last.ID)
 }
 
 // listObjects reads as many pages as are needed.

@@ -63,9 +63,15 @@ func objectThere(cmd *cobra.Command, object string) error {
 	return err
 }
 
+// objectsQuery is a list of objects as a server takes it.
+func objectsQuery(f browse.ObjectFilter, before int64, after string) url.Values {
+	return remote.Query("institution", f.Institution, "state", f.State, "storage_option", f.StorageOption, "identifier_prefix", f.Prefix,
+		"before", remote.ID(before), "after_identifier", after)
+}
+
 // filesQuery is a list of files as a server takes it.
-func filesQuery(f browse.FileFilter) url.Values {
-	return remote.Query("object", f.Object, "state", f.State, "digest", f.Digest, "uuid", f.UUID)
+func filesQuery(f browse.FileFilter, after browse.Key) url.Values {
+	return remote.Query("object", f.Object, "state", f.State, "digest", f.Digest, "uuid", f.UUID, "before", remote.ID(after.ID), "after_identifier", after.Identifier)
 }
 
 // deleteRemotely has a server decide about a deletion, if the command works through one.

@@ -88,7 +88,7 @@ func listItemFiles(cmd *cobra.Command, id int64, page interim.Page, asJSON bool)
 	var l interim.Listing
 	var err error
 	if s := remote.From(ctx); s != nil {
-		next = func(interim.File) string { return remote.More(page.Limit) }
+		next = func(interim.File) string { return fmt.Sprintf("--limit %d", 2*page.Limit) }
 		l, err = remoteFiles(ctx, s, id, page)
 	} else {
 		l, err = connectAndList(ctx, id, page, cmd.ErrOrStderr())

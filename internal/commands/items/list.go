@@ -48,13 +48,20 @@ waits for a person. NOTE is the first finding; "item explain" shows all.`,
 			if err := o.check(cmd.Context()); err != nil {
 				return err
 			}
-			done, err := remote.Page(cmd, "items", o.query(), o.limit, func(items []registry.WorkItem) error {
-				return cli.PrintPage(cmd, asJSON, items, o.limit, printItems, func(registry.WorkItem) string { return remote.More(o.limit) })
-			}, "before")
+			show := func(items []registry.WorkItem) error {
+				return cli.PrintPage(cmd, asJSON, items, o.limit, printItems, func(last registry.WorkItem) string { return fmt.Sprintf("--before %d", last.ID) })
+			}
+			done, err := remote.Page(cmd, "items", o.query(), o.limit, show)
 			if done || err != nil {
 				return err
 			}
-			return connect.WithRegistryFor(cmd, 0, func(ctx context.Context, r *registry.Registry) error { return o.list(ctx, cmd, r, asJSON) })
+			return connect.WithRegistryFor(cmd, 0, func(ctx context.Context, r *registry.Registry) error {
+				items, err := o.list(ctx, r)
+				if err != nil {
+					return err
+				}
+				return show(items)
+			})
 		},
 	}
 	flags := c.Flags()
@@ -84,19 +91,13 @@ type itemListOptions struct {
 	before int64
 }
 
-// list prints the items that a registry has.
-func (o *itemListOptions) list(ctx context.Context, cmd *cobra.Command, r *registry.Registry, asJSON bool) error {
+// list returns the items that a registry has.
+func (o *itemListOptions) list(ctx context.Context, r *registry.Registry) ([]registry.WorkItem, error) {
 	if err := values.CheckInstitution(ctx, r, o.filter.Institution); err != nil {
-		return err
+		return nil, err
 	}
-	items, err := browse.UpTo(o.limit, browse.Key{ID: o.before}, func(p browse.Page) ([]registry.WorkItem, browse.Key, error) {
+	return browse.UpTo(o.limit, browse.Key{ID: o.before}, func(p browse.Page) ([]registry.WorkItem, browse.Key, error) {
 		return browse.In(r, registry.Everything()).Items(ctx, o.filter, p)
-	})
-	if err != nil {
-		return err
-	}
-	return cli.PrintPage(cmd, asJSON, items, o.limit, printItems, func(last registry.WorkItem) string {
-		return fmt.Sprintf("--before %d", last.ID)
 	})
 }
 

@@ -91,7 +91,7 @@ func planListCommand() *cobra.Command {
 			if err := cli.CheckPage(limit, before, 0); err != nil {
 				return err
 			}
-			done, err := remote.Page(cmd, "plans", nil, limit, func(list []plans.Plan) error { return printPlans(cmd, asJSON, list) }, "before")
+			done, err := remote.Page(cmd, "plans", remote.Query("before", remote.ID(before)), limit, func(list []plans.Plan) error { return printPlans(cmd, asJSON, list) })
 			if done || err != nil {
 				return err
 			}

@@ -21,7 +21,7 @@ import (
 func (o *itemListOptions) query() url.Values {
 	f := o.filter
 	return remote.Query("status", string(o.status), "stage", string(o.stage), "action", string(o.action), "error_code", f.ErrorCode, "institution", f.Institution,
-		"object", f.Object, "name", f.Name, "created_after", remote.Time(f.CreatedAfter), "review", remote.Truth(f.Review))
+		"object", f.Object, "name", f.Name, "created_after", remote.Time(f.CreatedAfter), "review", remote.Truth(f.Review), "before", remote.ID(o.before))
 }
 
 // remoteItem is what a server has on record of an item, as [explain.Source.Item] reads it.
