@@ -8,7 +8,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"net/http"
+	"net/url"
 	"time"
 )
 
@@ -53,6 +55,14 @@ func (r Registry) MakeExport(ctx context.Context, q ExportRequest) (Export, erro
 // Export shows an export.
 func (r Registry) Export(ctx context.Context, id int64) (Export, error) {
 	return get[Export](ctx, r, about("exports", id, ""), nil)
+}
+
+// Exports lists exports, newest first: of an institution by its identifier, or "" for all
+// that the caller may see.
+func (r Registry) Exports(ctx context.Context, institution string) iter.Seq2[Export, error] {
+	q := query{}
+	q.text("institution", institution)
+	return Pages[Export](ctx, r, "exports", url.Values(q), 0)
 }
 
 // errBroken says that a download has not come whole.

@@ -56,23 +56,60 @@ func (r Records) Complete(ctx context.Context, id int64, w Written) error {
 	return nil
 }
 
+// recordsSQL finds exports within a scope that are of some kinds.
+const recordsSQL = `
+SELECT e.id, e.kind, i.identifier AS institution, o.identifier AS object, e.requested_by, e.created_at, e.work_item_id AS work_item,
+	CASE WHEN e.work_item_id IS NOT NULL THEN i.restore_bucket END AS bucket, e.key, e.records, e.bytes, encode(e.sha256, 'hex') AS sha256,
+	e.taken_at, e.completed_at, e.institution_id, coalesce(e.intellectual_object_id, 0) AS object_id
+FROM exports e JOIN institutions i ON i.id = e.institution_id LEFT JOIN intellectual_objects o ON o.id = e.intellectual_object_id
+WHERE (@all OR e.institution_id = @own) AND e.kind = ANY (@kinds::text[])`
+
+// recordRow is a row of them.
+type recordRow struct {
+	Record
+
+	InstitutionID int64
+	ObjectID      int64
+}
+
+func (r Records) args(kinds []Kind) pgx.NamedArgs {
+	own, _ := r.scope.Institution()
+	return pgx.NamedArgs{"all": r.scope.All(), "own": own, "kinds": kinds}
+}
+
+// Page is a part of a list of exports: up to Limit, with lower IDs than Before if that is not
+// 0.
+type Page struct {
+	Institution string // identifier; "": of all within the scope
+	Before      int64
+	Limit       int
+}
+
+// List lists exports within the scope that are of one of these kinds, the newest first
+// (exports_pkey, downwards: there are few).
+func (r Records) List(ctx context.Context, kinds []Kind, p Page) ([]Record, error) {
+	args := r.args(kinds)
+	args["institution"], args["before"], args["n"] = p.Institution, p.Before, p.Limit
+	rows, _ := r.db.Query(ctx, recordsSQL+` AND (@institution = '' OR i.identifier = @institution) AND (@before::bigint = 0 OR e.id < @before)
+		ORDER BY e.id DESC LIMIT @n`, args)
+	found, err := pgx.CollectRows(rows, pgx.RowToStructByName[recordRow])
+	if err != nil {
+		return nil, fmt.Errorf("list exports: %w", registry.Refusal(err))
+	}
+	list := make([]Record, len(found))
+	for i, row := range found {
+		list[i] = row.Record
+	}
+	return list, nil
+}
+
 // Show returns an export within the scope that is of one of these kinds, and what it is of
 // (exports_pkey).
 func (r Records) Show(ctx context.Context, id int64, kinds []Kind) (Record, Of, error) {
-	own, _ := r.scope.Institution()
-	rows, _ := r.db.Query(ctx, `
-		SELECT e.id, e.kind, i.identifier AS institution, o.identifier AS object, e.requested_by, e.created_at, e.work_item_id AS work_item,
-			CASE WHEN e.work_item_id IS NOT NULL THEN i.restore_bucket END AS bucket, e.key, e.records, e.bytes, encode(e.sha256, 'hex') AS sha256,
-			e.taken_at, e.completed_at, e.institution_id, coalesce(e.intellectual_object_id, 0) AS object_id
-		FROM exports e JOIN institutions i ON i.id = e.institution_id LEFT JOIN intellectual_objects o ON o.id = e.intellectual_object_id
-		WHERE e.id = @id AND (@all OR e.institution_id = @own) AND e.kind = ANY (@kinds::text[])`,
-		pgx.NamedArgs{"id": id, "all": r.scope.All(), "own": own, "kinds": kinds})
-	found, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[struct {
-		Record
-
-		InstitutionID int64
-		ObjectID      int64
-	}])
+	args := r.args(kinds)
+	args["id"] = id
+	rows, _ := r.db.Query(ctx, recordsSQL+` AND e.id = @id`, args)
+	found, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[recordRow])
 	if err != nil {
 		return Record{}, Of{}, fmt.Errorf("look up an export: %w", registry.Refusal(err))
 	}

@@ -125,7 +125,8 @@ func TestClientSendsEachFilter(t *testing.T) {
 	all(t, c.Events(ctx, full[client.EventFilter]()))
 	all(t, c.Plans(ctx, "ready"))
 	all(t, c.Restorations(ctx, full[client.RestorationFilter]()))
-	for _, path := range []string{"items", "objects", "files", "events", "plans", "restorations"} {
+	all(t, c.Exports(ctx, "test.edu"))
+	for _, path := range []string{"items", "objects", "files", "events", "plans", "restorations", "exports"} {
 		var want []string
 		for _, p := range doc.Paths["/api/v1/"+path]["get"].Parameters {
 			if p.In == "query" && !slices.Contains([]string{"limit", "after", "before", "after_identifier", "count"}, p.Name) {
@@ -327,6 +328,9 @@ func TestClientDownloadsExports(t *testing.T) {
 	digest, err := c.DownloadExport(t.Context(), e.ID, &text)
 	if err != nil || !strings.Contains(text.String(), "test.edu/bag/data/f") {
 		t.Errorf("content = %s, %v", text.String(), err)
+	}
+	if list := all(t, c.Exports(t.Context(), "test.edu")); len(list) != 1 || list[0].ID != e.ID {
+		t.Errorf("exports = %+v", list)
 	}
 	if e, err = c.Export(t.Context(), e.ID); err != nil || e.SHA256 == nil || *e.SHA256 != digest || *e.Records != 1 {
 		t.Errorf("export = %+v, %v, want the digest %s", e, err, digest)

@@ -140,6 +140,7 @@ U reports.deposits
 S reports.costs
 U reports.outcomes by=day
 A exports.make {"kind": "inventory", "scope": {"object": "test.edu/bag"}} > export
+A exports.list limit=1
 A exports.show id=export
 A exports.content id=export
 S actions.list since=2026-01-01T00:00:00Z count=true

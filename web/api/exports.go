@@ -38,6 +38,17 @@ type exportBody struct {
 	}
 }
 
+// ExportFilter narrows the list of exports.
+type ExportFilter struct {
+	Institution string `query:"institution" maxLength:"255" doc:"Identifier of the institution"`
+}
+
+type exportQuery struct {
+	ExportFilter
+	Paging
+	Before
+}
+
 // exportView is an export with where its content is.
 type exportView struct {
 	exports.Record
@@ -63,6 +74,7 @@ func (a *API) exports(t *ops.API) {
 		"The answer says where to read the content. An institutional_user may export inventories and manifests.")
 	o.Audit, o.Status = true, http.StatusCreated
 	ops.Register(t, o, a.makeExport)
+	ops.Register(t, export("exports.list", get, "/api/v1/exports", "List exports, newest first", ""), a.listExports)
 	ops.Register(t, export("exports.show", get, "/api/v1/exports/{id}", "Show an export", "After the content was written, it has its size and SHA-256."),
 		func(ctx context.Context, c access.Caller, in *ByID) (*body[exportView], error) {
 			r, _, err := exports.In(a.Registry, c.Scope).Show(ctx, in.ID, kindsFor(c))
@@ -88,6 +100,23 @@ func (a *API) exports(t *ops.API) {
 // kindsFor are the kinds that a caller may have.
 func kindsFor(c access.Caller) []exports.Kind {
 	return exports.WithKinds(c.Person.Role == registry.RoleInstitutionalUser)
+}
+
+func (a *API) listExports(ctx context.Context, c access.Caller, in *exportQuery) (*body[list[exportView]], error) {
+	before, err := decodeCursor[int64]("exports", in.ExportFilter, in.After)
+	if err != nil {
+		return nil, err
+	}
+	p := exports.Page{Institution: in.Institution, Before: cmp.Or(before, in.BeforeID), Limit: in.Limit + 1}
+	found, err := exports.In(a.Registry, c.Scope).List(ctx, kindsFor(c), p)
+	if err != nil {
+		return nil, err
+	}
+	views := make([]exportView, len(found))
+	for i, r := range found {
+		views[i] = exportViewOf(r)
+	}
+	return pageOf(ctx, views, in.Limit, func(v exportView) string { return encodeCursor("exports", in.ExportFilter, v.ID) }), nil
 }
 
 func (a *API) makeExport(ctx context.Context, c access.Caller, in *exportBody) (*body[exportView], error) {

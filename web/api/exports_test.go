@@ -9,6 +9,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
@@ -252,5 +253,27 @@ func TestLargeExportIsAnItem(t *testing.T) {
 	// The object itself waits for nothing.
 	if n := ask[int](s, `SELECT count(*) FROM work_items WHERE waits_for IS NOT NULL`); n != 0 {
 		t.Errorf("%d items wait", n)
+	}
+}
+
+// Exports are listed within the scope, and those that an institutional_user could not make
+// are none of that person's.
+func TestExportsAreListed(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.exec(`INSERT INTO exports (kind, institution_id) VALUES ('inventory', $1), ('events', $1), ('inventory', $2)`, s.test.ID, s.other.ID)
+	ids := ask[[]int64](s, `SELECT array_agg(id ORDER BY id DESC) FROM exports`)
+	for c, want := range map[*caller][]int64{
+		s.in("s@archive.org", registry.RoleAdmin, ""):                         ids,
+		s.in("a@test.edu", registry.RoleInstitutionalAdmin, "test.edu"):       ids[1:],
+		s.in("u@test.edu", registry.RoleInstitutionalUser, "test.edu"):        ids[2:],
+		s.in("other@other.edu", registry.RoleInstitutionalAdmin, "other.edu"): ids[:1],
+	} {
+		if got := c.walk("/api/v1/exports?limit=1"); !slices.Equal(got, want) {
+			t.Errorf("%s lists %v, want %v", c.person.Email, got, want)
+		}
+		if got := c.walk("/api/v1/exports?institution=other.edu"); len(got) != len(want) && len(got) > 1 || slices.Contains(got, ids[1]) {
+			t.Errorf("%s lists %v of other.edu", c.person.Email, got)
+		}
 	}
 }

@@ -130,6 +130,7 @@ health.version            +
 reports.deposits          U A R S
 reports.costs             R S
 reports.outcomes          U A R S
+exports.list              U A R S
 exports.make              U A R S
 exports.show              U A R S
 exports.content           U A R S

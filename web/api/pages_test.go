@@ -41,12 +41,13 @@ func TestListsBeginBehindARecord(t *testing.T) {
 		SELECT institution_id, id, identifier || '/data/' || n, gen_random_uuid(), 'text/plain', 7, 'Standard', now() FROM intellectual_objects, generate_series(1, 5) n
 		WHERE identifier = 'test.edu/b1'`)
 	s.exec(`INSERT INTO checksums (generic_file_id, algorithm, digest, datetime) SELECT id, 'md5', md5('same'), now() FROM generic_files WHERE identifier LIKE 'test.edu/b1/%'`)
+	s.exec(`INSERT INTO exports (kind, institution_id) SELECT 'inventory', $1 FROM generate_series(1, 5)`, s.test.ID)
 	s.exec(`INSERT INTO plans (action, condition) SELECT 'requeue', 'true' FROM generate_series(1, 5)`)
 	c := s.in("staff@archive.org", registry.RoleAdmin, "")
 	admin := s.in("admin@test.edu", registry.RoleInstitutionalAdmin, "test.edu")
 	s.exec(`INSERT INTO deletion_requests (institution_id, requested_by) SELECT $1, $2 FROM generate_series(1, 5)`, s.test.ID, admin.person.ID)
 	md5 := ask[string](s, `SELECT md5('same')`)
-	for path, filter := range map[string]string{"items": "", "objects": "institution=test.edu", "files": "digest=" + md5, "deletions": "", "plans": ""} {
+	for path, filter := range map[string]string{"items": "", "objects": "institution=test.edu", "files": "digest=" + md5, "deletions": "", "plans": "", "exports": "institution=test.edu"} {
 		path = "/api/v1/" + path + "?limit=2&" + filter
 		all := c.walk(path)
 		if len(all) < 5 || !slices.IsSortedFunc(all, func(x, y int64) int { return int(y - x) }) {

@@ -82,6 +82,7 @@ A file appears under its name when it is complete. The SHA-256 of the content is
 			})
 		},
 	}
+	c.AddCommand(exportListCommand())
 	c.Flags().StringVar(&institution, "institution", "", "institution by its identifier")
 	c.Flags().StringVar(&object, "object", "", "object by its identifier")
 	c.Flags().StringVar(&output, "output", "", "file to write; without it standard output")
