@@ -22,6 +22,7 @@ import (
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/people"
 	"github.com/farol-preservation/farol/storage"
+	"github.com/farol-preservation/farol/web/permission"
 )
 
 // completionTime is how long a shell waits for the registry. After that only the values
@@ -59,7 +60,7 @@ func flagValues() map[string]cli.Values {
 		"stages": cli.Constant(settings.StepNames), "status": cli.Constant(values.Statuses), "state": cli.Constant(values.Statuses), "action": cli.Constant(values.Actions),
 		"error-code": cli.Constant(codeNames), "jobs": cli.Constant(jobNames), "target": cli.Constant(targetNames), "release": cli.Constant(providerNames),
 		"tier": cli.Constant(archive.Tiers), "retrieve": cli.Constant(archive.Tiers), "role": cli.Constant(accounts.Roles), "profile": cli.Constant(bag.BuiltInProfiles),
-		"may": cli.Constant(registry.Rights), "institution": institutionValues,
+		"may": cli.Constant(registry.Rights), "permissions": cli.Constant(servicePermissions), "institution": institutionValues,
 		"deletions": cli.Constant(people.MailTimes), "restorations": cli.Constant(people.MailTimes), "fixity": cli.Constant(people.MailTimes),
 		"problems": cli.Constant(people.MailTimes),
 		"items":    cli.Constant(func() []string { return append(items.PlanStates(), "all") }),
@@ -67,6 +68,8 @@ func flagValues() map[string]cli.Values {
 		"write":    cli.Constant(func() []string { return []string{preflight.WriteHot, preflight.WriteAll} }),
 	}
 }
+
+func servicePermissions() []permission.Permission { return permission.OfService(false) }
 
 // argValues are those of first arguments, by the command.
 func argValues() map[string]cli.Values {

@@ -151,6 +151,8 @@ func OneOf[S ~string](flag string, value S, allowed []S) (S, error) {
 		what = "stage"
 	case "may":
 		what = "right"
+	case "permissions":
+		what = "permission"
 	case "items":
 		what = "state"
 	case "retrieve":

@@ -92,10 +92,7 @@ func (a *API) addServiceToken(ctx context.Context, c access.Caller, in serviceTo
 
 // wrongToken says what does not go together in a token; "" if nothing is wrong.
 func wrongToken(c access.Caller, t registry.Token) string {
-	may := c.Permissions
-	if t.Institution != "" {
-		may = permission.Of(registry.RoleInstitutionalAdmin, true)
-	}
+	may := permission.OfService(t.Institution != "")
 	for _, name := range t.Permissions {
 		switch p := permission.Permission(name); {
 		case !slices.Contains(permission.All(), p):

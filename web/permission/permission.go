@@ -156,6 +156,16 @@ func All() []Permission {
 	return list
 }
 
+// OfService returns what a token of a service may have: of the whole archive, or of one
+// institution.
+func OfService(ofInstitution bool) []Permission {
+	list := All()
+	if ofInstitution {
+		list = Of(registry.RoleInstitutionalAdmin, true)
+	}
+	return slices.DeleteFunc(list, Permission.Personal)
+}
+
 // Reads reports whether a permission changes nothing.
 func (p Permission) Reads() bool {
 	return strings.HasSuffix(string(p), ".read") || p == ReportsDeposits || p == ReportsCosts || p == ItemsWorkers

@@ -15,6 +15,7 @@ import (
 	"github.com/farol-preservation/farol/internal/connect"
 	"github.com/farol-preservation/farol/internal/human"
 	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/web/permission"
 )
 
 // Token is farol token.
@@ -28,22 +29,27 @@ func tokenAddCommand() *cobra.Command {
 	var asJSON bool
 	var stages []string
 	c := &cobra.Command{
-		Use:   "add NAME --may RIGHT,...",
+		Use:   "add NAME [--may RIGHT,...] [--permissions PERMISSION,...]",
 		Short: "Create a token",
 		Long: `Create a token and print it; it cannot be printed again. Its rights are post (messages
 to queues), pull (messages from queues and from the pipeline's topics) and lease (items
 at stages that programs process over HTTP). A token of an institution may only lease
-that institution's items, since messages are shared.`,
+that institution's items, since messages are shared.
+
+--permissions are for the REST API, and reach the records of one institution with
+--institution. A token never has those by which people approve, request deletions, or
+manage people, tokens and settings.`,
 		Example: `  farol token add dashboard --may pull
   farol token add scanner --may lease --stages 'Virus Scan' --lasts 8760h
-  farol token add ocr --may lease --institution test.edu --json`,
+  farol token add ocr --may lease --institution test.edu --json
+  farol token add catalogue --permissions objects.read,files.read --institution test.edu`,
 		Args: cli.OneArg("name"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			t.Name = args[0]
 			for _, s := range stages {
 				t.Stages = append(t.Stages, registry.Stage(s))
 			}
-			if err := checkRights(t); err != nil {
+			if err := checkRights(&t); err != nil {
 				return err
 			}
 			if cmd.Flags().Changed("lasts") {
@@ -53,36 +59,56 @@ that institution's items, since messages are shared.`,
 				end := time.Now().Add(lasts)
 				t.ExpiresAt = &end
 			}
-			return connect.WithRegistry(cmd, func(ctx context.Context, r *registry.Registry) error {
-				var secret string
-				entry := registry.AuditEntry{Operation: "tokens.add", SubjectType: "token", SubjectID: t.Name, Detail: map[string]any{"rights": t.Rights}}
-				added, err := registry.Acted(ctx, r, registry.Actor{}, &entry, func(ctx context.Context) (added registry.Token, err error) {
-					added, secret, err = r.AddToken(ctx, t)
-					return added, err
-				})
-				if err != nil {
-					return cli.Failure{Code: cli.ExitFailed, Err: err, Next: "`farol token list`, `farol stage list` and `farol institution list` show the tokens, stages and institutions"}
-				}
-				view := struct {
-					registry.Token
-					Secret string `json:"token"`
-				}{added, secret}
-				return cli.Printf(cmd, asJSON, view, "%s\nIt cannot be printed again. Programs send it as: Authorization: Bearer TOKEN\n", secret)
-			})
+			return addToken(cmd, t, asJSON)
 		},
 	}
-	c.Flags().StringSliceVar(&t.Rights, "may", nil, "what it may be used for: "+strings.Join(registry.Rights(), ", ")+" (required)")
-	c.Flags().StringVar(&t.Institution, "institution", "", "only items of this institution, by its identifier")
+	c.Flags().StringSliceVar(&t.Rights, "may", nil, "what it may be used for: "+strings.Join(registry.Rights(), ", "))
+	c.Flags().StringSliceVar(&t.Permissions, "permissions", nil, "what it may do with the REST API, such as items.read")
+	c.Flags().StringVar(&t.Institution, "institution", "", "only items and records of this institution, by its identifier")
 	c.Flags().StringSliceVar(&stages, "stages", nil, "stages that may be leased; without, all that programs process over HTTP")
 	c.Flags().DurationVar(&lasts, "lasts", 0, "how long it is valid; without, until it is removed")
 	cli.JSONFlag(c, &asJSON)
 	return c
 }
 
-// checkRights refuses rights that there are not, or that do not go together.
-func checkRights(t registry.Token) error {
-	if len(t.Rights) == 0 {
-		return cli.Usage(errors.New("--may is missing"), "the rights are "+strings.Join(registry.Rights(), ", "))
+// addToken makes a token and prints its secret.
+func addToken(cmd *cobra.Command, t registry.Token, asJSON bool) error {
+	return connect.WithRegistry(cmd, func(ctx context.Context, r *registry.Registry) error {
+		var secret string
+		entry := registry.AuditEntry{Operation: "tokens.add", SubjectType: "token", SubjectID: t.Name, Detail: map[string]any{
+			"institution": t.Institution, "rights": t.Rights, "stages": t.Stages, "permissions": t.Permissions,
+		}}
+		added, err := registry.Acted(ctx, r, registry.Actor{}, &entry, func(ctx context.Context) (added registry.Token, err error) {
+			added, secret, err = r.AddToken(ctx, t)
+			return added, err
+		})
+		if err != nil {
+			return cli.Failure{Code: cli.ExitFailed, Err: err, Next: "`farol token list`, `farol stage list` and `farol institution list` show the tokens, stages and institutions"}
+		}
+		view := struct {
+			registry.Token
+			Secret string `json:"token"`
+		}{added, secret}
+		return cli.Printf(cmd, asJSON, view, "%s\nIt cannot be printed again. Programs send it as: Authorization: Bearer TOKEN\n", secret)
+	})
+}
+
+// checkRights refuses rights and permissions that there are not, or that do not go together,
+// and spells permissions as the registry does.
+func checkRights(t *registry.Token) error {
+	given := t.Permissions
+	t.Permissions = nil
+	for _, name := range given {
+		p, err := cli.OneOf("--permissions", permission.Permission(name), permission.OfService(t.Institution != ""))
+		if err != nil {
+			return err
+		}
+		if p != "" && !slices.Contains(t.Permissions, string(p)) {
+			t.Permissions = append(t.Permissions, string(p))
+		}
+	}
+	if len(t.Rights) == 0 && len(t.Permissions) == 0 {
+		return cli.Usage(errors.New("--may or --permissions is missing"), "the rights are "+strings.Join(registry.Rights(), ", "))
 	}
 	for _, right := range t.Rights {
 		if _, err := cli.OneOf("--may", right, registry.Rights()); err != nil {
@@ -92,7 +118,7 @@ func checkRights(t registry.Token) error {
 	if len(t.Stages) > 0 && !slices.Contains(t.Rights, registry.RightLease) {
 		return cli.Usage(errors.New("--stages is given, but no right to lease"), "leave --stages out, or add lease to --may")
 	}
-	if t.Institution != "" && strings.Join(t.Rights, "") != registry.RightLease {
+	if t.Institution != "" && len(t.Rights) > 0 && strings.Join(t.Rights, "") != registry.RightLease {
 		return cli.Usage(errors.New("a token of an institution may only lease"), "leave --institution out, or give --may lease")
 	}
 	return nil
