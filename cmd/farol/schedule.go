@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"net/http"
 	"os"
 	"slices"
 	"strings"
@@ -16,10 +17,12 @@ import (
 	"github.com/farol-preservation/farol/internal/connect"
 	"github.com/farol-preservation/farol/internal/human"
 	"github.com/farol-preservation/farol/internal/monitor"
+	"github.com/farol-preservation/farol/internal/remote"
 	"github.com/farol-preservation/farol/internal/settings"
 	"github.com/farol-preservation/farol/pipeline/upkeep"
 	"github.com/farol-preservation/farol/preflight"
 	"github.com/farol-preservation/farol/registry"
+	registryupkeep "github.com/farol-preservation/farol/registry/upkeep"
 )
 
 func scheduleCommand() *cobra.Command {
@@ -94,7 +97,8 @@ func scheduleRunCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "run JOB",
 		Short: "Run a job now, even if it is not due or is paused",
-		Long: `Run a job now. Its next run is due after its interval.
+		Long: `Run a job now. Its next run is due after its interval. With --server, the job becomes due:
+the next scheduler that polls runs it, unless it is paused.
 
 Exit codes: 0 success; 1 it failed in part, or another process runs it; 2 usage error.`,
 		Example: `  farol schedule run janitor
@@ -107,6 +111,10 @@ Exit codes: 0 success; 1 it failed in part, or another process runs it; 2 usage 
 			}
 			if len(chosen) != 1 || strings.Contains(args[0], ",") {
 				return cli.Usage(errors.New("name one job"), "the jobs are "+strings.Join(jobNames(), ", "))
+			}
+			done, err := remote.Through(cmd, func(ctx context.Context, s *remote.Server) error { return runJobSoon(ctx, cmd, s, chosen[0], asJSON) })
+			if done || err != nil {
+				return err
 			}
 			return runJobNow(cmd, chosen[0], asJSON)
 		},
@@ -230,6 +238,15 @@ func runDueJobs(cmd *cobra.Command, chosen []string, asJSON bool) error {
 		_, err = fmt.Fprintln(cmd.OutOrStdout(), "Nothing is due.")
 	}
 	return errors.Join(err, reportRuns(cmd, asJSON, runs...))
+}
+
+// runJobSoon has a server make a job due.
+func runJobSoon(ctx context.Context, cmd *cobra.Command, s *remote.Server, name string, asJSON bool) error {
+	j, err := remote.Send[registryupkeep.Schedule](ctx, s, http.MethodPost, "schedules/"+name+"/run", nil)
+	if err != nil {
+		return cli.Failure{Code: cli.ExitFailed, Err: err, Next: "`farol schedule list` shows the jobs and their states"}
+	}
+	return cli.Printf(cmd, asJSON, j, "%s is due now. `farol schedule list` shows its result when a scheduler has run it.\n", j.Job)
 }
 
 func runJobNow(cmd *cobra.Command, name string, asJSON bool) error {

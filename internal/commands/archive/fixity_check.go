@@ -148,12 +148,8 @@ func knownTarget(ctx context.Context, r *registry.Registry, name string) error {
 	if err != nil {
 		return err
 	}
-	for _, p := range policies {
-		if p.Target == name {
-			return nil
-		}
-	}
-	return noTarget(name)
+	_, err = policiesOf(policies, name)
+	return err
 }
 
 func noTarget(name string) error {

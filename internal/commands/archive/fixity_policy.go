@@ -3,12 +3,17 @@ package archive
 import (
 	"context"
 	"errors"
+	"net/http"
+	"net/url"
+	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/farol-preservation/farol/internal/cli"
 	"github.com/farol-preservation/farol/internal/human"
+	"github.com/farol-preservation/farol/internal/remote"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/fixity"
 )
@@ -40,7 +45,21 @@ checks of a copy; --default sets it to FAROL_FIXITY_DAYS.`,
   farol fixity policy Glacier-VA --off`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return runFixityPolicy(cmd, args, cmd.Flags().Changed("days"), f)
+			withDays := cmd.Flags().Changed("days")
+			if err := f.check(args, withDays); err != nil {
+				return err
+			}
+			done, err := remote.Through(cmd, func(ctx context.Context, s *remote.Server) error {
+				list, err := remotePolicies(ctx, s, strings.Join(args, ""), f, withDays)
+				if err != nil {
+					return err
+				}
+				return printPolicies(cmd, f.asJSON, list, "default")
+			})
+			if done || err != nil {
+				return err
+			}
+			return runFixityPolicy(cmd, args, withDays, f)
 		},
 	}
 	c.Flags().IntVar(&f.days, "days", 0, "days between two checks of a copy")
@@ -95,9 +114,6 @@ func (f policyFlags) sets(withDays bool) bool {
 
 func runFixityPolicy(cmd *cobra.Command, targets []string, withDays bool, f policyFlags) error {
 	ctx := cmd.Context()
-	if err := f.check(targets, withDays); err != nil {
-		return err
-	}
 	s, config, err := connectFixity(ctx)
 	if err != nil {
 		return err
@@ -107,17 +123,8 @@ func runFixityPolicy(cmd *cobra.Command, targets []string, withDays bool, f poli
 	if err != nil {
 		return err
 	}
-	if len(targets) > 0 {
-		if err := knownTarget(ctx, s.Registry, targets[0]); err != nil {
-			return err
-		}
-		kept := list[:0]
-		for _, p := range list {
-			if p.Target == targets[0] {
-				kept = append(kept, p)
-			}
-		}
-		list = kept
+	if list, err = policiesOf(list, strings.Join(targets, "")); err != nil {
+		return err
 	}
 	if f.sets(withDays) {
 		mode, days := f.apply(list[0], withDays)
@@ -131,7 +138,37 @@ func runFixityPolicy(cmd *cobra.Command, targets []string, withDays bool, f poli
 			return err
 		}
 	}
-	return printPolicies(cmd, f.asJSON, list, config.Days)
+	return printPolicies(cmd, f.asJSON, list, strconv.Itoa(config.Days)+"*")
+}
+
+// policiesOf are the policy of a storage target, or all without one.
+func policiesOf(list []fixity.Policy, target string) ([]fixity.Policy, error) {
+	if target == "" {
+		return list, nil
+	}
+	i := slices.IndexFunc(list, func(p fixity.Policy) bool { return p.Target == target })
+	if i < 0 {
+		return nil, noTarget(target)
+	}
+	return list[i : i+1], nil
+}
+
+// remotePolicies shows the policies that a server has, and sets one of them if flags say so.
+func remotePolicies(ctx context.Context, s *remote.Server, target string, f policyFlags, withDays bool) ([]fixity.Policy, error) {
+	list, err := remote.All[fixity.Policy](ctx, s, "fixity/policies")
+	if err == nil {
+		list, err = policiesOf(list, target)
+	}
+	if err != nil || !f.sets(withDays) {
+		return list, err
+	}
+	mode, days := f.apply(list[0], withDays)
+	body := map[string]any{"mode": mode, "days": nil}
+	if days > 0 {
+		body["days"] = days
+	}
+	list[0], err = remote.Send[fixity.Policy](ctx, s, http.MethodPut, "fixity/policies/"+url.PathEscape(target), body)
+	return list, err
 }
 
 func several(flags ...bool) bool {
@@ -144,10 +181,10 @@ func several(flags ...bool) bool {
 	return n > 1
 }
 
-func printPolicies(cmd *cobra.Command, asJSON bool, list []fixity.Policy, byDefault int) error {
+func printPolicies(cmd *cobra.Command, asJSON bool, list []fixity.Policy, byDefault string) error {
 	header := []string{"TARGET", "PROVIDER", "MODE", "DAYS", "SUSPENDED UNTIL"}
 	return cli.PrintList(cmd, asJSON, list, "storage targets", header, func(p fixity.Policy) []string {
-		days := strconv.Itoa(byDefault) + "*"
+		days := byDefault
 		if p.Days != nil {
 			days = strconv.Itoa(*p.Days)
 		}

@@ -7,13 +7,17 @@ import (
 	"io"
 	"log/slog"
 	"math/rand/v2"
+	"net/http"
+	"net/url"
 	"os"
 
 	"github.com/spf13/cobra"
 
+	"github.com/farol-preservation/farol/client"
 	"github.com/farol-preservation/farol/internal/cli"
 	"github.com/farol-preservation/farol/internal/connect"
 	"github.com/farol-preservation/farol/internal/human"
+	"github.com/farol-preservation/farol/internal/remote"
 	"github.com/farol-preservation/farol/internal/settings"
 	pipelinefixity "github.com/farol-preservation/farol/pipeline/fixity"
 	"github.com/farol-preservation/farol/registry"
@@ -33,7 +37,7 @@ storage target, compares its digest and reads it back.
 
 Repair stops at a provider if more of its copies fail within an hour than bit rot explains
 (FAROL_REPAIR_MAX_FAILURES, FAROL_REPAIR_MAX_SHARE). When the cause is known, an admin
-releases this repair limit.
+releases this repair limit; with --server, that is the person with the token, without --by.
 
 An archived good copy is not used unless --retrieve makes it readable, by Expedited,
 Standard or Bulk retrieval; farol restore --dry-run shows what that costs. Run the command
@@ -48,6 +52,11 @@ Exit codes: 0 all copies are repaired; 1 some are not; 2 usage error.`,
   farol repair --all --retrieve Bulk
   farol repair --release Wasabi-VA --by admin@archive.org`,
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if f.release == "" {
+				if err := remote.Refuse(cmd.Context(), "repair without --release"); err != nil {
+					return err
+				}
+			}
 			if f.dryRun = f.care.DryRun; f.all { // one file or object is asked for by name
 				does, err := f.care.Allows(cmd, "Replace all bad copies", true)
 				if err != nil {
@@ -74,12 +83,14 @@ type repairFlags struct {
 }
 
 // check refuses flags that do not go together.
-func (f *repairFlags) check(args []string) (err error) {
+func (f *repairFlags) check(args []string, remotely bool) (err error) {
 	const help = "see `farol repair --help`"
 	switch {
 	case f.release != "" && (f.all || f.dryRun || f.retrieve != "" || len(args) > 0):
 		return cli.Usage(errors.New("--release goes with --by alone"), help)
-	case (f.release == "") != (f.by == ""):
+	case remotely && f.by != "":
+		return cli.Usage(errors.New("--by is for the database; through a server, the person with the token releases the limit"), "leave --by out")
+	case !remotely && (f.release == "") != (f.by == ""):
 		return cli.Usage(errors.New("--release and --by go together"), "name the provider, and the admin who releases its limit")
 	case f.release == "" && f.all == (len(args) > 0):
 		return cli.Usage(errors.New("name files or objects, or give --all"), help)
@@ -97,10 +108,14 @@ type repairReport struct {
 
 func runRepair(cmd *cobra.Command, identifiers []string, f repairFlags) error {
 	ctx := cmd.Context()
-	if err := f.check(identifiers); err != nil {
+	remotely := remote.From(ctx) != nil
+	if err := f.check(identifiers, remotely); err != nil {
 		return err
 	}
-	if f.release != "" {
+	switch {
+	case remotely:
+		return allowRemotely(cmd, f)
+	case f.release != "":
 		return allowRepair(cmd, f)
 	}
 	config, err := connect.Load(settings.ReadAudit)
@@ -221,15 +236,35 @@ func allowRepair(cmd *cobra.Command, f repairFlags) error {
 		err := r.Act(ctx, registry.Actor{}, &entry, func(ctx context.Context) error {
 			return fixity.In(r).AllowRepair(ctx, f.release, f.by)
 		})
-		switch {
-		case errors.Is(err, registry.ErrNotFound):
-			return cli.Failure{Code: cli.ExitFailed, Err: fmt.Errorf("repair has not stopped at %q", f.release), Next: "`farol fixity status` shows where it has"}
-		case err != nil:
+		if err != nil && !errors.Is(err, registry.ErrNotFound) {
 			return cli.Failure{Code: cli.ExitFailed, Err: err, Next: "`farol user list` shows the admins"}
 		}
-		return cli.Printf(cmd, f.asJSON, map[string]string{"provider": f.release, "released_by": f.by},
-			"Repair continues at %s. Earlier failures no longer count.\n", f.release)
+		return f.released(cmd, err)
 	})
+}
+
+// allowRemotely has a server release the repair limit of a provider.
+func allowRemotely(cmd *cobra.Command, f repairFlags) error {
+	_, err := remote.Through(cmd, func(ctx context.Context, s *remote.Server) error {
+		_, err := s.Do(ctx, client.Call{Method: http.MethodPost, Path: "brakes/" + url.PathEscape(f.release) + "/release"}, nil)
+		return f.released(cmd, err)
+	})
+	return err
+}
+
+// released prints that repair continues, or why it does not.
+func (f repairFlags) released(cmd *cobra.Command, err error) error {
+	switch {
+	case errors.Is(err, registry.ErrNotFound):
+		return cli.Failure{Code: cli.ExitFailed, Err: fmt.Errorf("repair has not stopped at %q", f.release), Next: "`farol fixity status` shows where it has"}
+	case err != nil:
+		return err
+	}
+	done := map[string]string{"provider": f.release}
+	if f.by != "" {
+		done["released_by"] = f.by
+	}
+	return cli.Printf(cmd, f.asJSON, done, "Repair continues at %s. Earlier failures no longer count.\n", f.release)
 }
 
 // leastShare is how many checks a share is taken of at least.
