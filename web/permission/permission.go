@@ -15,7 +15,7 @@ type Permission string
 // All permissions there are. Which records one of them reaches is the scope of the person.
 const (
 	ItemsRead    Permission = "items.read"    // with attempts, reasons and progress
-	ItemsWorkers Permission = "items.workers" // names of hosts and processes
+	ItemsWorkers Permission = "items.workers" // names of hosts and processes, and what workers would claim next
 	ItemsDecide  Permission = "items.decide"  // requeue, release, cancel, priority, note, review
 
 	PlansRead    Permission = "plans.read"
