@@ -114,8 +114,9 @@ BEGIN
 		UPDATE retrievals SET next_item = follows WHERE work_item_id = w.id;
 	ELSIF w.action = 'Delete' AND w.status = 'Success' THEN
 		PERFORM FROM deletion_requests WHERE id = w.deletion_request_id FOR UPDATE; -- of several that end at once the last one alerts
-		IF EXISTS (SELECT FROM work_items o WHERE o.deletion_request_id = w.deletion_request_id AND o.status <> 'Success') THEN
-			RETURN; -- work_items_deletion_unfinished: the archive is asked at the end alone
+		IF EXISTS (SELECT FROM work_items o WHERE o.deletion_request_id = w.deletion_request_id
+				AND o.status IN ('Pending', 'Started', 'Failed', 'Suspended', 'Cancelled')) THEN -- work_items_deletion
+			RETURN; -- the archive is asked at the end alone
 		END IF;
 		INSERT INTO alerts (institution_id, type, subject, content, deletion_request_id)
 		SELECT d.institution_id, 'Deletion Completed', format('Deletion request %s is completed', d.id),

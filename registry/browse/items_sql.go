@@ -28,19 +28,20 @@ func newestOf(sources []string) string {
 
 // Sources in the queue. It has at most a million rows, and no index of its own for lists:
 // each transition of an item would write it. OFFSET 0 makes PostgreSQL read the small index,
-// from its end where it has the order, where it might walk the primary key instead.
+// from its end or the page on where it has the order, where it might walk the primary key
+// instead. The values are: all conditions, that of the page, and that of an object.
 const (
-	queueSQL   = `SELECT w.* FROM work_items w WHERE %s ORDER BY w.id DESC LIMIT @n` // work_items_pkey
+	queueSQL   = `SELECT w.* FROM work_items w WHERE %[1]s ORDER BY w.id DESC LIMIT @n` // work_items_pkey
 	startedSQL = `SELECT w.* FROM (SELECT * FROM work_items WHERE status = 'Started' OFFSET 0) w
-		WHERE %s ORDER BY w.id DESC LIMIT @n` // work_items_lease
-	parkedSQL = `SELECT w.* FROM (SELECT * FROM work_items WHERE status IN ('Failed', 'Suspended') ORDER BY id DESC OFFSET 0) w
-		WHERE %s ORDER BY w.id DESC LIMIT @n` // work_items_review
-	reviewSQL = `SELECT w.* FROM (SELECT * FROM work_items WHERE needs_admin_review ORDER BY id DESC OFFSET 0) w
-		WHERE %s ORDER BY w.id DESC LIMIT @n` // work_items_review
-	requestsSQL = `SELECT w.* FROM (SELECT * FROM work_items WHERE action <> 'Ingest' AND action = ANY (@action::text[]) OFFSET 0) w
-		WHERE %s ORDER BY w.id DESC LIMIT @n` // work_items_requests
+		WHERE %[1]s ORDER BY w.id DESC LIMIT @n` // work_items_lease
+	parkedSQL = `SELECT w.* FROM (SELECT * FROM work_items w WHERE status IN ('Failed', 'Suspended') AND %[2]s ORDER BY id DESC OFFSET 0) w
+		WHERE %[1]s ORDER BY w.id DESC LIMIT @n` // work_items_review
+	reviewSQL = `SELECT w.* FROM (SELECT * FROM work_items w WHERE needs_admin_review AND %[2]s ORDER BY id DESC OFFSET 0) w
+		WHERE %[1]s ORDER BY w.id DESC LIMIT @n` // work_items_review
+	requestsSQL = `SELECT w.* FROM (SELECT * FROM work_items w WHERE action <> 'Ingest' AND action = ANY (@action::text[]) AND %[3]s OFFSET 0) w
+		WHERE %[1]s ORDER BY w.id DESC LIMIT @n` // work_items_requests
 	deletionItemsSQL = `SELECT w.* FROM (SELECT * FROM work_items WHERE deletion_request_id = @deletion OFFSET 0) w
-		WHERE %s ORDER BY w.id DESC LIMIT @n` // work_items_deletion
+		WHERE %[1]s ORDER BY w.id DESC LIMIT @n` // work_items_deletion
 )
 
 // candidatesSQL shows those of some IDs that meet all conditions, which are the second
@@ -100,12 +101,18 @@ UNION ALL`
 
 // queue returns the sources in the queue.
 func (f ItemFilter) queue(q *query) []string {
-	source := func(sql string) []string { return []string{fmt.Sprintf(sql, q.all())} }
+	object := `true`
+	if f.Object != "" {
+		object = `w.object_identifier = @object`
+	}
+	source := func(sql string) []string { return []string{fmt.Sprintf(sql, q.all(), cmp.Or(q.key, `true`), object)} }
 	switch {
 	case f.Deletion != 0:
 		return source(deletionItemsSQL)
 	case f.Worker != "":
 		return source(startedSQL)
+	case f.requests() && f.Name == "":
+		return source(requestsSQL)
 	case f.Object != "":
 		q.args["object_of"], _, _ = strings.Cut(f.Object, "/")
 		return []string{fmt.Sprintf(candidatesSQL, objectItemsSQL+fmt.Sprintf(liveRequestsSQL, `w.object_identifier = @object`), q.all())}
@@ -122,8 +129,6 @@ func (f ItemFilter) queue(q *query) []string {
 			sources = append(sources, source(startedSQL)...)
 		}
 		return sources
-	case f.requests():
-		return source(requestsSQL)
 	case q.inside.one:
 		return []string{f.ofInstitution(q)}
 	}
