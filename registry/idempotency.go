@@ -21,6 +21,13 @@ type Key struct {
 	taken time.Time // by this process
 }
 
+// Kept is the answer to a request.
+type Kept struct {
+	Status int
+	ETag   string // "": none
+	Body   []byte
+}
+
 // KeyState is what is known of a key.
 type KeyState int
 
@@ -46,35 +53,36 @@ func WithKey(ctx context.Context, k Key) context.Context { return context.WithVa
 const keySQL = `
 INSERT INTO idempotency_keys AS k (caller, key, operation, request_sha256) VALUES ($1, $2, $3, $4)
 ON CONFLICT (caller, key) DO UPDATE SET at = now(), operation = excluded.operation, request_sha256 = excluded.request_sha256,
-	status = NULL, body = NULL, done = false
+	status = NULL, body = NULL, etag = NULL, done = false
 WHERE k.at < now() - interval '1 day' OR k.status IS NULL AND NOT k.done AND k.at < now() - interval '1 minute'
 	AND (k.operation, k.request_sha256) = (excluded.operation, excluded.request_sha256)
 RETURNING at`
 
 // TakeKey finds out what became of a request. With [KeyNew] the caller carries it out, and
 // calls [Registry.KeepAnswer] or [Registry.DropKey].
-func (r *Registry) TakeKey(ctx context.Context, k *Key) (state KeyState, status int, body []byte, err error) {
+func (r *Registry) TakeKey(ctx context.Context, k *Key) (state KeyState, answer Kept, err error) {
 	err = r.db.QueryRow(ctx, keySQL, k.Caller, k.Key, k.Operation, k.Request[:]).Scan(&k.taken)
 	if err == nil {
-		return KeyNew, 0, nil, nil
+		return KeyNew, answer, nil
 	}
 	var same, done bool
-	var kept *int
+	var status *int
 	if err = Refusal(err); err == ErrNotFound { //nolint:errorlint // as Refusal returns it
-		err = r.db.QueryRow(ctx, `SELECT operation = $3 AND request_sha256 = $4, done, status, body FROM idempotency_keys WHERE caller = $1 AND key = $2`,
-			k.Caller, k.Key, k.Operation, k.Request[:]).Scan(&same, &done, &kept, &body)
+		err = r.db.QueryRow(ctx, `SELECT operation = $3 AND request_sha256 = $4, done, status, coalesce(etag, ''), body FROM idempotency_keys WHERE caller = $1 AND key = $2`,
+			k.Caller, k.Key, k.Operation, k.Request[:]).Scan(&same, &done, &status, &answer.ETag, &answer.Body)
 	}
 	switch {
 	case err != nil:
-		return 0, 0, nil, fmt.Errorf("look up an idempotency key: %w", Refusal(err))
+		return 0, Kept{}, fmt.Errorf("look up an idempotency key: %w", Refusal(err))
 	case !same:
-		return KeyOfAnother, 0, nil, nil
-	case kept != nil:
-		return KeyAnswered, *kept, body, nil
+		return KeyOfAnother, Kept{}, nil
+	case status != nil:
+		answer.Status = *status
+		return KeyAnswered, answer, nil
 	case done:
-		return KeyLost, 0, nil, nil
+		return KeyLost, Kept{}, nil
 	}
-	return KeyInWork, 0, nil, nil
+	return KeyInWork, Kept{}, nil
 }
 
 // errTaken says that a request took so long to begin that another process has its key.
@@ -92,8 +100,9 @@ func (k Key) done(ctx context.Context, tx pgx.Tx) error {
 }
 
 // KeepAnswer keeps the answer to a request for a day.
-func (r *Registry) KeepAnswer(ctx context.Context, k Key, status int, body []byte) error {
-	_, err := r.db.Exec(ctx, `UPDATE idempotency_keys SET status = $3, body = $4 WHERE caller = $1 AND key = $2 AND at = $5`, k.Caller, k.Key, status, body, k.taken)
+func (r *Registry) KeepAnswer(ctx context.Context, k Key, answer Kept) error {
+	_, err := r.db.Exec(ctx, `UPDATE idempotency_keys SET status = $3, body = $4, etag = nullif($5, '') WHERE caller = $1 AND key = $2 AND at = $6`,
+		k.Caller, k.Key, answer.Status, answer.Body, answer.ETag, k.taken)
 	if err != nil {
 		return fmt.Errorf("keep the answer to a request: %w", err)
 	}

@@ -16,9 +16,9 @@ func TestSlowServerLosesItsRequest(t *testing.T) {
 	take := func(want registry.KeyState) registry.Key {
 		t.Helper()
 		k := registry.Key{Caller: "user 7", Key: "k", Operation: "deletions.request /api/v1/deletions", Request: sha256.Sum256([]byte("body"))}
-		state, status, body, err := web.TakeKey(t.Context(), &k)
+		state, kept, err := web.TakeKey(t.Context(), &k)
 		if err != nil || state != want {
-			t.Fatalf("the key is in state %d, want %d: %d %s, %v", state, want, status, body, err)
+			t.Fatalf("the key is in state %d, want %d: %+v, %v", state, want, kept, err)
 		}
 		return k
 	}
@@ -39,7 +39,7 @@ func TestSlowServerLosesItsRequest(t *testing.T) {
 	if err := web.DropKey(t.Context(), slow); err != nil {
 		t.Error(err)
 	}
-	if err := web.KeepAnswer(t.Context(), slow, 503, []byte("slow")); err != nil {
+	if err := web.KeepAnswer(t.Context(), slow, registry.Kept{Status: 503, Body: []byte("slow")}); err != nil {
 		t.Error(err)
 	}
 	take(registry.KeyInWork)
@@ -47,7 +47,7 @@ func TestSlowServerLosesItsRequest(t *testing.T) {
 		t.Error(err)
 	}
 	take(registry.KeyLost)
-	if err := web.KeepAnswer(t.Context(), next, 201, []byte("next")); err != nil {
+	if err := web.KeepAnswer(t.Context(), next, registry.Kept{Status: 201, Body: []byte("next")}); err != nil {
 		t.Error(err)
 	}
 	take(registry.KeyAnswered)

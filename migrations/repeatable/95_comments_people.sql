@@ -73,6 +73,7 @@ COMMENT ON COLUMN idempotency_keys.operation IS 'Operation that was requested.';
 COMMENT ON COLUMN idempotency_keys.request_sha256 IS 'SHA-256 of the request.';
 COMMENT ON COLUMN idempotency_keys.status IS 'HTTP status of the answer; NULL: in progress.';
 COMMENT ON COLUMN idempotency_keys.body IS 'Answer.';
+COMMENT ON COLUMN idempotency_keys.etag IS 'ETag of the answer; NULL: it has none.';
 COMMENT ON COLUMN idempotency_keys.done IS 'Whether the request was carried out, also if its answer was lost.';
 COMMENT ON COLUMN idempotency_keys.at IS 'When the request came.';
 

@@ -29,7 +29,7 @@ func (a *API) once(w http.ResponseWriter, r *http.Request, body []byte, o Operat
 		a.refuse(r, w, o, c, err)
 		return
 	}
-	state, status, kept, err := a.registry.TakeKey(r.Context(), &k)
+	state, kept, err := a.registry.TakeKey(r.Context(), &k)
 	if err == nil {
 		err = keyProblem(state)
 	}
@@ -38,11 +38,14 @@ func (a *API) once(w http.ResponseWriter, r *http.Request, body []byte, o Operat
 		a.refuse(r, w, o, c, err)
 	case state == registry.KeyAnswered:
 		contentType := "application/json"
-		if status >= http.StatusBadRequest {
+		if kept.Status >= http.StatusBadRequest {
 			contentType = "application/problem+json"
 		}
 		w.Header().Set("Idempotency-Replayed", "true")
-		reply.Raw(w, status, contentType, kept)
+		if kept.ETag != "" {
+			w.Header().Set("ETag", kept.ETag)
+		}
+		reply.Raw(w, kept.Status, contentType, kept.Body)
 	default:
 		rec := &recorder{ResponseWriter: w, status: http.StatusOK}
 		serve(rec, r.WithContext(registry.WithKey(r.Context(), k)))
@@ -83,7 +86,7 @@ func (a *API) keep(ctx context.Context, k registry.Key, rec *recorder) {
 	if rec.status >= http.StatusInternalServerError || rec.status == http.StatusTooManyRequests {
 		err = a.registry.DropKey(ctx, k)
 	} else {
-		err = a.registry.KeepAnswer(ctx, k, rec.status, rec.body.Bytes())
+		err = a.registry.KeepAnswer(ctx, k, registry.Kept{Status: rec.status, ETag: rec.Header().Get("ETag"), Body: rec.body.Bytes()})
 	}
 	if err != nil && !errors.Is(err, context.Canceled) {
 		a.log.WarnContext(ctx, "cannot keep the answer to a request; if it is sent again, it is answered that the answer was lost", "err", err)
