@@ -36,7 +36,7 @@ func (r Records) Approve(ctx context.Context, id int64) (Plan, error) {
 		UPDATE plans p SET approved_by = acting_user(), approved_by_user = me.id, approved_at = now()
 		FROM (SELECT (SELECT u.id FROM users u WHERE lower(u.email) = lower(acting_user()))) AS me (id)
 		WHERE p.id = $1 AND p.state = 'ready' AND p.approved_at IS NULL AND p.created_by <> acting_user()
-			AND (p.created_by_user = me.id) IS NOT TRUE`, id)
+			AND (p.created_by_user = me.id) IS NOT TRUE AND one_hand(p.created_by_user, me.id) IS NOT TRUE`, id)
 	if err == nil && tag.RowsAffected() == 0 {
 		switch {
 		case p.State != "ready":
@@ -44,7 +44,7 @@ func (r Records) Approve(ctx context.Context, id int64) (Plan, error) {
 		case p.ApprovedAt != nil:
 			err = fmt.Errorf("%w: it is approved already", registry.ErrRefused)
 		default:
-			err = fmt.Errorf("%w: nobody approves a plan of their own; another person has to", registry.ErrRefused)
+			err = fmt.Errorf("%w: nobody approves a plan of their own, or of a person whose sign-in one of the two has changed in the last seven days; another person has to", registry.ErrRefused)
 		}
 	}
 	if err != nil {

@@ -252,12 +252,12 @@ func (r Records) ApproveRetrieval(ctx context.Context, item int64, by string) (r
 			}
 			var institution int64
 			var requester *int64
-			var approved, waits bool
+			var approved, waits, oneHand bool
 			err = tx.QueryRow(ctx, `
 				SELECT w.institution_id, coalesce(p.requested_by, (SELECT u.id FROM users u WHERE lower(u.email) = lower(w."user"))),
-					p.approved_at IS NOT NULL, p.price > p.cap
+					p.approved_at IS NOT NULL, p.price > p.cap, coalesce(one_hand(p.requested_by, $2), false)
 				FROM work_items w JOIN retrievals p ON p.work_item_id = w.id
-				WHERE w.id = $1 FOR UPDATE`, item).Scan(&institution, &requester, &approved, &waits)
+				WHERE w.id = $1 FOR UPDATE`, item, u.ID).Scan(&institution, &requester, &approved, &waits, &oneHand)
 			if errors.Is(err, pgx.ErrNoRows) {
 				return fmt.Errorf("%w: there is no item %d that costs anything", registry.ErrNotFound, item)
 			}
@@ -268,6 +268,8 @@ func (r Records) ApproveRetrieval(ctx context.Context, item int64, by string) (r
 			switch {
 			case u.Role != registry.RoleAdmin && !own:
 				return fmt.Errorf("%w: %s may not approve it; an admin may, or an institutional admin other than who requested it", registry.ErrRefused, u.Email)
+			case oneHand && u.Role != registry.RoleAdmin:
+				return fmt.Errorf("%w: of %s and who requested it one has changed how the other signs in, in the last seven days; another admin may approve it", registry.ErrRefused, u.Email)
 			case approved:
 				return fmt.Errorf("%w: it was approved already", registry.ErrRefused)
 			case !waits: // to requeue it is not what an approval is for

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/farol-preservation/farol/internal/testenv"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/web/permission"
 )
@@ -63,6 +64,20 @@ func TestDeletionTakesTwoPeople(t *testing.T) {
 	}
 	if a := staff.do("POST", at+"/approve", nil); a.status != 409 {
 		t.Errorf("staff, where there is a second admin: %d %s", a.status, a.body)
+	}
+	for _, c := range []struct {
+		by, of    *caller
+		operation string
+		detail    string
+	}{
+		{first, second, "users.reset", `{}`}, {second, first, "users.reset_factor", `{}`}, {first, second, "users.set", `{"set": {"email": "first+second@test.edu"}}`},
+	} {
+		s.exec(`INSERT INTO actions (actor, user_id, operation, subject_type, subject_id, outcome, detail) VALUES ('x', $1, $2, 'user', $3, 'done', $4)`,
+			c.by.person.ID, c.operation, fmt.Sprint(c.of.person.ID), c.detail)
+		if a := second.do("POST", at+"/approve", nil); a.status != 409 || !strings.Contains(a.text("detail"), "how the other signs in") {
+			t.Errorf("after %s: %d %s", c.operation, a.status, a.body)
+		}
+		testenv.Scene(t, s.db, `DELETE FROM actions WHERE operation = $1`, c.operation)
 	}
 	s.exec(`UPDATE sessions SET strong_at = now() - interval '11 minutes' WHERE user_id = $1`, second.person.ID)
 	if a := second.do("POST", at+"/approve", nil); a.code() != "fresh-proof-needed" {
@@ -130,12 +145,11 @@ func TestStaffsApprovalIsOnTheInstitutionsRecord(t *testing.T) {
 	}
 	// Of a record that is not there for the actor, no institution is looked up.
 	other := s.in("admin@other.edu", registry.RoleInstitutionalAdmin, "other.edu")
-	item := ask[string](s, `SELECT id::text FROM work_items WHERE institution_id = $1 AND action = 'Ingest'`, s.test.ID)
-	for user, want := range map[int64]string{other.person.ID: "0", staff.person.ID: fmt.Sprint(s.test.ID)} {
-		noted := ask[int64](s, `SELECT note_action('items.cancel', 'item', $1, NULL, 'refused', user_id => $2)`, item, user)
-		if got := ask[string](s, `SELECT coalesce(institution_id, 0)::text FROM actions WHERE id = $1`, noted); got != want {
-			t.Errorf("an action of user %d is of institution %s, want %s", user, got, want)
-		}
+	if a := other.do("POST", fmt.Sprintf("/api/v1/deletions/%d/approve", d.ID), nil); a.status != 404 {
+		t.Errorf("another institution's: %d %s", a.status, a.body)
+	}
+	if n := ask[int](s, `SELECT count(*) FROM actions WHERE user_id = $1 AND subject_id = $2 AND outcome = 'refused' AND institution_id IS DISTINCT FROM $3`, other.person.ID, fmt.Sprint(d.ID), s.test.ID); n != 1 {
+		t.Errorf("%d refusals that are not on the institution's record, want 1: %s", n, ask[string](s, `SELECT coalesce(string_agg(a::text, ' '), '') FROM actions a WHERE user_id = $1`, other.person.ID))
 	}
 }
 
