@@ -78,6 +78,7 @@ type ObjectFilter struct {
 	BagGroupIdentifier           string
 	AltIdentifier, AltPrefix     string
 	UpdatedAfter, UpdatedBefore  time.Time
+	Sort                         string // "-updated_at": by the last update, the latest first
 }
 
 // Objects lists objects, newest first, or with a prefix by identifier.
@@ -94,6 +95,7 @@ func (r Registry) Objects(ctx context.Context, f ObjectFilter) iter.Seq2[ListedO
 	q.text("alt_identifier_prefix", f.AltPrefix)
 	q.time("updated_after", f.UpdatedAfter)
 	q.time("updated_before", f.UpdatedBefore)
+	q.text("sort", f.Sort)
 	return Pages[ListedObject](ctx, r, "objects", url.Values(q), 0)
 }
 

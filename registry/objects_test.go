@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/registry/requests"
 	"github.com/farol-preservation/farol/registry/upkeep"
 )
 
@@ -227,5 +228,32 @@ func TestSummaryCountsWhatIsKept(t *testing.T) {
 	}}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("summary (-want +got):\n%s", diff)
+	}
+}
+
+// Of an object with very many files, only these are counted: the page of it is to come at once.
+func TestLargeObjectIsNotCounted(t *testing.T) {
+	t.Parallel()
+	a := newArchive(t)
+	_, object := a.ingested(etag1, fileRecord("data/a.txt", 1))
+	more := func(n int) {
+		a.exec(`INSERT INTO generic_files (institution_id, intellectual_object_id, identifier, uuid, file_format, size, state, storage_option, last_fixity_check)
+			SELECT f.institution_id, f.intellectual_object_id, f.identifier || gen_random_uuid(), gen_random_uuid(), 'text/plain', 1, 'D', f.storage_option, now()
+			FROM generic_files f, generate_series(1, $1) WHERE f.identifier LIKE '%/a.txt'`, n)
+	}
+	for _, counted := range []bool{true, false} {
+		more(map[bool]int{true: 9_999, false: 1}[counted])
+		s, err := a.Summary(t.Context(), object)
+		if err != nil || s.Files != 1 || s.Bytes == 0 || s.Counted != counted || (s.Copies != nil) != counted || (s.Events != nil) != counted {
+			t.Errorf("%+v, %v; counted: %t", s, err, counted)
+		}
+		c, err := a.ObjectCopies(t.Context(), object, s.Counted)
+		if err != nil || (c.NeverRead != nil) != counted {
+			t.Errorf("%+v, %v; counted: %t", c, err, counted)
+		}
+		d, err := requests.In(a.Registry).ObjectDeletion(t.Context(), object, s.Counted)
+		if err != nil || (d.FilesDeleted != nil) != counted {
+			t.Errorf("%+v, %v; counted: %t", d, err, counted)
+		}
 	}
 }

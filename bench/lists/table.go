@@ -67,7 +67,7 @@ const institutions = `SELECT x.identifier FROM institutions x WHERE x.id IN (1, 
 func recordLists() []list {
 	const (
 		objects = `intellectual_objects o WHERE {in}`
-		files   = `generic_files f WHERE {in}`
+		files   = `generic_files f WHERE f.identifier >= {v} || '/' AND f.identifier < {v} || '0' AND {in}`
 		events  = `event_records r WHERE {in}`
 		month   = `SELECT to_char(now() AT TIME ZONE 'UTC' - n * interval '1 year', 'YYYY-MM-DD"T"HH24:MI:SS"Z"') FROM generate_series(1, 4) n`
 	)

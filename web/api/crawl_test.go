@@ -82,6 +82,9 @@ U files.show id=file
 U files.by_identifier identifier=test.edu/bag/data/f
 U files.copies id=file
 U files.checksums id=file
+U files.events id=file
+U objects.files id=object
+U objects.events id=object
 U events.list object=object
 S plans.make {"action": "set priority", "priority": 3, "filter": {"institution": "other.edu", "error_code": "timeout"}} > plan
 S plans.list state=ready

@@ -50,12 +50,15 @@ func (a *API) institutions(t *ops.API) {
 			if err != nil {
 				return nil, err
 			}
+			for i := range found {
+				found[i] = named(c, found[i])
+			}
 			return pageOf(ctx, found, in.Limit, func(i registry.Institution) string { return encodeCursor("institutions", in.InstitutionFilter, i.ID) }), nil
 		})
 	ops.Register(t, ops.Operation{ID: "institutions.show", Method: get, Path: "/api/v1/institutions/{id}", Summary: "Show an institution", Access: ops.Holders, Needs: permission.InstitutionsRead},
 		func(ctx context.Context, c access.Caller, in *ByID) (*tagged[registry.Institution], error) {
 			i, err := a.people().Institution(ctx, c.Scope, in.ID)
-			return withTag(i, i.Version), err
+			return withTag(named(c, i), i.Version), err
 		})
 	ops.Register(t, ops.Operation{
 		ID: "institutions.add", Method: post, Path: "/api/v1/institutions", Summary: "Register an institution", Access: ops.Holders, Needs: permission.InstitutionsWrite,
@@ -78,6 +81,15 @@ func (a *API) institutions(t *ops.API) {
 				return a.changeInstitution(ctx, c, "institutions."+verb, in.ID, 0, people.InstitutionChanges{State: &state}, nil)
 			})
 	}
+}
+
+// named is an institution as a caller may see it: of operators' no more than whose items are
+// in the queue.
+func named(c access.Caller, i registry.Institution) registry.Institution {
+	if !c.Operates() {
+		return i
+	}
+	return registry.Institution{ID: i.ID, Name: i.Name, Identifier: i.Identifier, State: i.State, CreatedAt: i.CreatedAt, Version: i.Version}
 }
 
 func (a *API) addInstitution(ctx context.Context, c access.Caller, in *body[institutionBody]) (*tagged[registry.Institution], error) {

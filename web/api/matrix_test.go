@@ -71,6 +71,9 @@ items.files               U A R O S
 objects.list              U A R S
 objects.show              U A R S
 objects.by_identifier     U A R S
+objects.files             U A R S
+objects.events            U A R S
+files.events              U A R S
 files.list                U A R S
 files.show                U A R S
 files.by_identifier       U A R S

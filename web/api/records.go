@@ -25,6 +25,7 @@ type ObjectFilter struct {
 	BagGroup      string    `query:"bag_group_identifier" maxLength:"1000"`
 	AltIdentifier string    `query:"alt_identifier" maxLength:"1000"`
 	AltPrefix     string    `query:"alt_identifier_prefix" maxLength:"1000"`
+	Sort          string    `query:"sort" enum:"-id,-updated_at" doc:"-updated_at: by the last update, the latest first"`
 }
 
 // FileFilter narrows the list of files.
@@ -57,6 +58,7 @@ func (f ObjectFilter) browse() browse.ObjectFilter {
 	return browse.ObjectFilter{
 		Institution: f.Institution, Identifier: f.Identifier, Prefix: f.Prefix, UpdatedAfter: f.UpdatedAfter, UpdatedBefore: f.UpdatedBefore,
 		State: f.State, Access: f.Access, StorageOption: f.StorageOption, BagGroup: f.BagGroup, AltIdentifier: f.AltIdentifier, AltPrefix: f.AltPrefix,
+		ObjectDetails: browse.ObjectDetails{ByUpdate: f.Sort == "-updated_at"},
 	}
 }
 
@@ -116,7 +118,7 @@ func (a *API) records(t *ops.API) {
 		"institution, identifier, identifier_prefix and updated are found by an index; the others narrow what these find.", permission.ObjectsRead),
 		func(ctx context.Context, c access.Caller, in *objectQuery) (*body[list[browse.ListedObject]], error) {
 			byName := in.Prefix != "" || in.Identifier != ""
-			if err := in.suits(!byName && in.UpdatedAfter.IsZero() && in.UpdatedBefore.IsZero(), byName); err != nil {
+			if err := in.suits(!byName && in.Sort != "-updated_at" && in.UpdatedAfter.IsZero() && in.UpdatedBefore.IsZero(), byName); err != nil {
 				return nil, err
 			}
 			return listOf(ctx, a, c, "objects", in.ObjectFilter, in.browse(), in.from("objects", in.ObjectFilter, in.key()), in.Counting, browse.Records.Objects)
@@ -138,6 +140,7 @@ func (a *API) records(t *ops.API) {
 			return a.object(ctx, c, o)
 		})
 	a.files(t)
+	a.parts(t)
 	a.events(t)
 }
 
@@ -208,10 +211,35 @@ func (a *API) files(t *ops.API) {
 			}
 			return a.file(ctx, c, f)
 		})
+}
+
+// parts are lists of what belongs to one record.
+func (a *API) parts(t *ops.API) {
 	type partQuery struct {
 		ByID
 		Paging
 	}
+	ops.Register(t, reads("objects.files", "/api/v1/objects/{id}/files", "List the files of an object", "In the order of their identifiers.", permission.FilesRead),
+		func(ctx context.Context, c access.Caller, in *partQuery) (*body[list[browse.ListedFile]], error) {
+			if _, err := a.browse(c).Object(ctx, in.ID); err != nil {
+				return nil, err
+			}
+			return listOf(ctx, a, c, "objects.files", in.ID, browse.FileFilter{ObjectID: in.ID}, in.Paging, Counting{}, browse.Records.Files)
+		})
+	ops.Register(t, reads("objects.events", "/api/v1/objects/{id}/events", "List the events of an object, newest first", "Those of its files are lists of their own.", permission.EventsRead),
+		func(ctx context.Context, c access.Caller, in *partQuery) (*body[list[browse.Event]], error) {
+			if _, err := a.browse(c).Object(ctx, in.ID); err != nil {
+				return nil, err
+			}
+			return listOf(ctx, a, c, "objects.events", in.ID, browse.EventFilter{Object: in.ID}, in.Paging, Counting{}, browse.Records.Events)
+		})
+	ops.Register(t, reads("files.events", "/api/v1/files/{id}/events", "List the events of a file, newest first", "", permission.EventsRead),
+		func(ctx context.Context, c access.Caller, in *partQuery) (*body[list[browse.Event]], error) {
+			if _, err := a.browse(c).File(ctx, in.ID); err != nil {
+				return nil, err
+			}
+			return listOf(ctx, a, c, "files.events", in.ID, browse.EventFilter{File: in.ID}, in.Paging, Counting{}, browse.Records.Events)
+		})
 	ops.Register(t, reads("files.copies", "/api/v1/files/{id}/copies", "List the copies of a file", "", permission.CopiesRead),
 		func(ctx context.Context, c access.Caller, in *partQuery) (*body[list[browse.Copy]], error) {
 			if _, err := a.browse(c).File(ctx, in.ID); err != nil {

@@ -122,6 +122,11 @@ func TestDepositorsSeeNoHosts(t *testing.T) {
 	if a := o.do("GET", "/api/v1/objects", nil); a.status != 403 {
 		t.Errorf("an operator sees records: %d", a.status)
 	}
+	for _, path := range []string{"/api/v1/institutions", fmt.Sprint("/api/v1/institutions/", s.test.ID)} {
+		if a := o.wants(200, "GET", path, nil); strings.Contains(a.body, s.test.ReceivingBucket) || strings.Contains(a.body, s.test.RestoreBucket) || !strings.Contains(a.body, s.test.Name) {
+			t.Errorf("an operator sees of institutions: %s", a.body)
+		}
+	}
 }
 
 // Decisions about items are those of the database's functions, with who decided.
@@ -154,8 +159,10 @@ func TestDecisionsAboutItems(t *testing.T) {
 	if a := o.do("POST", at+"/requeue", `{"stage": "Nowhere"}`); a.status != 404 && a.status != 409 {
 		t.Errorf("to requeue to nowhere: %d %s", a.status, a.body)
 	}
-	if a := o.wants(200, "POST", at+"/requeue", `{"stage": "Receive"}`); a.text("status") != "Pending" {
-		t.Error(a.body)
+	a = o.wants(200, "POST", at+"/requeue", `{"stage": "Receive"}`, "Idempotency-Key", "k")
+	if again := o.wants(200, "POST", at+"/requeue", `{"stage": "Receive"}`, "Idempotency-Key", "k"); a.text("status") != "Pending" || again.body != a.body ||
+		again.header.Get("Idempotency-Replayed") != "true" || again.header.Get("ETag") != a.header.Get("ETag") || a.header.Get("ETag") == "" {
+		t.Errorf("requeued: %v %s; sent again: %v %s", a.header, a.body, again.header, again.body)
 	}
 	if a := o.wants(200, "POST", at+"/cancel", `{"reason": "wrong bag"}`); a.text("status") != "Cancelled" || a.text("note") != "wrong bag" {
 		t.Error(a.body)
@@ -166,6 +173,56 @@ func TestDecisionsAboutItems(t *testing.T) {
 	got := ask[string](s, `SELECT string_agg(operation || ' ' || outcome, ', ' ORDER BY id) FROM actions WHERE subject_id = $1 AND subject_type = 'item'`, fmt.Sprint(id))
 	if want := "items.set done, items.release refused, items.requeue refused, items.requeue done, items.cancel done"; got != want {
 		t.Errorf("on record: %s, want %s", got, want)
+	}
+}
+
+// Objects come by their last update if that is asked for, page by page, and the lists of an
+// object and a file have what belongs to them.
+func TestListsOfObjects(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.stock()
+	s.exec(`INSERT INTO intellectual_objects (institution_id, identifier, title, bag_name, bagit_profile_identifier, etag)
+		SELECT institution_id, identifier || n, 'T', bag_name || n, 'p', 'e' FROM intellectual_objects, generate_series(1, 4) n WHERE institution_id = $1`, s.test.ID)
+	s.exec(`UPDATE intellectual_objects SET updated_at = now() - (id * 7 % 5) * interval '1 hour'`)
+	c := s.in("ann@test.edu", registry.RoleInstitutionalUser, "test.edu")
+	type page struct {
+		Items []struct{ Identifier string }
+		Next  string
+	}
+	var got []string
+	for at := "/api/v1/objects?sort=-updated_at&limit=2"; at != ""; {
+		var p page
+		c.reads(c.wants(200, "GET", at, nil), &p)
+		for _, o := range p.Items {
+			got = append(got, o.Identifier)
+		}
+		at = p.Next
+	}
+	want := ask[[]string](s, `SELECT array_agg(identifier ORDER BY updated_at DESC, id DESC) FROM intellectual_objects WHERE institution_id = $1`, s.test.ID)
+	if !slices.Equal(got, want) {
+		t.Errorf("by the last update: %v, want %v", got, want)
+	}
+	if a := c.do("GET", "/api/v1/objects?sort=-updated_at&before=7", nil); a.status != 400 {
+		t.Errorf("a beginning that the order does not have: %d %s", a.status, a.body)
+	}
+	ids := s.ids(s.test)
+	for path, want := range map[string]int{
+		fmt.Sprint("/api/v1/objects/", ids["objects"], "/files"):  ask[int](s, `SELECT count(*) FROM generic_files WHERE intellectual_object_id = $1`, ids["objects"]),
+		fmt.Sprint("/api/v1/objects/", ids["objects"], "/events"): ask[int](s, `SELECT count(*) FROM premis_events WHERE intellectual_object_id = $1 AND generic_file_id IS NULL`, ids["objects"]),
+		fmt.Sprint("/api/v1/files/", ids["files"], "/events"):     ask[int](s, `SELECT count(*) FROM premis_events WHERE generic_file_id = $1`, ids["files"]),
+	} {
+		var p page
+		c.reads(c.wants(200, "GET", path, nil), &p)
+		if len(p.Items) != want || want == 0 && strings.Contains(path, "objects") {
+			t.Errorf("%s has %d, want %d", path, len(p.Items), want)
+		}
+	}
+	theirs := s.ids(s.other)
+	for _, path := range []string{fmt.Sprint("objects/", theirs["objects"], "/files"), fmt.Sprint("objects/", theirs["objects"], "/events"), fmt.Sprint("files/", theirs["files"], "/events")} {
+		if a := c.do("GET", "/api/v1/"+path, nil); a.status != 404 {
+			t.Errorf("%s of another: %d %s", path, a.status, a.body)
+		}
 	}
 }
 

@@ -11,6 +11,9 @@ SELECT o.institution_id, o.id, o.identifier || CASE WHEN n % 100 = 0 THEN '/tag'
 	CASE WHEN n % 2 = 0 THEN '2025-01-01Z'::timestamptz END, '2026-01-05Z', '2026-01-02Z', '2026-01-03Z'::timestamptz + n * interval '1 second'
 FROM intellectual_objects o CROSS JOIN generate_series(1, 2500) n WHERE n <= CASE o.id WHEN 1 THEN 2500 ELSE 3 END
 ORDER BY o.id, n;
+INSERT INTO object_holdings (intellectual_object_id, files, bytes, payload_files, payload_bytes) -- no trigger has counted
+SELECT intellectual_object_id, count(*), sum(size), count(*) FILTER (WHERE is_payload(identifier)), coalesce(sum(size) FILTER (WHERE is_payload(identifier)), 0)
+FROM generic_files WHERE state = 'A' GROUP BY intellectual_object_id;
 INSERT INTO file_digests (generic_file_id, datetime, md5, sha1, sha256)
 SELECT f.id, '2026-01-02Z'::timestamptz + v * interval '1 day', decode(md5(f.id || ' ' || v), 'hex'), substr(sha256((f.id || ' ' || v)::bytea), 1, 20), sha256((f.id || ' ' || v)::bytea)
 FROM generic_files f CROSS JOIN generate_series(0, 1) v WHERE v = 0 OR f.id = 1;
