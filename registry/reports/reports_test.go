@@ -228,7 +228,7 @@ func TestFilesAreCountedWhateverChangesThem(t *testing.T) {
 		SELECT o.institution_id, o.id, o.identifier || (ARRAY['/data/', '/', '/data', '/tags/data/'])[1 + n % 4] || n, gen_random_uuid(), 'text/plain', n * 7 % 100, (ARRAY['A', 'A', 'D'])[1 + n % 3], o.storage_option, now()
 		FROM intellectual_objects o, generate_series($1::int, $1::int + $2::int) n WHERE o.id % 3 <> $2::int % 3 OR $2::int % 3 = 0
 		ON CONFLICT (identifier) DO UPDATE SET size = excluded.size + 1, state = 'A'`
-	r := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // any files will do
+	r := rand.New(rand.NewPCG(1, 2))
 	for range 100 {
 		n := r.IntN(50)
 		switch r.IntN(8) {
