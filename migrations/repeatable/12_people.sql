@@ -101,6 +101,9 @@ BEGIN
 	IF (NEW.role, NEW.institution_id) IS DISTINCT FROM (OLD.role, OLD.institution_id) OR NEW.deactivated_at IS NOT NULL THEN
 		DELETE FROM api_tokens WHERE user_id = NEW.id;
 	END IF;
+	IF lower(NEW.email) <> lower(OLD.email) AND NEW.deactivated_at IS NULL THEN
+		INSERT INTO mail_outbox (user_id, kind, args) VALUES (NEW.id, 'moved', jsonb_build_object('to', OLD.email));
+	END IF;
 	RETURN NULL;
 END
 $$;

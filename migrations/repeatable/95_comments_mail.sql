@@ -20,7 +20,7 @@ COMMENT ON COLUMN mail_outbox.id IS 'Number of the row.';
 COMMENT ON COLUMN mail_outbox.message_id IS 'Makes the Message-ID: a mail that is sent twice has the same.';
 COMMENT ON COLUMN mail_outbox.alert_id IS 'Alert that it reports.';
 COMMENT ON COLUMN mail_outbox.user_id IS 'Person who gets it.';
-COMMENT ON COLUMN mail_outbox.kind IS 'alert: the mail of one alert; daily: an alert that waits for a digest; digest: many alerts; invite, reset: a link to set a password.';
+COMMENT ON COLUMN mail_outbox.kind IS 'alert: the mail of one alert; daily: an alert that waits for a digest; digest: many alerts; invite, reset: a link to set a password; moved: to the address that the person had before.';
 COMMENT ON COLUMN mail_outbox.args IS 'Of a digest the IDs of its alerts. Never a secret.';
 COMMENT ON COLUMN mail_outbox.due_at IS 'When it is to be sent, or sent again. While it is being sent, when another process may try.';
 COMMENT ON COLUMN mail_outbox.attempts IS 'Attempts to send it.';

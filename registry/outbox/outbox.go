@@ -27,6 +27,7 @@ const (
 	KindDigest = "digest"
 	KindInvite = "invite" // a link to set a first password
 	KindReset  = "reset"  // a link to set another password
+	KindMoved  = "moved"  // to the address that the person had before
 )
 
 const (
@@ -81,11 +82,12 @@ WHERE sent_at IS NULL AND gave_up_at IS NULL AND created_at > now() + interval '
 
 // limitSQL puts off what is more than a person gets in an hour. What was never tried goes
 // into a digest; what was tried may have come to the person, and stays a mail of its own. A
-// link to set a password has a limit of its own (registry/people), and is waited for.
+// link to set a password has a limit of its own (registry/people), and is waited for, and what
+// goes to an address from before is no flood for the person.
 const limitSQL = `
 WITH used AS (
 	SELECT user_id, count(*) AS n, min(sent_at) AS first FROM mail_outbox
-	WHERE kind NOT IN ('invite', 'reset')
+	WHERE kind NOT IN ('invite', 'reset', 'moved')
 		AND (sent_at > now() - interval '1 hour' OR attempts > 0 AND sent_at IS NULL AND gave_up_at IS NULL AND due_at > now())
 	GROUP BY user_id
 ), due AS (
@@ -119,7 +121,7 @@ WITH due AS (
 UPDATE mail_outbox m SET attempts = m.attempts + 1, due_at = now() + $2::interval
 FROM due, users u
 WHERE m.id = due.id AND u.id = m.user_id
-RETURNING m.id, m.message_id::text, m.kind, m.attempts AS attempt, m.user_id, u.email, u.name,
+RETURNING m.id, m.message_id::text, m.kind, m.attempts AS attempt, m.user_id, coalesce(m.args->>'to', u.email) AS email, u.name,
 	CASE m.kind WHEN 'alert' THEN ARRAY[m.alert_id] WHEN 'digest' THEN ARRAY(SELECT jsonb_array_elements_text(m.args->'alerts')::bigint) ELSE '{}' END AS about`
 
 // alertsSQL has of some alerts the newest that a person may still get by mail, and how many

@@ -115,7 +115,7 @@ type Waiting struct {
 // those that were given up, the last first.
 func (r Records) Queue(ctx context.Context, n int, gaveUp bool) ([]Waiting, error) {
 	return registry.Collect[Waiting](ctx, r.db, "list the mail that waits", `
-		SELECT m.id, u.email, m.kind, coalesce(a.subject, '') AS subject, m.attempts, m.error, m.created_at,
+		SELECT m.id, coalesce(m.args->>'to', u.email) AS email, m.kind, coalesce(a.subject, '') AS subject, m.attempts, m.error, m.created_at,
 			CASE WHEN m.gave_up_at IS NULL THEN m.due_at END AS due_at, m.gave_up_at
 		FROM mail_outbox m JOIN users u ON u.id = m.user_id LEFT JOIN alerts a ON a.id = m.alert_id
 		WHERE m.sent_at IS NULL AND (m.gave_up_at IS NOT NULL) = @gave_up

@@ -52,6 +52,8 @@ func (s *Sender) compose(ctx context.Context, m outbox.Mail) (*mail.Msg, error) 
 		if p, err = s.options.linkPage(ctx, m); err != nil {
 			return nil, err
 		}
+	case outbox.KindMoved:
+		p = movedPage()
 	default:
 		return nil, fmt.Errorf("unknown kind of mail %q", m.Kind)
 	}
@@ -107,6 +109,15 @@ func (o Options) linkPage(ctx context.Context, m outbox.Mail) (page, error) {
 	}
 	p.parts = []part{{text: text, link: o.url(people.LinkPath(m.Kind, secret))}}
 	return p, nil
+}
+
+// movedPage is for the address that a person had before, and names the new one to nobody.
+func movedPage() page {
+	return page{
+		title: "Your account at Farol has another e-mail address",
+		parts: []part{{text: "Mail for your account goes to another address from now on, and no more to this one. If you have not asked for that, contact the archive's staff at once."}},
+		foot:  "This mail went to the address that the account had before.",
+	}
 }
 
 // url is the address of a page; "" if there are no pages.

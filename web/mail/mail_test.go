@@ -18,6 +18,7 @@ import (
 
 	"github.com/farol-preservation/farol/internal/testenv"
 	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/registry/outbox"
 )
 
 // Each alert arrives once, as a mail that programs recognize as a machine's.
@@ -50,6 +51,31 @@ func TestAlertsArrive(t *testing.T) {
 	}
 	if body := strings.ToLower(l.html); strings.Contains(body, "<img") || strings.Contains(body, "src=") || strings.Contains(body, "<form") || strings.Contains(body, "url(") {
 		t.Errorf("the HTML loads or sends something: %s", l.html)
+	}
+}
+
+// Another address is reported to the one before, which the new one may not be told.
+func TestOldAddressIsMailed(t *testing.T) {
+	t.Parallel()
+	p := newPost(t)
+	p.exec(`UPDATE users SET email = upper(email), name = 'Staff Person'`)
+	if r, err := p.run(); err != nil || r != (Result{}) {
+		t.Errorf("the same address: %+v, %v", r, err)
+	}
+	p.exec(`UPDATE users SET email = 'thief@elsewhere.org'`)
+	if list, err := outbox.In(registry.New(p.db)).Queue(t.Context(), 9, false); err != nil || len(list) != 1 || !strings.EqualFold(list[0].Email, "staff@archive.org") {
+		t.Errorf("%+v, %v", list, err)
+	}
+	if r, err := p.run(); err != nil || r != (Result{Sent: 1}) {
+		t.Fatalf("%+v, %v", r, err)
+	}
+	letters := p.letters()
+	if len(letters) != 1 {
+		t.Fatalf("%d mails", len(letters))
+	}
+	l := letters[0]
+	if !strings.Contains(strings.ToLower(l.Get("To")), "<staff@archive.org>") || !strings.Contains(l.text, "contact the archive's staff at once") || strings.Contains(l.text+l.html, "thief") {
+		t.Errorf("to %s:\n%s", l.Get("To"), l.text)
 	}
 }
 
