@@ -65,7 +65,7 @@ func effects() map[string][]string {
 	return map[string][]string{
 		"looks": {
 			"validate", "item list", "item show", "item files", "item watch", "item explain", "item next", "plan list", "plan show", "why-not",
-			"object list", "object show", "file list", "file show", "delete list", "delete show", "fixity status", "stage list", "workers",
+			"export list", "object list", "object show", "file list", "file show", "delete list", "delete show", "fixity status", "stage list", "workers",
 			"services", "queue list", "queue show", "mirror status", "institution list", "user list", "token list", "schedule list", "check", "doctor",
 			"migrate status", "version", "mail queue", "report deposits", "report costs", "report outcomes", "export",
 		},

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/farol-preservation/farol/internal/testenv"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/web/ops"
 )
@@ -220,10 +221,7 @@ func TestListsShowNothingOfOthers(t *testing.T) {
 		byID := strings.HasSuffix(o.Path, "{id}") || strings.HasSuffix(o.Path, "by-identifier") || o.ID == "items.history" || o.ID == "items.explain"
 		return o.Method != http.MethodGet || o.ID == "items.files" || theSpec.parameter(o, "limit") == nil && !byID
 	})
-	n := 10_000
-	if testing.Short() {
-		n = 1_000
-	}
+	n := testenv.Soak(60_000)
 	var all []asked
 	rows, cursors := map[string]int{}, 0
 	for range n {
@@ -261,6 +259,7 @@ func TestListsShowNothingOfOthers(t *testing.T) {
 			t.Errorf("%s has shown nothing in %d requests: this test does not test it", o.ID, n/len(lists))
 		}
 	}
+	testenv.Soaked(t, 2*n, "requests for lists and records, with and without another institution")
 	if cursors < n/50 {
 		t.Errorf("only %d cursors of another institution", cursors)
 	}
