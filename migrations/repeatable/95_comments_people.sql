@@ -1,6 +1,6 @@
 -- What the tables and columns of people hold; docs/schema.md is generated from it.
 
-COMMENT ON COLUMN users.password_hash IS 'Argon2id hash of the password, as a PHC string; NULL: none is set.';
+COMMENT ON COLUMN users.password_hash IS 'Argon2id hash of the password, as a PHC string, or a bcrypt hash that was imported, until the person signs in; NULL: none is set.';
 COMMENT ON COLUMN users.password_set_at IS 'When the password was set.';
 COMMENT ON COLUMN users.totp_sealed IS 'Secret of the second factor, sealed with FAROL_WEB_KEY; NULL: there is none.';
 COMMENT ON COLUMN users.totp_last_step IS 'Last 30-second step whose code was used; it is not accepted again.';

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	"golang.org/x/crypto/bcrypt"
+
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/people"
 )
@@ -160,6 +162,36 @@ func TestOldHashesAreRenewed(t *testing.T) {
 		if _, err := d.SignIn(t.Context(), p.Email, good, somewhere()); err == nil {
 			t.Errorf("a password fits %q", spoilt)
 		}
+	}
+}
+
+// People of the registry before this one keep their passwords; its hashes go when they sign in.
+func TestImportedHashesAreReplaced(t *testing.T) {
+	t.Parallel()
+	d := newDoor(t)
+	p := d.person("ann@test.edu", registry.RoleInstitutionalUser, "test.edu")
+	imported, err := bcrypt.GenerateFromPassword([]byte(good), bcrypt.MinCost)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.exec(`UPDATE users SET password_hash = $1`, strings.Replace(string(imported), "$2a$", "$2y$", 1))
+	if _, err := d.SignIn(t.Context(), p.Email, good+"x", somewhere()); !errors.Is(err, ErrWrong) {
+		t.Errorf("a wrong password: %v", err)
+	}
+	if got := d.again(p.ID).PasswordHash; !strings.HasPrefix(got, "$2y$") {
+		t.Errorf("after a wrong password %s is stored", got)
+	}
+	for range 2 {
+		if _, err := d.SignIn(t.Context(), p.Email, good, somewhere()); err != nil {
+			t.Error(err)
+		}
+		if got := d.again(p.ID).PasswordHash; !strings.HasPrefix(got, "$argon2id$") {
+			t.Errorf("stored: %s", got)
+		}
+	}
+	d.exec(`UPDATE users SET password_hash = '$2a$31' || substr($1, 7)`, string(imported))
+	if _, err := d.SignIn(t.Context(), p.Email, good, somewhere()); err == nil || errors.Is(err, ErrWrong) {
+		t.Errorf("a hash that takes days: %v", err)
 	}
 }
 

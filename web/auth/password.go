@@ -16,6 +16,7 @@ import (
 	"unicode/utf8"
 
 	"golang.org/x/crypto/argon2"
+	"golang.org/x/crypto/bcrypt"
 )
 
 // Lengths of a password in characters.
@@ -127,20 +128,29 @@ func newHasher(with parameters) *hasher {
 	return h
 }
 
-// derive computes a key when there is a slot. It is [ErrBusy] if too many wait.
-func (h *hasher) derive(ctx context.Context, password string, salt []byte, p parameters) ([]byte, error) {
+// enter waits for a slot, until leave is called. It is [ErrBusy] if too many wait.
+func (h *hasher) enter(ctx context.Context) (leave func(), err error) {
 	select {
 	case h.queue <- struct{}{}:
-		defer func() { <-h.queue }()
 	default:
 		return nil, ErrBusy
 	}
 	select {
 	case h.slots <- struct{}{}:
-		defer func() { <-h.slots }()
+		return func() { <-h.slots; <-h.queue }, nil
 	case <-ctx.Done():
+		<-h.queue
 		return nil, ctx.Err()
 	}
+}
+
+// derive computes a key when there is a slot.
+func (h *hasher) derive(ctx context.Context, password string, salt []byte, p parameters) ([]byte, error) {
+	leave, err := h.enter(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
 	h.spent.Add(uint64(p.memory) * uint64(p.passes))
 	key := argon2.IDKey([]byte(password), salt, p.passes, p.memory, p.lanes, keyBytes)
 	runtime.GC() // or the memory of hashes that have ended would double that of those to come
@@ -161,6 +171,10 @@ func (h *hasher) hash(ctx context.Context, password string) (string, error) {
 // verify compares a password with what is stored. Without anything stored it takes as
 // long. old says that it is right and should be hashed again, with today's parameters.
 func (h *hasher) verify(ctx context.Context, password, stored string) (right, old bool, err error) {
+	if strings.HasPrefix(stored, "$2") {
+		right, err = h.verifyImported(ctx, password, stored)
+		return right, right, err
+	}
 	known := stored != ""
 	if !known {
 		stored = h.dummy
@@ -175,6 +189,24 @@ func (h *hasher) verify(ctx context.Context, password, stored string) (right, ol
 	}
 	right = subtle.ConstantTimeCompare(got, want) == 1 && known
 	return right, right && p != h.with, nil
+}
+
+// mostCost is up to which cost an imported hash is compared: each further one doubles the time.
+const mostCost = 14
+
+// verifyImported compares a password with a bcrypt hash, which the registry before this one has
+// stored. It is replaced when the person has signed in.
+func (h *hasher) verifyImported(ctx context.Context, password, stored string) (right bool, err error) {
+	cost, err := bcrypt.Cost([]byte(stored))
+	if err != nil || cost > mostCost {
+		return false, errors.New("the stored hash is none of bcrypt that can be compared")
+	}
+	leave, err := h.enter(ctx)
+	if err != nil {
+		return false, err
+	}
+	defer leave()
+	return bcrypt.CompareHashAndPassword([]byte(stored), []byte(password)) == nil, nil
 }
 
 func phc(p parameters, salt, key []byte) string {
