@@ -389,7 +389,7 @@ func TestDeletionWhoseItemsEndTogetherIsCompletedOnce(t *testing.T) {
 	}
 }
 
-// A deletion of which an item was cancelled has not deleted everything, also once that item
+// A deletion with an item that was cancelled has not deleted everything, also once that item
 // has left the queue.
 func TestDeletionWithACancelledItemIsNotCompleted(t *testing.T) {
 	t.Parallel()
