@@ -103,7 +103,7 @@ FROM (SELECT of || '{}'::integer[] AS of FROM shares OFFSET 0) s, said t, genera
 	LATERAL (SELECT pg_temp.moment(n, @count) AS at) m;
 
 -- name: later events
--- Checks of copies, some of which found another digest, and deletions.
+-- Checks of copies, a few that found another digest, and deletions.
 INSERT INTO event_records (id, generic_file_id, intellectual_object_id, institution_id, key, created_at, texts, times, facts)
 SELECT 64 * (@files::bigint + @objects::bigint + n), f.id, f.intellectual_object_id, f.institution_id, md5('l' || n)::uuid, pg_temp.moment(n, @count),
 	ARRAY[CASE pg_temp.h(n, 41, 100) WHEN 0 THEN t.other WHEN 1 THEN t.deletion ELSE t.same END], ARRAY[pg_temp.moment(n, @count)], ARRAY[sha256(n::text::bytea)]

@@ -177,9 +177,9 @@ RETURN EXISTS (
 		AND (a.subject_id = one::text AND a.user_id = other OR a.subject_id = other::text AND a.user_id = one)
 		AND (a.operation IN ('users.reset', 'users.reset_factor', 'users.unlink') OR a.operation = 'users.set' AND a.detail -> 'set' ->> 'email' IS NOT NULL));
 
--- deletion_request_decided has the rule of two people: the requester never approves, nor
--- one who may be the same person under another name. Where
--- the institution has no other active admin, the second person is an admin of the archive.
+-- deletion_request_decided has the rule of two people: the requester never approves, nor does
+-- one who may be the same person under another name (one_hand). Where the institution has no
+-- other active admin, the second person is an admin of the archive.
 -- A decision that no signed-in person makes is made for one, on paper, and says why.
 CREATE OR REPLACE FUNCTION deletion_request_decided() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -74,6 +75,8 @@ type itemFilesQuery struct {
 	ByID
 	ItemFileFilter
 	Paging
+
+	AfterPath string `query:"after_path" maxLength:"1100" doc:"Begin behind the file with this path; after goes before it"`
 }
 
 // progress is how far items are.
@@ -158,6 +161,7 @@ func (a *API) itemFiles(ctx context.Context, in *itemFilesQuery, item registry.W
 	if err != nil {
 		return nil, err
 	}
+	after = cmp.Or(after, in.AfterPath)
 	from := a.Interim.Sources
 	from.Registry, from.InWork = a.Registry, a.inWork
 	l, err := from.List(ctx, item, interim.Page{State: in.State, After: after, Limit: in.Limit + 1})

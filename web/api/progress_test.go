@@ -111,6 +111,9 @@ func TestItemsInProgress(t *testing.T) {
 		if a := c.wants(200, "GET", *page.Next, nil); !strings.Contains(a.body, "data/b") || strings.Contains(a.body, "data/a") || !strings.Contains(a.body, `"next":null`) {
 			t.Errorf("the next page: %s", a.body)
 		}
+		if a := c.wants(200, "GET", at+"/files?after_path=data/a", nil); !strings.Contains(a.body, "data/b") || strings.Contains(a.body, "data/a") {
+			t.Errorf("behind a path: %s", a.body)
+		}
 		if a := c.do("GET", strings.Replace(*page.Next, fmt.Sprint("/", id, "/"), fmt.Sprint("/", id+1, "/"), 1), nil); a.status != 400 {
 			t.Errorf("a cursor of another item: %d %s", a.status, a.body)
 		}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -56,8 +55,8 @@ func runFixityCheck(cmd *cobra.Command, identifiers []string, target string, aga
 	done, err := remote.Through(cmd, func(ctx context.Context, s *remote.Server) error {
 		if target != "" {
 			policies, err := remote.All[fixity.Policy](ctx, s, "fixity/policies")
-			if err == nil && !slices.ContainsFunc(policies, func(p fixity.Policy) bool { return p.Target == target }) {
-				err = noTarget(target)
+			if err == nil {
+				_, err = policiesOf(policies, target)
 			}
 			if err != nil {
 				return err

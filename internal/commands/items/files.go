@@ -55,9 +55,6 @@ The settings of S3 are needed only for files in the staging bucket or in kept me
 			if err := cli.InRange("--limit", page.Limit, 1, 10000); err != nil {
 				return err
 			}
-			if err := remote.RefuseFlags(cmd, "after"); err != nil {
-				return err
-			}
 			id, err := itemID(args[0])
 			if err != nil {
 				return err
@@ -84,11 +81,9 @@ func listItemFiles(cmd *cobra.Command, id int64, page interim.Page, asJSON bool)
 	const most = 10 * time.Minute // the lists of a large bag are fetched first
 	ctx, cancel := context.WithTimeout(cmd.Context(), most)
 	defer cancel()
-	next := func(last interim.File) string { return "--after '" + human.Line(last.Path) + "'" }
 	var l interim.Listing
 	var err error
 	if s := remote.From(ctx); s != nil {
-		next = func(interim.File) string { return fmt.Sprintf("--limit %d", 2*page.Limit) }
 		l, err = remoteFiles(ctx, s, id, page)
 	} else {
 		l, err = connectAndList(ctx, id, page, cmd.ErrOrStderr())
@@ -105,7 +100,7 @@ func listItemFiles(cmd *cobra.Command, id int64, page interim.Page, asJSON bool)
 	if l.Note != "" {
 		fmt.Fprintln(cmd.ErrOrStderr(), l.Note)
 	}
-	return cli.PrintPage(cmd, asJSON, l.Files, page.Limit, printFiles, next)
+	return cli.PrintPage(cmd, asJSON, l.Files, page.Limit, printFiles, func(last interim.File) string { return "--after '" + human.Line(last.Path) + "'" })
 }
 
 // connectAndList reads a page of an item's files from where they are known.

@@ -86,7 +86,7 @@ func remoteFiles(ctx context.Context, s *remote.Server, id int64, page interim.P
 		interim.File
 		Targets []string
 	}
-	list, err := remote.List[file](ctx, s, path, remote.Query("state", page.State), page.Limit)
+	list, err := remote.List[file](ctx, s, path, remote.Query("state", page.State, "after_path", page.After), page.Limit)
 	for _, f := range list {
 		for _, target := range f.Targets {
 			f.Copies = append(f.Copies, interim.Copy{Target: target})
