@@ -22,6 +22,7 @@ import (
 	"github.com/farol-preservation/farol/web/access"
 	"github.com/farol-preservation/farol/web/api"
 	"github.com/farol-preservation/farol/web/auth"
+	"github.com/farol-preservation/farol/web/front"
 )
 
 // orders are what the server is started with: the first line of its standard input.
@@ -81,7 +82,7 @@ func newHandler(ctx context.Context, o orders) (http.Handler, error) {
 		Auth: auth.New(r, auth.Options{Keys: keys, Issuer: "Farol"}), PlanAlone: 1,
 		ArchiveClass: func(string, bool) string { return "" }, Fixity: api.Fixity{Days: 90, Tries: 3},
 	}
-	handler, _ := a.Handler(access.Guard{}, func(mux *http.ServeMux) http.Handler { return mux })
+	handler, _ := front.Handler(a, access.Guard{}, func(mux *http.ServeMux) http.Handler { return mux })
 	return handler, nil
 }
 

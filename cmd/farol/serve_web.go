@@ -17,6 +17,7 @@ import (
 	"github.com/farol-preservation/farol/web/access"
 	"github.com/farol-preservation/farol/web/api"
 	"github.com/farol-preservation/farol/web/auth"
+	"github.com/farol-preservation/farol/web/front"
 	"github.com/farol-preservation/farol/web/oidc"
 	"github.com/farol-preservation/farol/web/ops"
 )
@@ -48,7 +49,7 @@ func (v *server) serveWeb(ctx context.Context) error {
 	handlers := &api.API{
 		Registry: v.Registry, Web: web, Version: build.This().Version, Log: v.log,
 		Auth:      auth.New(v.Registry, auth.Options{Keys: keys, Issuer: issuerOf(c.Base())}),
-		PlanAlone: int64(c.PlanAlone),
+		PlanAlone: int64(c.PlanAlone), Stops: ctx.Done(),
 		ArchiveClass: func(option string, fromArchive bool) string {
 			return restore.ArchiveClass(option, v.config.ClassOf, fromArchive)
 		},
@@ -65,7 +66,7 @@ func (v *server) serveWeb(ctx context.Context) error {
 		handlers.CarryPlans(ctx)
 		return nil
 	})
-	handler, _ := handlers.Handler(guard, v.requests.Observed)
+	handler, _ := front.Handler(handlers, guard, v.requests.Observed)
 	v.group.Go(func() error { return serveUntil(ctx, handler, listener, v.log) })
 	return nil
 }

@@ -103,6 +103,19 @@ func (r Records) Sessions(ctx context.Context, user int64) ([]Session, error) {
 		WHERE s.user_id = @user AND s.ends_at > now() AND s.seen_at > now() - @idle::interval ORDER BY s.id`, pgx.NamedArgs{"user": user, "idle": IdleTime})
 }
 
+// Holding returns those of sessions that have not ended and whose persons are active. It does
+// not count as use of a session.
+func (r Records) Holding(ctx context.Context, ids []int64) ([]int64, error) {
+	rows, _ := r.db.Query(ctx, `SELECT s.id FROM sessions s JOIN users u ON u.id = s.user_id LEFT JOIN institutions i ON i.id = u.institution_id
+		WHERE s.id = ANY ($1) AND s.level = $2 AND s.ends_at > now() AND s.seen_at > now() - $3::interval
+			AND u.deactivated_at IS NULL AND coalesce(i.state, 'A') = 'A'`, ids, LevelFull, IdleTime) // sessions_pkey
+	held, err := pgx.CollectRows(rows, pgx.RowTo[int64])
+	if err != nil {
+		return nil, fmt.Errorf("look up sessions: %w", registry.Refusal(err))
+	}
+	return held, nil
+}
+
 // EndSession ends a session of a person, or all of them with the ID 0. A session that
 // there is not is ErrNotFound.
 func (r Records) EndSession(ctx context.Context, user, id int64) (ended int64, err error) {

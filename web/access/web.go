@@ -7,7 +7,9 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"net/url"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/farol-preservation/farol/registry"
@@ -142,4 +144,32 @@ func (w *Web) IP(r *http.Request) netip.Addr {
 
 func (w *Web) trusted(ip netip.Addr) bool {
 	return slices.ContainsFunc(w.Proxies, func(p netip.Prefix) bool { return p.Contains(ip.Unmap()) })
+}
+
+// nextCookie has the page that a browser was led away from, to sign in.
+const nextCookie = "farol-next"
+
+// NextCookie has a browser keep the page that it asked for, until the person has signed in.
+func (w *Web) NextCookie(page string) *http.Cookie {
+	if len(page) > 1000 {
+		page = "/"
+	}
+	return w.sealed(nextCookie, url.QueryEscape(page), 15*time.Minute)
+}
+
+// Next is the page that a browser asked for before the person signed in; "/" if there is
+// none. It is of this server, whatever the cookie says.
+func (w *Web) Next(r *http.Request) string {
+	page, err := url.QueryUnescape(w.opened(r, nextCookie, 4000))
+	if err != nil || !Local(page) {
+		return "/"
+	}
+	return page
+}
+
+// Local reports whether an address is a path of this server, and leads nowhere else.
+func Local(address string) bool {
+	u, err := url.Parse(address)
+	return err == nil && u.Scheme == "" && u.Host == "" && u.User == nil && strings.HasPrefix(address, "/") &&
+		!strings.HasPrefix(address, "//") && !strings.ContainsAny(address, "\\\r\n\t")
 }

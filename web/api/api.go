@@ -14,11 +14,8 @@ import (
 	"github.com/farol-preservation/farol/registry/people"
 	"github.com/farol-preservation/farol/web/access"
 	"github.com/farol-preservation/farol/web/auth"
-	"github.com/farol-preservation/farol/web/console"
-	"github.com/farol-preservation/farol/web/memberapi"
 	"github.com/farol-preservation/farol/web/oidc"
 	"github.com/farol-preservation/farol/web/ops"
-	"github.com/farol-preservation/farol/web/reply"
 )
 
 // API are the handlers, with what they need.
@@ -45,28 +42,18 @@ type API struct {
 	// is wrong with the pools is a problem of the request.
 	Next func(ctx context.Context, pools []string, n int) ([]int64, error)
 
+	// Stops is closed when the process ends, and open streams with it; nil: never.
+	Stops <-chan struct{}
+
 	figures   figures
 	Providers *oidc.Providers // nil: people sign in with a password only
 }
 
-// Handler serves the API, the one for depositors' tools, and the pages on which people sign
-// in, to requests that a guard lets through. observed counts those for
-// the routes of a mux.
-func (a *API) Handler(g access.Guard, observed func(*http.ServeMux) http.Handler) (http.Handler, *ops.API) {
-	mux := http.NewServeMux()
-	(&console.Pages{Auth: a.Auth, Web: a.Web, Log: a.Log, People: a.people(), Providers: a.Providers}).Routes(mux)
+// Table makes the table of all operations, on a mux.
+func (a *API) Table(mux *http.ServeMux) *ops.API {
 	t := ops.New(mux, a.Registry, a.Version, cmp.Or(a.Rate, 20), a.Web.Caller, a.Log)
 	a.Register(t)
-	m := &memberapi.API{Registry: a.Registry, Web: a.Web, Limit: t.Limit, Log: a.Log}
-	m.Register(mux)
-	handler := reply.Guarded(g, t.Handler(observed(mux)))
-	if !a.Web.Secure {
-		return handler, t
-	}
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Strict-Transport-Security", "max-age=31536000") // RFC 6797: a year without plain HTTP
-		handler.ServeHTTP(w, r)
-	}), t
+	return t
 }
 
 // Register adds all operations to a table.

@@ -52,8 +52,8 @@ type itemQuery struct {
 	Counting
 }
 
-// itemView is an item with what it waits for.
-type itemView struct {
+// ItemView is an item with what it waits for.
+type ItemView struct {
 	registry.WorkItem
 
 	Why []registry.Obstacle `json:"why" doc:"What keeps it from being claimed now"`
@@ -139,7 +139,7 @@ func (a *API) items(t *ops.API) {
 // itemAnswer is an item with its version.
 type itemAnswer struct {
 	ETag string `header:"ETag"`
-	Body itemView
+	Body ItemView
 }
 
 // itemTag changes with whatever a decision depends on.
@@ -175,7 +175,7 @@ func (a *API) item(ctx context.Context, c access.Caller, id int64) (*itemAnswer,
 	if err != nil {
 		return nil, err
 	}
-	v := itemView{WorkItem: seen(c, w), Why: []registry.Obstacle{}}
+	v := ItemView{WorkItem: seen(c, w), Why: []registry.Obstacle{}}
 	why, err := explain.Obstacles(ctx, a.Registry, id)
 	if err != nil {
 		return nil, err

@@ -24,6 +24,7 @@ import (
 	"github.com/farol-preservation/farol/web/access"
 	"github.com/farol-preservation/farol/web/api"
 	"github.com/farol-preservation/farol/web/auth"
+	"github.com/farol-preservation/farol/web/front"
 	"github.com/farol-preservation/farol/web/ops"
 )
 
@@ -98,7 +99,7 @@ func newSite(t *testing.T, change ...func(*api.API)) *site {
 		stop()
 		<-carried
 	})
-	handler, table := a.Handler(access.Guard{}, func(mux *http.ServeMux) http.Handler { return mux })
+	handler, table := front.Handler(a, access.Guard{}, func(mux *http.ServeMux) http.Handler { return mux })
 	server := httptest.NewServer(specOf(t, handler).watch(t, handler))
 	t.Cleanup(server.Close)
 	s.url, s.table, s.api = server.URL, table, a

@@ -3,6 +3,8 @@ package api
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
+	"fmt"
 	"slices"
 	"time"
 
@@ -124,6 +126,21 @@ func (a *API) queue(t *ops.API) {
 			v.Age = age.Seconds()
 			return &body[historyView]{v}, err
 		})
+}
+
+// QueueChanged is a fingerprint of the queue, as all who ask are answered it: it is another one
+// when the figures are.
+func (a *API) QueueChanged(ctx context.Context) (string, error) {
+	q, _, err := a.readQueue(ctx)
+	if err != nil {
+		return "", err
+	}
+	sum := sha256.New()
+	for _, p := range q.Of(registry.Everything()) {
+		p.OldestDue = 0 // grows by itself
+		fmt.Fprintln(sum, p)
+	}
+	return string(sum.Sum(nil)), nil
 }
 
 func (a *API) readQueue(ctx context.Context) (browse.Queue, time.Duration, error) {

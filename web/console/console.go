@@ -1,312 +1,206 @@
-// Package console has the pages on which people sign in.
+// Package console has the pages on which people look after items, objects and the archive.
+//
+// A page asks the operations of the REST API for what it shows, within the process, and its
+// forms are sent to them. So a page has no rules of its own, and shows nobody more than the
+// API does. The pages need no script; with it they are kept up to date.
 package console
 
 import (
-	"bytes"
-	"context"
+	"crypto/sha256"
 	"embed"
-	"errors"
+	"encoding/hex"
 	"html/template"
+	"io/fs"
 	"log/slog"
 	"net/http"
+	"path"
 	"strings"
 
-	"github.com/farol-preservation/farol/registry/people"
+	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/web/access"
+	"github.com/farol-preservation/farol/web/api"
 	"github.com/farol-preservation/farol/web/auth"
-	"github.com/farol-preservation/farol/web/oidc"
+	"github.com/farol-preservation/farol/web/ops"
+	"github.com/farol-preservation/farol/web/permission"
+	"github.com/farol-preservation/farol/web/reply"
 )
 
-//go:embed *.html style.css
+//go:embed pages/*.html assets/*
 var files embed.FS
 
-// mostForm is how large a form may be. How long it may take is bounded for every request.
-const mostForm = 16 << 10
-
-// Pages are those of a server for people.
+// Pages are the console of a server. They are safe for concurrent use.
 type Pages struct {
-	Auth *auth.Auth
-	Web  *access.Web
-	Log  *slog.Logger
+	api      *api.API
+	table    *ops.API
+	registry *registry.Registry
+	auth     *auth.Auth
+	web      *access.Web
+	log      *slog.Logger
 
-	People    people.Records
-	Providers *oidc.Providers // nil: people sign in with a password only
-
-	templates *template.Template
+	sheets    []sheet
+	templates map[string]*template.Template // by file
+	assets    map[string]asset              // by name
+	live      *live
 }
 
-// page is what a template shows.
-type page struct {
-	Title  string
-	Error  string // a sentence for the person; "": none
-	Person people.Person
-	SetUp  auth.SetUp
-	QR     template.HTML
-	Codes  []string // recovery codes
-	Rights []string
+// sheet is a page, and its line in the list of pages.
+type sheet struct {
+	Path  string // as the mux has it, such as /items/{id}
+	Title string
+	File  string // its template
+	Nav   string // in the list of pages: under this heading; "": it is not in the list
+	Key   string // letter that leads to it, behind g; "": none
+	Shell string // the command that shows the same; {id} is that of the path
 
-	Providers []oidc.Button // that sign people in
-	Provider  string        // that has signed this person in
-	Mail      people.MailSettings
-	Note      string // what was done
+	Needs permission.Permission             // "": whoever has signed in
+	Staff bool                              // only for who sees all institutions
+	Load  func(*Pages, *visit) (any, error) // what the template shows
+}
+
+// New makes the pages of a server. What they show is asked of a table of operations.
+func New(a *api.API, t *ops.API) *Pages {
+	p := &Pages{
+		api: a, table: t, registry: a.Registry, auth: a.Auth, web: a.Web, log: a.Log,
+		templates: map[string]*template.Template{}, assets: map[string]asset{},
+	}
+	p.sheets = sheets()
+	p.live = newLive(a, p.log)
+	p.readAssets()
+	for _, name := range p.templateNames() {
+		p.templates[name] = template.Must(template.New(name).Funcs(p.functions()).ParseFS(files, "pages/layout.html", "pages/parts.html", "pages/"+name))
+	}
+	return p
+}
+
+// templateNames are the files with a page each.
+func (p *Pages) templateNames() (list []string) {
+	found, err := fs.Glob(files, "pages/*.html")
+	if err != nil {
+		return nil
+	}
+	for _, name := range found {
+		if name = path.Base(name); name != "layout.html" && name != "parts.html" {
+			list = append(list, name)
+		}
+	}
+	return list
 }
 
 // Routes adds the pages to a mux.
 func (p *Pages) Routes(mux *http.ServeMux) {
-	p.templates = template.Must(template.ParseFS(files, "*.html"))
-	mux.HandleFunc("GET /{$}", p.home)
-	mux.HandleFunc("GET /sign-in", func(w http.ResponseWriter, r *http.Request) {
-		p.show(w, r, http.StatusOK, "sign-in.html", page{Title: "Sign in"})
-	})
-	p.provided(mux)
-	p.account(mux)
-	mux.HandleFunc("POST /sign-in", p.signIn)
-	mux.HandleFunc("GET /sign-in/{secret}", func(w http.ResponseWriter, r *http.Request) {
-		p.show(w, r, http.StatusOK, "link.html", page{Title: "Sign in"})
-	})
-	mux.HandleFunc("POST /sign-in/{secret}", p.signInByLink)
-	mux.HandleFunc("GET /password/{secret}", p.password)
-	mux.HandleFunc("POST /password/{secret}", p.setPassword)
-	mux.HandleFunc("GET /second-factor", p.factor)
-	mux.HandleFunc("POST /second-factor", p.giveCode)
-	mux.HandleFunc("POST /second-factor/set-up", p.setUpFactor)
-	mux.HandleFunc("POST /sign-out", p.signOut)
-	mux.HandleFunc("GET /style.css", func(w http.ResponseWriter, r *http.Request) {
-		text, err := files.ReadFile("style.css")
-		if err == nil {
-			w.Header().Set("Content-Type", "text/css; charset=utf-8")
-			_, err = w.Write(text)
-		}
+	for _, s := range p.sheets {
+		mux.Handle("GET "+s.Path, p.page(s))
+	}
+	mux.HandleFunc("POST /do/{operation}", p.do)
+	mux.HandleFunc("POST /proof/{operation}", p.prove)
+	mux.HandleFunc("GET /search", p.search)
+	mux.HandleFunc("GET /events-stream", p.stream)
+	mux.HandleFunc("GET /assets/{name}", p.asset)
+}
+
+// asset is a file that pages need.
+type asset struct {
+	kind string
+	text []byte
+	hash string // in its URL, so that browsers keep it until it changes
+}
+
+func (p *Pages) readAssets() {
+	found, err := fs.Glob(files, "assets/*")
+	if err != nil {
+		return
+	}
+	kinds := map[string]string{".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".svg": "image/svg+xml"}
+	for _, name := range found {
+		text, err := files.ReadFile(name)
 		if err != nil {
-			p.Log.DebugContext(r.Context(), "the style was not read to its end", "err", err)
+			continue
 		}
+		sum := sha256.Sum256(text)
+		p.assets[path.Base(name)] = asset{kinds[path.Ext(name)], text, hex.EncodeToString(sum[:6])}
+	}
+}
+
+func (p *Pages) asset(w http.ResponseWriter, r *http.Request) {
+	a, found := p.assets[r.PathValue("name")]
+	if !found {
+		http.NotFound(w, r)
+		return
+	}
+	w.Header().Set("Content-Type", a.kind)
+	w.Header().Del("Vary")
+	w.Header().Set("Cache-Control", "public, max-age=31536000, immutable")
+	if r.URL.Query().Get("v") != a.hash { // of another version of the program, or asked for by hand
+		w.Header().Set("Cache-Control", "no-cache")
+	}
+	send(w, r, http.StatusOK, a.text)
+}
+
+// Missing answers a browser that asks for a page that there is not.
+func (p *Pages) Missing() http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		v, ok := p.visit(w, r)
+		if !ok {
+			return
+		}
+		p.problem(v, ops.NotFound())
 	})
 }
 
-// show writes a page. It is made whole before, so that a page is never cut by an error.
-func (p *Pages) show(w http.ResponseWriter, r *http.Request, status int, name string, v page) {
-	var b bytes.Buffer
-	v.Providers = p.Providers.Buttons()
-	if err := p.templates.ExecuteTemplate(&b, name, v); err != nil {
-		p.Log.ErrorContext(r.Context(), "cannot make a page", "page", name, "err", err)
-		http.Error(w, "Farol cannot show this page now. Try again in a moment.", http.StatusInternalServerError)
-		return
-	}
-	w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	w.WriteHeader(status)
-	if _, err := b.WriteTo(w); err != nil {
-		p.Log.DebugContext(r.Context(), "a page was not read to its end", "err", err)
-	}
-}
-
-// form reads a form, or answers that it cannot be read.
-func (p *Pages) form(w http.ResponseWriter, r *http.Request) bool {
-	r.Body = http.MaxBytesReader(w, r.Body, mostForm)
-	if err := r.ParseForm(); err != nil {
-		http.Error(w, "The form could not be read. Go back and send it again.", http.StatusBadRequest)
-		return false
-	}
-	return true
-}
-
-// caller is who asks; nobody if that cannot be found out.
-func (p *Pages) caller(r *http.Request) access.Caller {
+// visit identifies who asks for a page. Others than people who have signed in are led to do
+// so, and come back.
+func (p *Pages) visit(w http.ResponseWriter, r *http.Request) (*visit, bool) {
 	if r.Header.Get("Authorization") != "" {
-		return access.Caller{IP: p.Web.IP(r)} // pages are for browsers
+		reply.Refuse(w, *ops.Problem(http.StatusBadRequest, ops.CodeBadRequest, "pages are for browsers; programs use the REST API: GET /api is its reference"))
+		return nil, false
 	}
-	c, err := p.Web.Caller(r)
-	if err != nil {
-		p.Log.WarnContext(r.Context(), "cannot find out who asks for a page; the person has to sign in", "err", err)
-	}
-	return c
-}
-
-func (p *Pages) from(r *http.Request) auth.From {
-	return auth.From{IP: p.Web.IP(r), Agent: r.UserAgent(), Device: p.Web.Device(r), Session: p.caller(r).Session}
-}
-
-// entered gives a browser its session, and leads on.
-func (p *Pages) entered(w http.ResponseWriter, r *http.Request, s auth.SignedIn) {
-	p.cookies(w, s)
-	next := "/"
-	if s.Next != "" {
-		next = "/second-factor"
-	}
-	http.Redirect(w, r, next, http.StatusSeeOther)
-}
-
-func (p *Pages) cookies(w http.ResponseWriter, s auth.SignedIn) {
-	http.SetCookie(w, p.Web.Cookie(s.Secret))
-	if s.Device != "" {
-		http.SetCookie(w, p.Web.DeviceCookie(s.Device))
-	}
-}
-
-var errLater = errors.New("you cannot sign in now; try again in a moment")
-
-// refused shows a form again with what was wrong.
-func (p *Pages) refused(w http.ResponseWriter, r *http.Request, name string, v page, err error) {
-	var many *auth.TooMany
-	status := http.StatusUnauthorized
+	c, err := p.web.Caller(r)
+	v := &visit{Request: r, Caller: c, pages: p, w: w}
 	switch {
-	case errors.Is(err, auth.ErrNoAccount):
-		status = http.StatusForbidden
-	case errors.Is(err, oidc.ErrVain):
-		status = http.StatusBadRequest
-	case errors.Is(err, oidc.ErrAway):
-		status = http.StatusServiceUnavailable
-	case errors.Is(err, auth.ErrWeak):
-		status = http.StatusBadRequest
-	case errors.Is(err, auth.ErrLink):
-		status = http.StatusGone
-	case errors.As(err, &many):
-		status = http.StatusTooManyRequests
-	case errors.Is(err, auth.ErrBusy):
-		status = http.StatusServiceUnavailable
-	case !errors.Is(err, auth.ErrWrong):
-		p.Log.WarnContext(r.Context(), "cannot sign a person in", "err", err)
-		status, err = http.StatusServiceUnavailable, errLater
-	}
-	v.Error = strings.ToUpper(err.Error()[:1]) + err.Error()[1:] + "."
-	p.show(w, r, status, name, v)
-}
-
-func (p *Pages) signIn(w http.ResponseWriter, r *http.Request) {
-	if !p.form(w, r) {
-		return
-	}
-	s, err := p.Auth.SignIn(r.Context(), r.PostForm.Get("email"), r.PostForm.Get("password"), p.from(r))
-	if err != nil {
-		p.refused(w, r, "sign-in.html", page{Title: "Sign in"}, err)
-		return
-	}
-	p.entered(w, r, s)
-}
-
-func (p *Pages) signInByLink(w http.ResponseWriter, r *http.Request) {
-	s, err := p.Auth.SignInByLink(r.Context(), r.PathValue("secret"), p.from(r))
-	if err != nil {
-		p.refused(w, r, "sign-in.html", page{Title: "Sign in"}, err)
-		return
-	}
-	p.entered(w, r, s)
-}
-
-// password shows whom a link is for, and leaves the link as it is.
-func (p *Pages) password(w http.ResponseWriter, r *http.Request) {
-	person, err := p.Auth.PersonOfLink(r.Context(), r.PathValue("secret"))
-	if err != nil {
-		p.refused(w, r, "sign-in.html", page{Title: "Sign in"}, err)
-		return
-	}
-	p.show(w, r, http.StatusOK, "password.html", page{Title: "Set a password", Person: person})
-}
-
-func (p *Pages) setPassword(w http.ResponseWriter, r *http.Request) {
-	if !p.form(w, r) {
-		return
-	}
-	v, secret := page{Title: "Set a password"}, r.PathValue("secret")
-	s, err := p.Auth.SetPasswordByLink(r.Context(), secret, r.PostForm.Get("password"), p.from(r))
-	if err == nil {
-		p.entered(w, r, s)
-		return
-	}
-	name := "sign-in.html"
-	if person, found := p.Auth.PersonOfLink(r.Context(), secret); found == nil {
-		v.Person, name = person, "password.html"
-	}
-	p.refused(w, r, name, v, err)
-}
-
-func (p *Pages) home(w http.ResponseWriter, r *http.Request) {
-	c := p.caller(r)
-	switch {
-	case c.Session.ID == 0:
-		http.Redirect(w, r, "/sign-in", http.StatusSeeOther)
-		return
+	case err != nil:
+		p.log.WarnContext(r.Context(), "cannot find out who asks for a page; the person is asked to try again", "err", err)
+		p.away(v)
+		return nil, false
+	case !c.Browser():
+		to := "/sign-in"
+		if r.Method == http.MethodGet && r.URL.Path != "/" && strings.Contains(r.Header.Get("Accept"), "text/html") {
+			http.SetCookie(w, p.web.NextCookie(r.URL.RequestURI()))
+		}
+		http.Redirect(w, r, to, http.StatusSeeOther)
+		return nil, false
 	case !c.Full():
 		http.Redirect(w, r, "/second-factor", http.StatusSeeOther)
-		return
+		return nil, false
 	}
-	v := page{Title: "Signed in", Person: c.Person}
-	for _, right := range c.Permissions {
-		v.Rights = append(v.Rights, string(right))
+	if err := p.table.Limit(w, c); err != nil {
+		p.problem(v, err)
+		return nil, false
 	}
-	p.show(w, r, http.StatusOK, "home.html", v)
+	return v, true
 }
 
-// factor asks for a code, or offers a second factor to a person who has none.
-func (p *Pages) factor(w http.ResponseWriter, r *http.Request) {
-	c := p.caller(r)
-	if c.Session.ID == 0 {
-		http.Redirect(w, r, "/sign-in", http.StatusSeeOther)
-		return
-	}
-	p.askForCode(r.Context(), w, r, c, nil)
+// may reports whether a page is for a caller.
+func (s sheet) may(c access.Caller) bool {
+	return (s.Needs == "" || c.Holds(s.Needs)) && (!s.Staff || c.Scope.All())
 }
 
-func (p *Pages) askForCode(ctx context.Context, w http.ResponseWriter, r *http.Request, c access.Caller, wrong error) {
-	v, name := page{Title: "Second factor", Person: c.Person}, "code.html"
-	if !c.Person.Strong() {
-		name = "set-up.html"
-		offer, err := p.Auth.SetUpFactor(c.Person)
-		if err == nil {
-			v.SetUp = offer
-			v.QR, err = qrSVG(offer.URL)
+// page shows a sheet.
+func (p *Pages) page(s sheet) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		v, ok := p.visit(w, r)
+		if !ok {
+			return
 		}
+		v.sheet, v.title = s, s.Title
+		if !s.may(v.Caller) {
+			p.problem(v, ops.Problem(http.StatusForbidden, ops.CodeNotAllowed, "this page is for other roles than yours"))
+			return
+		}
+		data, err := s.Load(p, v)
 		if err != nil {
-			p.Log.ErrorContext(ctx, "cannot offer a second factor", "err", err)
+			p.problem(v, err)
+			return
 		}
-	}
-	if wrong != nil {
-		p.refused(w, r, name, v, wrong)
-		return
-	}
-	p.show(w, r, http.StatusOK, name, v)
-}
-
-func (p *Pages) giveCode(w http.ResponseWriter, r *http.Request) {
-	c := p.caller(r)
-	if c.Session.ID == 0 {
-		http.Redirect(w, r, "/sign-in", http.StatusSeeOther)
-		return
-	}
-	if !p.form(w, r) {
-		return
-	}
-	s, err := p.Auth.Factor(r.Context(), c.Session, r.PostForm.Get("code"), p.from(r))
-	if err != nil {
-		p.askForCode(r.Context(), w, r, c, err)
-		return
-	}
-	p.entered(w, r, s)
-}
-
-func (p *Pages) setUpFactor(w http.ResponseWriter, r *http.Request) {
-	c := p.caller(r)
-	if c.Session.ID == 0 {
-		http.Redirect(w, r, "/sign-in", http.StatusSeeOther)
-		return
-	}
-	if !p.form(w, r) {
-		return
-	}
-	s, codes, err := p.Auth.ConfirmFactor(r.Context(), c.Session, r.PostForm.Get("pending"), r.PostForm.Get("code"), p.from(r))
-	if err != nil {
-		p.askForCode(r.Context(), w, r, c, err)
-		return
-	}
-	p.cookies(w, s)
-	p.show(w, r, http.StatusOK, "codes.html", page{Title: "Recovery codes", Person: c.Person, Codes: codes})
-}
-
-func (p *Pages) signOut(w http.ResponseWriter, r *http.Request) {
-	if c := p.caller(r); c.Session.ID != 0 {
-		if err := p.Auth.SignOut(r.Context(), c.Session); err != nil {
-			p.Log.WarnContext(r.Context(), "cannot end a session; its cookie is deleted", "err", err)
-		}
-	}
-	http.SetCookie(w, p.Web.NoCookie())
-	http.Redirect(w, r, "/sign-in", http.StatusSeeOther)
+		p.show(v, http.StatusOK, s.File, data)
+	})
 }

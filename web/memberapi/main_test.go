@@ -21,6 +21,7 @@ import (
 	"github.com/farol-preservation/farol/web/access"
 	"github.com/farol-preservation/farol/web/api"
 	"github.com/farol-preservation/farol/web/auth"
+	"github.com/farol-preservation/farol/web/front"
 )
 
 // Times are answered in UTC wherever the server is.
@@ -88,7 +89,7 @@ func newSiteAt(t *testing.T, rate int) *site {
 		Registry: s.registry, Version: "test", Log: slog.New(slog.NewTextHandler(t.Output(), nil)), Rate: rate, Auth: auth.New(s.registry, auth.Options{Keys: keys, Issuer: "Farol"}),
 		Web: &access.Web{Tokens: access.NewTokens(s.registry, false), Registry: s.registry},
 	}
-	handler, _ := handlers.Handler(access.Guard{}, func(mux *http.ServeMux) http.Handler { return mux })
+	handler, _ := front.Handler(handlers, access.Guard{}, func(mux *http.ServeMux) http.Handler { return mux })
 	server := httptest.NewServer(handler)
 	t.Cleanup(server.Close)
 	s.url = server.URL

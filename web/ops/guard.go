@@ -27,8 +27,8 @@ import (
 func (a *API) guard(o Operation) func(huma.Context, func(huma.Context)) {
 	return func(ctx huma.Context, next func(huma.Context)) {
 		r, w := humago.Unwrap(ctx)
-		c, err := a.caller(r)
-		if err == nil {
+		c, counts, err := a.identified(r)
+		if err == nil && counts {
 			err = a.Limit(w, c)
 		}
 		if err == nil {

@@ -71,6 +71,10 @@ func (a *API) nothing(w http.ResponseWriter, r *http.Request) {
 			methods = append(methods, method)
 		}
 	}
+	if len(methods) == 0 && a.Missing != nil && strings.Contains(r.Header.Get("Accept"), "text/html") {
+		a.Missing.ServeHTTP(w, r)
+		return
+	}
 	if len(methods) == 0 {
 		reply.Refuse(w, *Problem(http.StatusNotFound, CodeNotFound, "there is nothing at this path; GET /api lists the operations"))
 		return

@@ -130,6 +130,8 @@ func FreshProof(c access.Caller) *reply.Problem {
 
 // API registers operations on a mux.
 type API struct {
+	Missing http.Handler // answers browsers where there is no page; nil: they get a problem, as programs do
+
 	huma       huma.API
 	mux        *http.ServeMux
 	registry   *registry.Registry

@@ -1,4 +1,4 @@
-package console_test
+package signin_test
 
 import (
 	"net/http"

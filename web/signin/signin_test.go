@@ -1,6 +1,8 @@
-package console_test
+package signin_test
 
 import (
+	"fmt"
+	"html"
 	"io"
 	"log/slog"
 	"net/http"
@@ -22,8 +24,8 @@ import (
 	"github.com/farol-preservation/farol/registry/people"
 	"github.com/farol-preservation/farol/web/access"
 	"github.com/farol-preservation/farol/web/auth"
-	"github.com/farol-preservation/farol/web/console"
 	"github.com/farol-preservation/farol/web/oidc"
+	"github.com/farol-preservation/farol/web/signin"
 )
 
 func TestMain(m *testing.M) { testenv.Main(m) }
@@ -65,15 +67,31 @@ func visitAt(t *testing.T, now func() time.Time, providers ...oidc.Config) *visi
 	mux, log := http.NewServeMux(), slog.New(slog.DiscardHandler)
 	server := httptest.NewServer(mux)
 	t.Cleanup(server.Close)
-	pages := &console.Pages{
+	pages := &signin.Pages{
 		Auth: auth.New(r, auth.Options{Keys: keys, Issuer: "Farol"}), Log: log, People: people.In(r),
 		Web:       &access.Web{Tokens: access.NewTokens(r, false), Registry: r, Proxies: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}},
 		Providers: oidc.New(providers, oidc.Options{Keys: keys, Base: server.URL, Log: log, Now: now, Patience: time.Second}),
 	}
 	pages.Routes(mux)
+	mux.HandleFunc("GET /{$}", home(pages.Web))
 	v := &visitor{t, server.URL, nil, r, db}
 	v.anotherBrowser()
 	return v
+}
+
+// home stands for the first page of the console: it leads to sign in, and says who has.
+func home(web *access.Web) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		c, err := web.Caller(r)
+		switch {
+		case err != nil || !c.Browser():
+			http.Redirect(w, r, "/sign-in", http.StatusSeeOther)
+		case !c.Full():
+			http.Redirect(w, r, "/second-factor", http.StatusSeeOther)
+		default:
+			fmt.Fprintf(w, "You are %s (%s), and may %v", html.EscapeString(c.Person.Name), c.Person.Email, c.Permissions)
+		}
+	}
 }
 
 // anotherBrowser has no cookies, and an address of its own: attempts from one are limited.

@@ -1,0 +1,193 @@
+// What a page does with a script: it is kept up to date, and has keys. All else works without.
+'use strict';
+(() => {
+  const $ = (css, from = document) => from.querySelector(css);
+  const all = (css, from = document) => [...from.querySelectorAll(css)];
+  const page = window.trustedTypes ? trustedTypes.createPolicy('farol', { createHTML: (text) => text }) : { createHTML: (text) => text };
+  const store = (kind, name, value) => {
+    try { if (value === undefined) return kind.getItem(name); kind.setItem(name, value); } catch { return null; }
+  };
+
+  // One sentence in ten seconds at most is read out.
+  let next = null, quietUntil = 0;
+  const say = (text) => {
+    next = text;
+    const wait = quietUntil - Date.now();
+    setTimeout(() => {
+      if (next === null || Date.now() < quietUntil) return;
+      const at = $('#said');
+      if (at) at.textContent = next;
+      next = null;
+      quietUntil = Date.now() + 10000;
+    }, Math.max(wait, 0));
+  };
+
+  // Status marks, as the server makes them.
+  const shapes = { Pending: ['○', 'waits'], Started: ['▶', 'runs'], Success: ['✓', 'good'], Failed: ['✕', 'bad'], Suspended: ['‖', 'held'], Cancelled: ['⊘', 'off'] };
+  const mark = (status) => {
+    const [shape, kind] = shapes[status] || ['•', 'off'];
+    const out = document.createElement('span'), sign = document.createElement('span');
+    out.className = 'mark ' + kind;
+    sign.ariaHidden = 'true';
+    sign.textContent = shape;
+    out.append(sign, ' ' + status);
+    return out;
+  };
+
+  // refresh takes the parts of this page that have changed from the server. What the pointer
+  // is over does not change its length, and what is being filled in stays.
+  let asked = 0, later = null;
+  const refresh = async () => {
+    if (paused() || document.hidden) { stale = true; return; }
+    const wait = asked + 1500 - Date.now();
+    if (wait > 0) { later ??= setTimeout(() => { later = null; refresh(); }, wait); return; }
+    asked = Date.now();
+    let text;
+    try {
+      const answer = await fetch(location.href, { headers: { 'X-Refresh': '1', Accept: 'text/html' } });
+      if (answer.redirected || !answer.ok) { say(answer.redirected ? 'Your session has ended: load the page again to sign in.' : 'This page could not be brought up to date.'); return; }
+      text = await answer.text();
+    } catch { return; }
+    const now = new DOMParser().parseFromString(page.createHTML(text), 'text/html');
+    for (const part of all('[data-part]')) {
+      const other = part.id && now.getElementById(part.id);
+      if (!other || other.innerHTML === part.innerHTML) continue;
+      const typing = part.contains(document.activeElement) && document.activeElement.matches('input, select, textarea');
+      const moves = part.matches(':hover') && all('tr, li, p', part).length !== all('tr, li, p', other).length;
+      if (typing || moves) { stale = true; continue; }
+      const open = all('details[open][id]', part).map((d) => d.id), focus = document.activeElement?.id;
+      part.replaceChildren(...document.importNode(other, true).childNodes);
+      open.forEach((id) => { const d = document.getElementById(id); if (d) d.open = true; });
+      if (focus && document.activeElement === document.body) document.getElementById(focus)?.focus();
+      ready(part);
+    }
+    const main = $('main'), fresh = now.querySelector('main');
+    if (fresh?.dataset.state) main.dataset.state = fresh.dataset.state;
+    document.title = now.title;
+  };
+  let stale = false;
+  setInterval(() => { if (stale && !paused() && !document.hidden) { stale = false; refresh(); } }, 3000);
+
+  // Updates, and a way to stop them (WCAG 2.2.2).
+  const paused = () => store(sessionStorage, 'farol-paused') === 'yes';
+  const watch = document.body.dataset.watch;
+  let stream = null, timer = null;
+  const item = (e) => {
+    const i = JSON.parse(e.data);
+    if (i.ended) { refresh(); return; }
+    for (const cell of all(`[data-item="${Number(i.id)}"]`)) {
+      const was = cell.textContent.trim();
+      if (cell.dataset.of === 'status') { if (!was.endsWith(i.status)) { cell.replaceChildren(mark(i.status)); cell.classList.add('fresh'); say(`Item ${i.id}: ${i.status} at ${i.stage}.`); } }
+      else if (was !== i.stage) cell.textContent = i.stage;
+    }
+    const shown = $('[data-state]');
+    if (shown && shown.dataset.open === String(i.id) && shown.dataset.state !== `${i.stage}/${i.status}/${i.token}`) {
+      say(`Item ${i.id}: ${i.status} at ${i.stage}.`);
+      refresh();
+    }
+  };
+  const progress = (e) => {
+    const p = JSON.parse(e.data);
+    for (const at of all('[data-progress]')) {
+      const what = at.dataset.progress;
+      if (what === 'current') {
+        at.replaceChildren(...p.current.map((name) => { const li = document.createElement('li'); li.textContent = name; return li; }));
+      } else if (what === 'percent') {
+        at.hidden = p.percent < 0;
+        if (p.percent >= 0) { at.value = p.percent; at.textContent = p.percent + ' %'; }
+      } else if (at.textContent !== p[what]) at.textContent = p[what];
+    }
+  };
+  const news = (e) => {
+    const n = JSON.parse(e.data), at = $('#new');
+    if (!at) return;
+    at.hidden = n.count === 0;
+    at.textContent = `${n.count}${n.more ? ' or more' : ''} new: show`;
+  };
+  const connect = () => {
+    if (!watch || paused() || !window.EventSource) return;
+    stream = new EventSource(watch);
+    stream.addEventListener('item', item);
+    stream.addEventListener('progress', progress);
+    stream.addEventListener('new', news);
+    stream.addEventListener('figures', refresh);
+    stream.addEventListener('open', () => { clearInterval(timer); timer = null; });
+    stream.addEventListener('error', () => { if (stream.readyState === EventSource.CLOSED) timer ??= setInterval(refresh, 15000); });
+  };
+  const stop = () => { stream?.close(); stream = null; clearInterval(timer); timer = null; };
+  if (watch && $('#updates')) {
+    const button = $('#updates');
+    const show = () => { button.hidden = false; button.textContent = paused() ? 'Resume updates' : 'Pause updates'; };
+    button.addEventListener('click', () => {
+      store(sessionStorage, 'farol-paused', paused() ? 'no' : 'yes');
+      show();
+      if (paused()) stop(); else { connect(); refresh(); }
+    });
+    show();
+  }
+  connect();
+  addEventListener('pagehide', stop);
+  addEventListener('pageshow', (e) => { if (e.persisted) { connect(); refresh(); } });
+  document.addEventListener('visibilitychange', () => { if (!document.hidden && stale) { stale = false; refresh(); } });
+
+  // What is only of use with a script.
+  const ready = (from) => {
+    for (const b of all('[data-copy]', from)) b.hidden = false;
+    for (const b of all('[data-all]', from)) b.hidden = false;
+  };
+  ready(document);
+  const counted = () => {
+    const n = all('input[name=ids]:checked').length;
+    for (const at of all('[data-chosen]')) at.textContent = n === 1 ? '1 chosen' : `${n} chosen`;
+  };
+  document.addEventListener('click', (e) => {
+    const copy = e.target.closest('[data-copy]');
+    if (copy) {
+      navigator.clipboard?.writeText(copy.dataset.copy).then(() => { copy.textContent = 'Copied'; say('Copied.'); }, () => say('This browser does not let a page copy.'));
+    }
+    const every = e.target.closest('[data-all]');
+    if (every) {
+      const boxes = all('input[name=ids]'), on = boxes.some((b) => !b.checked);
+      boxes.forEach((b) => { b.checked = on; });
+      counted();
+    }
+  });
+  document.addEventListener('change', (e) => { if (e.target.name === 'ids') counted(); });
+  document.addEventListener('submit', (e) => { // sent once
+    const button = e.submitter;
+    if (button && e.target.method === 'post') setTimeout(() => { button.disabled = true; setTimeout(() => { button.disabled = false; }, 5000); });
+  });
+  if (matchMedia('(max-width: 900px)').matches) $('.pages details')?.removeAttribute('open');
+
+  // Keys. They can be switched off (WCAG 2.1.4).
+  const off = $('#keys-off');
+  if (off) {
+    off.checked = store(localStorage, 'farol-keys') === 'off';
+    off.addEventListener('change', () => store(localStorage, 'farol-keys', off.checked ? 'off' : 'on'));
+  }
+  let go = 0, row = -1;
+  const rows = () => all('main tbody tr').filter((r) => $('a[href]', r));
+  const move = (by) => {
+    const list = rows();
+    if (!list.length) return;
+    row = Math.min(Math.max(row + by, 0), list.length - 1);
+    list.forEach((r, i) => r.classList.toggle('here', i === row));
+    $('a[href]', list[row]).focus();
+  };
+  document.addEventListener('keydown', (e) => {
+    if (e.ctrlKey || e.metaKey || e.altKey || off?.checked || e.target.closest('input:not([type=checkbox]), select, textarea, dialog')) return;
+    const key = e.key;
+    if (Date.now() - go < 1500) {
+      go = 0;
+      const to = all('[data-go]').find((a) => a.dataset.go === key);
+      if (to) { e.preventDefault(); location.assign(to.href); }
+      return;
+    }
+    if (key === 'g') go = Date.now();
+    else if (key === '/') { e.preventDefault(); $('#q')?.focus(); }
+    else if (key === 'j') move(1);
+    else if (key === 'k') move(-1);
+    else if (key === 'x' && row >= 0) { const box = $('input[name=ids]', rows()[row]); if (box) { box.checked = !box.checked; counted(); } }
+    else if (key === '?') $('#help')?.showModal();
+  });
+})();

@@ -1,0 +1,249 @@
+package console
+
+import (
+	"crypto/rand"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/farol-preservation/farol/web/access"
+	"github.com/farol-preservation/farol/web/auth"
+	"github.com/farol-preservation/farol/web/ops"
+	"github.com/farol-preservation/farol/web/reply"
+)
+
+// Fields of a form that are for the console itself.
+const (
+	fieldBack = "back"  // where to go when it is done; {id} is the new record's
+	fieldUndo = "undo"  // operation that undoes it, with its own fields as undo.NAME
+	fieldSaid = "said"  // about what, in the sentence that says that it is done
+	fieldNew  = "proof" // a fresh proof of who the person is
+)
+
+// mostForm is how large a form may be: as large as the largest body of an operation.
+const mostForm = 16 << 20
+
+// do has an operation carry out what a form asks for.
+func (p *Pages) do(w http.ResponseWriter, r *http.Request) {
+	v, form, ok := p.form(w, r)
+	if !ok {
+		return
+	}
+	p.carryOut(v, form)
+}
+
+// form reads the form of a person who has signed in.
+func (p *Pages) form(w http.ResponseWriter, r *http.Request) (*visit, url.Values, bool) {
+	v, ok := p.visit(w, r)
+	if !ok {
+		return nil, nil, false
+	}
+	r.Body = http.MaxBytesReader(w, r.Body, mostForm)
+	if err := r.ParseForm(); err != nil {
+		p.problem(v, ops.Problem(http.StatusBadRequest, ops.CodeBadRequest, "the form could not be read; go back and send it again"))
+		return nil, nil, false
+	}
+	return v, r.PostForm, true
+}
+
+func (p *Pages) carryOut(v *visit, form url.Values) {
+	id := v.PathValue("operation")
+	o, found := p.table.Operation(id)
+	if !found {
+		p.problem(v, ops.NotFound())
+		return
+	}
+	q, err := p.table.FromForm(id, form)
+	var answer ops.Answer
+	if err == nil {
+		answer, err = p.table.Ask(v.Request, v.Caller, q)
+	}
+	if err != nil {
+		p.refused(v, o, form, err)
+		return
+	}
+	for _, line := range answer.Header.Values("Set-Cookie") {
+		v.w.Header().Add("Set-Cookie", line)
+	}
+	if o.Secret && len(answer.Body) > 0 {
+		p.secret(v, o, answer, form)
+		return
+	}
+	p.setDone(v, o, form)
+	http.Redirect(v.w, v.Request, back(form, answer), http.StatusSeeOther)
+}
+
+// back is where a form leads when it is done. It is of this server.
+func back(form url.Values, answer ops.Answer) string {
+	to := form.Get(fieldBack)
+	var made struct {
+		ID json.Number `json:"id"`
+	}
+	if json.Unmarshal(answer.Body, &made) == nil {
+		to = strings.ReplaceAll(to, "{id}", url.PathEscape(made.ID.String()))
+	}
+	if !access.Local(to) {
+		return "/"
+	}
+	return to
+}
+
+// refused shows what was not done, why, and the form as it was sent: nothing that was typed
+// is lost.
+func (p *Pages) refused(v *visit, o ops.Operation, form url.Values, err error) {
+	var found *reply.Problem
+	if !errors.As(err, &found) {
+		p.log.WarnContext(v.Context(), "cannot carry out what a form asks for; the person is asked to send it again", "operation", o.ID, "err", err)
+		found = ops.Problem(http.StatusServiceUnavailable, ops.CodeTryLater, "Farol cannot answer now; send the form again in a moment")
+	}
+	v.title = "Not done: " + lower(o.Summary)
+	data := map[string]any{"Detail": sentence(found.Detail), "Code": found.Code, "Operation": o.ID, "Fields": fieldsOf(form), "Back": back(form, ops.Answer{})}
+	file := "refused.html"
+	if found.Code == ops.CodeFreshProof {
+		v.title, file = "Prove once more who you are", "proof.html"
+		data["Providers"] = p.api.Providers.Buttons()
+		data["Strong"] = v.Caller.Person.Strong()
+		data["Summary"] = lower(o.Summary)
+	}
+	if o.Secret {
+		data["Fields"] = []field{} // passwords are typed again
+	}
+	p.show(v, found.Status, file, data)
+}
+
+// field is a field of a form that is shown again.
+type field struct {
+	Name, Value string
+	Hidden      bool // it is for programs
+	Long        bool
+}
+
+// fieldsOf are the fields of a form in the order of their names, those that a person fills in
+// first.
+func fieldsOf(form url.Values) (list []field) {
+	for _, name := range slices.Sorted(maps.Keys(form)) {
+		hidden := slices.Contains([]string{fieldBack, fieldUndo, fieldSaid, fieldNew, ops.FormIfMatch, ops.FormKey, "id"}, name) || strings.HasPrefix(name, fieldUndo+".")
+		if name == fieldNew {
+			continue
+		}
+		for _, text := range form[name] {
+			list = append(list, field{name, text, hidden, strings.Contains(text, "\n") || len(text) > 80})
+		}
+	}
+	return list
+}
+
+// prove takes a fresh proof of who the person is, and sends the form that needs it again.
+func (p *Pages) prove(w http.ResponseWriter, r *http.Request) {
+	v, form, ok := p.form(w, r)
+	if !ok {
+		return
+	}
+	from := auth.From{IP: p.web.IP(r), Agent: r.UserAgent(), Device: p.web.Device(r), Session: v.Caller.Session}
+	s, err := p.auth.Prove(r.Context(), v.Caller.Session, form.Get(fieldNew), from)
+	if err != nil {
+		o, _ := p.table.Operation(r.PathValue("operation"))
+		var tooMany *auth.TooMany
+		detail := "Farol cannot answer now; try again in a moment"
+		if errors.Is(err, auth.ErrWrong) || errors.Is(err, auth.ErrBusy) || errors.As(err, &tooMany) {
+			detail = err.Error()
+		}
+		p.refused(v, o, form, ops.Problem(http.StatusForbidden, ops.CodeFreshProof, detail))
+		return
+	}
+	http.SetCookie(w, p.web.Cookie(s.Secret))
+	http.Redirect(w, r, "/do/"+url.PathEscape(r.PathValue("operation")), http.StatusTemporaryRedirect) // with the form
+}
+
+// secret shows an answer that cannot be shown again.
+func (p *Pages) secret(v *visit, o ops.Operation, answer ops.Answer, form url.Values) {
+	var fields map[string]any
+	if err := json.Unmarshal(answer.Body, &fields); err != nil {
+		p.setDone(v, o, form)
+		http.Redirect(v.w, v.Request, back(form, answer), http.StatusSeeOther)
+		return
+	}
+	type line struct{ Name, Value string }
+	var lines []line
+	for _, name := range slices.Sorted(maps.Keys(fields)) {
+		switch value := fields[name].(type) {
+		case string:
+			lines = append(lines, line{name, value})
+		case []any:
+			for _, one := range value {
+				if text, ok := one.(string); ok {
+					lines = append(lines, line{name, text})
+				}
+			}
+		}
+	}
+	v.title = "Done: " + lower(o.Summary)
+	p.show(v, http.StatusOK, "secret.html", map[string]any{"Lines": lines, "Back": back(form, answer)})
+}
+
+// lower is the summary of an operation within a sentence.
+func lower(summary string) string {
+	if summary == "" {
+		return ""
+	}
+	return strings.ToLower(summary[:1]) + summary[1:]
+}
+
+// done is what a person has just done, for the page that is shown next.
+type done struct {
+	Summary string            `json:"s"`
+	Undo    string            `json:"u"` // operation that undoes it; "": none does
+	Fields  map[string]string `json:"f"` // of the form for it
+	Back    string            `json:"b"`
+}
+
+// doneCookie has what was just done, until the next page.
+const doneCookie = "farol-done"
+
+func (p *Pages) setDone(v *visit, o ops.Operation, form url.Values) {
+	d := done{Summary: lower(o.Summary), Undo: form.Get(fieldUndo), Fields: map[string]string{}, Back: form.Get(fieldBack)}
+	if said := form.Get(fieldSaid); said != "" {
+		d.Summary += ": " + said
+	}
+	for name := range form {
+		if of, undoes := strings.CutPrefix(name, fieldUndo+"."); undoes && d.Undo != "" {
+			d.Fields[of] = form.Get(name)
+		}
+	}
+	text, err := json.Marshal(d)
+	if err != nil || len(text) > 2000 {
+		return
+	}
+	http.SetCookie(v.w, p.brief(doneCookie, base64.RawURLEncoding.EncodeToString(text), time.Minute))
+}
+
+// brief is a cookie without a secret.
+func (p *Pages) brief(name, value string, lasts time.Duration) *http.Cookie {
+	return &http.Cookie{ //nolint:gosec // Secure wherever browsers come by TLS; on loopback they would not send it
+		Name: name, Value: value, Path: "/", MaxAge: int(lasts.Seconds()), HttpOnly: true, Secure: p.web.Secure, SameSite: http.SameSiteLaxMode,
+	}
+}
+
+// takeDone is what was just done, once.
+func (p *Pages) takeDone(v *visit) *done {
+	c, err := v.Cookie(doneCookie)
+	if err != nil || v.Method != http.MethodGet || v.Header.Get("X-Refresh") != "" {
+		return nil
+	}
+	http.SetCookie(v.w, p.brief(doneCookie, "", -time.Second))
+	text, err := base64.RawURLEncoding.DecodeString(c.Value)
+	var d done
+	if err != nil || json.Unmarshal(text, &d) != nil {
+		return nil
+	}
+	return &d
+}
+
+// newKey is an Idempotency-Key for a form, so that one that is sent twice is carried out once.
+func newKey() string { return "form-" + rand.Text() }

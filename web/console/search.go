@@ -1,0 +1,92 @@
+package console
+
+import (
+	"net/http"
+	"net/url"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/registry/browse"
+	"github.com/farol-preservation/farol/web/permission"
+)
+
+// What a search can be for.
+var (
+	isUUID   = regexp.MustCompile(`^[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}$`)
+	isDigest = regexp.MustCompile(`^[0-9a-fA-F]{32,128}$`)
+)
+
+// found is what a search has found, by kind.
+type found struct {
+	Query   string
+	Items   []registry.WorkItem
+	Objects []browse.ListedObject
+	Files   []browse.ListedFile
+	Missed  []string // kinds that could not be looked up, and why
+}
+
+// None reports whether nothing was found.
+func (f found) None() bool {
+	return len(f.Items)+len(f.Objects)+len(f.Files) == 0
+}
+
+// search looks a text up in the indexes that it could be in: four look-ups at most, with ten
+// records each. The number of an item leads to the item.
+func (p *Pages) search(w http.ResponseWriter, r *http.Request) {
+	v, ok := p.visit(w, r)
+	if !ok {
+		return
+	}
+	v.title = "Search"
+	text := strings.TrimSpace(r.URL.Query().Get("q"))
+	if n, err := strconv.ParseInt(strings.TrimPrefix(text, "#"), 10, 64); err == nil && n > 0 && v.Holds(permission.ItemsRead) {
+		http.Redirect(w, r, "/items/"+strconv.FormatInt(n, 10), http.StatusSeeOther)
+		return
+	}
+	f := found{Query: text}
+	if text != "" {
+		lookUp(v, &f)
+	}
+	p.show(v, http.StatusOK, "search.html", f)
+}
+
+func lookUp(v *visit, f *found) {
+	by := func(name string) url.Values { return url.Values{name: {f.Query}, "limit": {"10"}} }
+	switch {
+	case isUUID.MatchString(f.Query):
+		into(v, f, &f.Files, permission.FilesRead, "files", by("uuid"))
+	case isDigest.MatchString(f.Query):
+		into(v, f, &f.Files, permission.FilesRead, "files", by("digest"))
+	case strings.Contains(f.Query, "/"):
+		into(v, f, &f.Objects, permission.ObjectsRead, "objects", by("identifier_prefix"))
+		into(v, f, &f.Files, permission.FilesRead, "files", by("identifier_prefix"))
+		into(v, f, &f.Items, permission.ItemsRead, "items", by("object"))
+	default:
+		into(v, f, &f.Items, permission.ItemsRead, "items", by("name"))
+		if !strings.HasSuffix(f.Query, ".tar") {
+			q := by("name")
+			q.Set("name", f.Query+".tar")
+			into(v, f, &f.Items, permission.ItemsRead, "items", q)
+		}
+		if _, own := v.Caller.Scope.Institution(); own != "" {
+			q := by("identifier_prefix")
+			q.Set("identifier_prefix", own+"/"+f.Query)
+			into(v, f, &f.Objects, permission.ObjectsRead, "objects", q)
+		}
+	}
+}
+
+// into adds what one look-up finds, if the person may look there.
+func into[T any](v *visit, f *found, list *[]T, needs permission.Permission, path string, query url.Values) {
+	if !v.Holds(needs) {
+		return
+	}
+	part, reason := optional[listOf[T]](v, path, query)
+	if reason != "" {
+		f.Missed = append(f.Missed, path+": "+reason)
+		return
+	}
+	*list = append(*list, part.Items...)
+}

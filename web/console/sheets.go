@@ -1,0 +1,11 @@
+package console
+
+import "github.com/farol-preservation/farol/web/permission"
+
+// sheets are all pages, in the order of the list of pages.
+func sheets() []sheet {
+	return []sheet{
+		{Path: "/items", Title: "Items", File: "items.html", Nav: "Work", Key: "i", Shell: "farol item list", Needs: permission.ItemsRead, Load: (*Pages).items},
+		{Path: "/items/{id}", Title: "Item", File: "item.html", Shell: "farol item explain {id}", Needs: permission.ItemsRead, Load: (*Pages).item},
+	}
+}

@@ -1,0 +1,173 @@
+package console
+
+import (
+	"bytes"
+	"errors"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"github.com/farol-preservation/farol/registry/people"
+	"github.com/farol-preservation/farol/web/access"
+	"github.com/farol-preservation/farol/web/ops"
+	"github.com/farol-preservation/farol/web/reply"
+)
+
+// policy is what a browser may load and run on a page. Scripts and styles are ours and not
+// within pages, and a script makes elements of text by the policy farol only.
+const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none'; " +
+	"frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types farol"
+
+// screen is what the layout shows around a page.
+type screen struct {
+	Title  string
+	Person people.Person
+	Nav    []group
+	Sheet  sheet
+	Done   *done  // what was just done
+	Alerts string // how many are unread; "": none
+	Shell  string // the command that shows the same
+	Search string
+	Watch  string // what the page is kept up to date of, as the address of its stream
+	Style  string
+	Here   string // address of the page, to come back to
+	Scheme string // light, dark, or "" for that of the system
+	Assets map[string]string
+
+	Data  any
+	visit *visit
+}
+
+// group is a heading in the list of pages.
+type group struct {
+	Name   string
+	Sheets []link
+}
+
+// link leads to a page.
+type link struct {
+	Path, Title, Key string
+	Current          bool
+}
+
+// nav is the list of pages that a person may see.
+func (p *Pages) nav(c access.Caller, current string) (list []group) {
+	for _, s := range p.sheets {
+		if s.Nav == "" || !s.may(c) {
+			continue
+		}
+		if len(list) == 0 || list[len(list)-1].Name != s.Nav {
+			list = append(list, group{Name: s.Nav})
+		}
+		g := &list[len(list)-1]
+		path := strings.TrimSuffix(s.Path, "{$}")
+		here := current == path || path != "/" && strings.HasPrefix(current, path+"/")
+		g.Sheets = append(g.Sheets, link{path, s.Title, s.Key, here})
+	}
+	return list
+}
+
+// show answers with a page. It is made whole before, so that a page is never cut by an error.
+func (p *Pages) show(v *visit, status int, file string, data any) {
+	s := screen{
+		Title: v.title, Person: v.Caller.Person, Sheet: v.sheet, Nav: p.nav(v.Caller, v.URL.Path), Data: data, visit: v,
+		Search: v.URL.Query().Get("q"), Style: v.style, Here: v.URL.RequestURI(), Watch: v.watch.address(),
+		Shell: v.shell(), Assets: map[string]string{}, Scheme: scheme(v.Request), Done: p.takeDone(v),
+	}
+	if v.Caller.Full() && v.style != "wall" {
+		s.Alerts = p.unread(v)
+	}
+	for name, a := range p.assets {
+		s.Assets[name] = "/assets/" + name + "?v=" + a.hash
+	}
+	var b bytes.Buffer
+	t := p.templates[file]
+	if err := t.ExecuteTemplate(&b, "layout", &s); err != nil {
+		p.log.ErrorContext(v.Context(), "cannot make a page", "page", file, "err", err)
+		http.Error(v.w, "Farol cannot show this page now. Try again in a moment.", http.StatusInternalServerError)
+		return
+	}
+	v.w.Header().Set("Content-Security-Policy", policy)
+	v.w.Header().Set("Permissions-Policy", "camera=(), display-capture=(), geolocation=(), microphone=(), payment=(), usb=()")
+	v.w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	send(v.w, v.Request, status, b.Bytes())
+}
+
+func send(w http.ResponseWriter, r *http.Request, status int, text []byte) {
+	w.WriteHeader(status)
+	if r.Method != http.MethodHead {
+		w.Write(text) //nolint:errcheck // a browser that is gone reads nothing
+	}
+}
+
+// shell is the command that shows the same as a page.
+func (v *visit) shell() string {
+	return strings.ReplaceAll(v.sheet.Shell, "{id}", v.PathValue("id"))
+}
+
+// problem answers with what is wrong, and what to do about it.
+func (p *Pages) problem(v *visit, err error) {
+	var found *reply.Problem
+	if !errors.As(err, &found) {
+		p.log.WarnContext(v.Context(), "cannot show a page; the person is asked to try again", "page", v.URL.Path, "err", err)
+		p.away(v)
+		return
+	}
+	titles := map[string]string{
+		ops.CodeNotFound: "There is no such record", ops.CodeNotAllowed: "Not for your role", ops.CodeTooBroad: "Too broad",
+		ops.CodeTryLater: "Not now", ops.CodeRateLimited: "Too often", ops.CodeChanged: "It has changed since",
+	}
+	if v.title = titles[found.Code]; v.title == "" {
+		v.title = "This did not work"
+	}
+	if found.RetryAfter != "" {
+		v.w.Header().Set("Retry-After", found.RetryAfter)
+	}
+	p.show(v, found.Status, "problem.html", map[string]any{"Detail": sentence(found.Detail), "Code": found.Code, "Errors": found.Errors})
+}
+
+// away answers while the database cannot be asked.
+func (p *Pages) away(v *visit) {
+	v.title = "Farol cannot answer now"
+	v.w.Header().Set("Retry-After", "5")
+	p.show(v, http.StatusServiceUnavailable, "problem.html", map[string]any{
+		"Code":   ops.CodeTryLater,
+		"Detail": "The database does not answer. Nothing is lost: items wait where they are, and workers go on when it is back. Try again in a moment.",
+	})
+}
+
+// sentence is a detail of a problem as a sentence.
+func sentence(text string) string {
+	if text == "" {
+		return ""
+	}
+	text = strings.ToUpper(text[:1]) + text[1:]
+	if !strings.HasSuffix(text, ".") && !strings.HasSuffix(text, "?") {
+		text += "."
+	}
+	return text
+}
+
+// unread is how many alerts a person has not read.
+func (p *Pages) unread(v *visit) string {
+	found, reason := optional[listOf[struct{}]](v, "alerts", url.Values{"unread": {"true"}, "limit": {"9"}})
+	switch {
+	case reason != "" || len(found.Items) == 0:
+		return ""
+	case found.Next != nil:
+		return "9+"
+	}
+	return strconv.Itoa(len(found.Items))
+}
+
+// schemeCookie has what a person has chosen of light and dark, in this browser.
+const schemeCookie = "farol-scheme"
+
+func scheme(r *http.Request) string {
+	c, err := r.Cookie(schemeCookie)
+	if err != nil || c.Value != "light" && c.Value != "dark" {
+		return ""
+	}
+	return c.Value
+}

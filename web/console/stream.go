@@ -1,0 +1,137 @@
+package console
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/farol-preservation/farol/explain"
+	"github.com/farol-preservation/farol/registry/browse"
+	"github.com/farol-preservation/farol/web/ops"
+	"github.com/farol-preservation/farol/web/permission"
+	"github.com/farol-preservation/farol/web/reply"
+)
+
+// heartbeat is how often a page hears that the server is there.
+const heartbeat = 15 * time.Second
+
+// stream keeps a page up to date by server-sent events (WHATWG HTML, section 9.2). A page
+// that has lost some looks again: events say what is, not what happened.
+func (p *Pages) stream(w http.ResponseWriter, r *http.Request) {
+	c, err := p.web.Caller(r)
+	if err != nil || !c.Browser() || !c.Full() || !c.Holds(permission.ItemsRead) {
+		reply.Refuse(w, *ops.Problem(http.StatusUnauthorized, ops.CodeNotSignedIn, "sign in"))
+		return
+	}
+	if err := p.table.Limit(w, c); err != nil {
+		reply.Refuse(w, *ops.Problem(http.StatusTooManyRequests, ops.CodeRateLimited, "you ask too often"))
+		return
+	}
+	s := &stream{watched: watchedOf(r), scope: c.Scope, session: c.Session.ID, events: make(chan event, 2*mostWatched), sent: map[int64]browse.State{}}
+	if !p.live.open(s) {
+		reply.Refuse(w, *ops.Problem(http.StatusServiceUnavailable, ops.CodeTryLater, "too many pages are kept up to date; this one is loaded again now and then"))
+		return
+	}
+	defer p.live.close(s)
+	w.Header().Set("Content-Type", "text/event-stream")
+	w.Header().Set("X-Accel-Buffering", "no") // proxies pass it on at once
+	w.WriteHeader(http.StatusOK)
+	out := http.NewResponseController(w)
+	beat := time.NewTicker(heartbeat)
+	defer beat.Stop()
+	text := "retry: 5000\n\n"
+	for {
+		if _, err := fmt.Fprint(w, text); err != nil || out.Flush() != nil {
+			return
+		}
+		select {
+		case e, open := <-s.events:
+			if !open {
+				return
+			}
+			data, err := json.Marshal(e.data)
+			if err != nil {
+				return
+			}
+			text = fmt.Sprintf("event: %s\ndata: %s\n\n", e.name, data)
+		case <-beat.C:
+			text = ": here\n\n"
+		case <-r.Context().Done():
+			return
+		case <-p.api.Stops:
+			return
+		}
+	}
+}
+
+// watchedOf is what a page asks to be kept up to date of.
+func watchedOf(r *http.Request) (w watched) {
+	q := r.URL.Query()
+	for text := range strings.SplitSeq(q.Get("items"), ",") {
+		if id, err := strconv.ParseInt(text, 10, 64); err == nil && id > 0 && len(w.items) < mostWatched {
+			w.items = append(w.items, id)
+		}
+	}
+	of := func(name string) int64 {
+		n, err := strconv.ParseInt(q.Get(name), 10, 64)
+		if err != nil {
+			return 0
+		}
+		return max(n, 0)
+	}
+	w.open, w.newest, w.figures = of("open"), of("newest"), q.Get("figures") != ""
+	if w.open > 0 && len(w.items) < mostWatched {
+		w.items = append(w.items, w.open)
+	}
+	return w
+}
+
+// shown is how far an item is, as a page shows it.
+type shown struct {
+	Files   string   `json:"files"`
+	Bytes   string   `json:"bytes"`
+	Rate    string   `json:"rate"`
+	Left    string   `json:"left"`
+	Percent int      `json:"percent"` // -1: not known
+	Current []string `json:"current"` // files in progress
+}
+
+// progressOf has the same words for pages and for events.
+func progressOf(s explain.Stage) shown {
+	v := shown{Files: "not known", Bytes: "not known", Rate: "not known", Left: "not known", Percent: -1, Current: []string{}}
+	of := func(done, total *int64, word func(int64) string) string {
+		switch {
+		case done == nil:
+			return "not known"
+		case total == nil:
+			return word(*done)
+		}
+		return word(*done) + " of " + word(*total)
+	}
+	v.Files = of(s.FilesDone, s.FilesTotal, number)
+	v.Bytes = of(s.BytesDone, s.BytesTotal, func(n int64) string { return sized(n).Short() })
+	if s.BytesPerSecond != nil {
+		v.Rate = sized(int64(*s.BytesPerSecond)).Short() + "/s"
+	}
+	if s.SecondsLeft != nil {
+		v.Left = "about " + rough(time.Duration(*s.SecondsLeft*float64(time.Second)))
+	}
+	if share, known := s.Share(); known {
+		v.Percent = int(share * 100)
+	}
+	for _, f := range s.Files {
+		v.Current = append(v.Current, cut(f.Path).short())
+	}
+	return v
+}
+
+// short is a name as it fits into a line.
+func (c cutText) short() string {
+	if c.Cut {
+		return c.Head + "…" + c.Tail
+	}
+	return c.Whole
+}
