@@ -76,7 +76,7 @@ func mayImport() map[string][]string {
 		"web/ops":        {"registry", "registry/browse", "web/access", "web/auth", "web/limit", "web/permission", "web/reply", "web/request"},
 		"web/oidc":       {"registry/people", "web/auth"},
 		"web/signin":     {"registry", "registry/people", "web/access", "web/auth", "web/oidc"},
-		"web/console":    {"claim", "explain", "internal/human", "registry/...", "web/access", "web/api", "web/auth", "web/ops", "web/permission", "web/reply"},
+		"web/console":    {"explain", "internal/human", "pipeline/interim", "registry/...", "web/access", "web/api", "web/auth", "web/ops", "web/permission", "web/reply"},
 		"web/front":      {"registry/people", "web/access", "web/api", "web/console", "web/memberapi", "web/ops", "web/reply", "web/signin"},
 		"web/api":        {"explain", "pipeline/interim", "progress", "registry/...", "web/access", "web/auth", "web/oidc", "web/ops", "web/permission", "web/reply"},
 		"web/mail":       {"registry/..."},

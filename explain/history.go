@@ -94,8 +94,8 @@ func addAttempt(list []Entry, a registry.Attempt) []Entry {
 	return append(list, next)
 }
 
-// describe says in words what attempts came to.
-func (c *Entry) describe() {
+// OutcomeText says in words how an attempt ended; "" is the outcome of one in progress.
+func OutcomeText(outcome string) string {
 	kinds := map[string]string{
 		"": "in progress", "done": "done", "transient": "failed; retried while attempts are left", "fatal": "failed; a retry would not help",
 		"panic": "crashed", "killed": "its worker was killed", "oom": "its worker ran out of memory", "lease expired": "its worker's heartbeats stopped",
@@ -103,7 +103,12 @@ func (c *Entry) describe() {
 		"held":      "given back because a service failed; not counted",
 		"cancelled": "taken from its worker by a person or a newer upload",
 	}
-	text := cmp.Or(kinds[c.Outcome], c.Outcome)
+	return cmp.Or(kinds[outcome], outcome)
+}
+
+// describe says in words what attempts came to.
+func (c *Entry) describe() {
+	text := OutcomeText(c.Outcome)
 	if c.Attempts > 1 {
 		text = fmt.Sprintf("%d attempts, each of them: %s", c.Attempts, text)
 	}

@@ -180,6 +180,27 @@ func (r *Registry) Requeue(ctx context.Context, id int64, stage Stage) (WorkItem
 		pgx.NamedArgs{"id": id, "stage": stage})
 }
 
+// RequeueStage is a stage to which an item may be requeued, or why it may not.
+type RequeueStage struct {
+	Stage    Stage   `json:"stage"`
+	BeginsAt Stage   `json:"begins_at"` // where it begins: a bag that was found invalid is read again
+	Redone   []Stage `json:"redone"`    // stages that are carried out again, or for the first time
+	Refused  *string `json:"refused"`   // why it may not; nil: it may
+}
+
+// RequeueStages returns the stages of an item's action in their order, with what requeueing
+// the item to each of them comes to. An item that has gone to the archive has none.
+func (r *Registry) RequeueStages(ctx context.Context, id int64) ([]RequeueStage, error) {
+	return Collect[RequeueStage](ctx, r.db, fmt.Sprintf("ask where item %d may be requeued to", id), `
+		SELECT s.stage, b.stage AS begins_at, x.reason AS refused,
+			ARRAY(SELECT n.stage::text FROM stage_settings n WHERE n.action = w.action AND n.ordinal >= b.ordinal ORDER BY n.ordinal) AS redone
+		FROM work_items w
+		JOIN stage_settings s ON s.action = w.action
+		CROSS JOIN LATERAL requeue_refusal(w, s.stage) x
+		JOIN stage_settings b ON b.action = w.action AND b.stage = requeue_stage(w, s.stage)
+		WHERE w.id = @id ORDER BY s.ordinal`, pgx.NamedArgs{"id": id}) // work_items_pkey
+}
+
 // Cancel ends an item for good, with the reason as its note. A worker that holds
 // it is refused its next write.
 func (r *Registry) Cancel(ctx context.Context, id int64, reason string) (WorkItem, error) {

@@ -66,6 +66,7 @@ S items.show id=running
 S items.history id=parked
 S items.next limit=1
 S items.explain id=parked
+S items.requeue_stages id=parked
 U items.explain id=running
 S items.groups
 U items.progress id=running

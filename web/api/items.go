@@ -56,10 +56,12 @@ type itemQuery struct {
 type ItemView struct {
 	registry.WorkItem
 
-	Why []registry.Obstacle `json:"why" doc:"What keeps it from being claimed now"`
+	Stages []registry.Stage    `json:"stages" doc:"Those of its action, in their order"`
+	Why    []registry.Obstacle `json:"why" doc:"What keeps it from being claimed now"`
 }
 
-type itemHistory struct {
+// ItemHistory is what happened to an item.
+type ItemHistory struct {
 	Attempts []registry.Attempt `json:"attempts"`
 	Changes  []registry.Change  `json:"changes" doc:"By people"`
 }
@@ -109,6 +111,14 @@ func (a *API) items(t *ops.API) {
 	ops.Register(t, read("items.history", "/api/v1/items/{id}/history", "List the attempts at an item, and what people decided about it", ""), a.itemHistory)
 	ops.Register(t, read("items.explain", "/api/v1/items/{id}/explain", "Explain an item: what happened, whose fault it is, and what to do",
 		"The same as `farol item explain`. What failed within a bag is known while the server reaches Redis."), a.explainItem)
+	ops.Register(t, reads("items.requeue_stages", "/api/v1/items/{id}/requeue", "Show the stages that an item can be requeued to, and what is redone", "", permission.ItemsDecide),
+		func(ctx context.Context, c access.Caller, in *ByID) (*body[list[registry.RequeueStage]], error) {
+			if _, err := a.browse(c).Item(ctx, in.ID); err != nil {
+				return nil, err
+			}
+			found, err := a.Registry.RequeueStages(ctx, in.ID)
+			return &body[list[registry.RequeueStage]]{list[registry.RequeueStage]{Items: found}}, err
+		})
 	decide := func(id, method, path, summary, about string) ops.Operation {
 		return ops.Operation{ID: id, Method: method, Path: path, Summary: summary, About: about, Access: ops.Holders, Needs: permission.ItemsDecide, Audit: true}
 	}
@@ -175,7 +185,7 @@ func (a *API) item(ctx context.Context, c access.Caller, id int64) (*itemAnswer,
 	if err != nil {
 		return nil, err
 	}
-	v := ItemView{WorkItem: seen(c, w), Why: []registry.Obstacle{}}
+	v := ItemView{WorkItem: seen(c, w), Stages: append([]registry.Stage{}, w.Order...), Why: []registry.Obstacle{}}
 	why, err := explain.Obstacles(ctx, a.Registry, id)
 	if err != nil {
 		return nil, err
@@ -197,7 +207,7 @@ func (a *API) obstacles(c access.Caller, why []registry.Obstacle) []registry.Obs
 	return list
 }
 
-func (a *API) itemHistory(ctx context.Context, c access.Caller, in *ByID) (*body[itemHistory], error) {
+func (a *API) itemHistory(ctx context.Context, c access.Caller, in *ByID) (*body[ItemHistory], error) {
 	if _, err := a.browse(c).Item(ctx, in.ID); err != nil {
 		return nil, err
 	}
@@ -209,13 +219,13 @@ func (a *API) itemHistory(ctx context.Context, c access.Caller, in *ByID) (*body
 	if err != nil {
 		return nil, err
 	}
-	h := itemHistory{append([]registry.Attempt{}, attempts...), append([]registry.Change{}, changes...)}
+	h := ItemHistory{append([]registry.Attempt{}, attempts...), append([]registry.Change{}, changes...)}
 	if !c.Holds(permission.ItemsWorkers) {
 		for i := range h.Attempts {
 			h.Attempts[i].Node, h.Attempts[i].PID, h.Attempts[i].Worker = "", 0, ""
 		}
 	}
-	return &body[itemHistory]{h}, nil
+	return &body[ItemHistory]{h}, nil
 }
 
 func (a *API) explainItem(ctx context.Context, c access.Caller, in *ByID) (*body[explain.Explanation], error) {

@@ -61,6 +61,7 @@ items.show                U A R O S
 items.history             U A R O S
 items.next                O S
 items.explain             U A R O S
+items.requeue_stages      O S
 items.requeue             O S
 items.cancel              O S
 items.release             O S

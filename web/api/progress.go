@@ -40,14 +40,15 @@ type (
 		Items    []browse.Group `json:"items"`
 		Complete bool           `json:"complete" doc:"false: more than 10,000 items are parked, and so many were read"`
 	}
-	progressView struct {
+	// ProgressView is how far an item is.
+	ProgressView struct {
 		Time    time.Time         `json:"time"`
 		Item    registry.WorkItem `json:"item"`
 		State   string            `json:"state" doc:"What happens next, or must"`
 		Current explain.Stage     `json:"current"`
 	}
-	// itemFile is a file of an item, and what has become of it.
-	itemFile struct {
+	// ItemFile is a file of an item, and what has become of it.
+	ItemFile struct {
 		Path    string   `json:"path" doc:"In the bag"`
 		Size    int64    `json:"size"`
 		State   string   `json:"state"`
@@ -58,8 +59,9 @@ type (
 		PUID    string   `json:"puid"`
 		Targets []string `json:"targets" doc:"Storage targets that have a copy"`
 	}
-	itemFiles struct {
-		Items []itemFile `json:"items"`
+	// ItemFiles is a page of the files of an item.
+	ItemFiles struct {
+		Items []ItemFile `json:"items"`
 		Next  *string    `json:"next" doc:"URL of the next page; null: this is the last"`
 		Known bool       `json:"known" doc:"false: the bag was not read far enough, or what was known of its files was removed"`
 		Note  string     `json:"note" doc:"Where the files are known from, or why nothing is known; empty: there is nothing to say"`
@@ -91,7 +93,7 @@ func (a *API) progress(t *ops.API) {
 	slots := make(chan struct{}, mostListings)
 	ops.Register(t, reads("items.files", "/api/v1/items/{id}/files", "List the files of an item with their states",
 		"The same as `farol item files`. 503 while the files of other items are looked up, or if the server does not reach Redis or the staging bucket.", permission.ItemsRead),
-		func(ctx context.Context, c access.Caller, in *itemFilesQuery) (*body[itemFiles], error) {
+		func(ctx context.Context, c access.Caller, in *itemFilesQuery) (*body[ItemFiles], error) {
 			item, err := a.browse(c).Item(ctx, in.ID)
 			if err != nil {
 				return nil, err
@@ -133,7 +135,7 @@ func (a *API) unread(ctx context.Context, err error) error {
 	return later("the progress of items is not known now; try again in a moment")
 }
 
-func (a *API) itemProgress(ctx context.Context, c access.Caller, in *ByID) (*body[progressView], error) {
+func (a *API) itemProgress(ctx context.Context, c access.Caller, in *ByID) (*body[ProgressView], error) {
 	if _, err := a.browse(c).Item(ctx, in.ID); err != nil {
 		return nil, err
 	}
@@ -148,11 +150,11 @@ func (a *API) itemProgress(ctx context.Context, c access.Caller, in *ByID) (*bod
 	if err == nil && unread != nil {
 		err = a.unread(ctx, unread)
 	}
-	return &body[progressView]{progressView{s.Time, s.Item, s.State, s.Current}}, err
+	return &body[ProgressView]{ProgressView{s.Time, s.Item, s.State, s.Current}}, err
 }
 
 // itemFiles lists a page of the files of an item from where they are known.
-func (a *API) itemFiles(ctx context.Context, in *itemFilesQuery, item registry.WorkItem) (*body[itemFiles], error) {
+func (a *API) itemFiles(ctx context.Context, in *itemFilesQuery, item registry.WorkItem) (*body[ItemFiles], error) {
 	filter := struct {
 		ID int64
 		ItemFileFilter
@@ -172,16 +174,16 @@ func (a *API) itemFiles(ctx context.Context, in *itemFilesQuery, item registry.W
 	if err != nil {
 		return nil, err
 	}
-	found := []itemFile{}
+	found := []ItemFile{}
 	for _, f := range l.Files {
-		of := itemFile{Path: f.Path, Size: f.Size, State: f.State, Code: f.Code, Message: f.Message, UUID: f.UUID, Format: f.Format, PUID: f.PUID, Targets: []string{}}
+		of := ItemFile{Path: f.Path, Size: f.Size, State: f.State, Code: f.Code, Message: f.Message, UUID: f.UUID, Format: f.Format, PUID: f.PUID, Targets: []string{}}
 		for _, c := range f.Copies {
 			of.Targets = append(of.Targets, c.Target)
 		}
 		found = append(found, of)
 	}
-	p := pageOf(ctx, found, in.Limit, func(f itemFile) string { return encodeCursor("item-files", filter, f.Path) })
-	return &body[itemFiles]{itemFiles{p.Body.Items, p.Body.Next, l.Known, l.Note}}, nil
+	p := pageOf(ctx, found, in.Limit, func(f ItemFile) string { return encodeCursor("item-files", filter, f.Path) })
+	return &body[ItemFiles]{ItemFiles{p.Body.Items, p.Body.Next, l.Known, l.Note}}, nil
 }
 
 // inWork reads what the stages of an ingest have left.

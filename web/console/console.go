@@ -94,6 +94,7 @@ func (p *Pages) Routes(mux *http.ServeMux) {
 	mux.HandleFunc("POST /do/{operation}", p.do)
 	mux.HandleFunc("POST /proof/{operation}", p.prove)
 	mux.HandleFunc("GET /search", p.search)
+	mux.HandleFunc("GET /items/{id}/explanation.txt", p.explanation)
 	mux.HandleFunc("GET /events-stream", p.stream)
 	mux.HandleFunc("GET /assets/{name}", p.asset)
 }

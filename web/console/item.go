@@ -2,29 +2,121 @@ package console
 
 import (
 	"fmt"
+	"net/url"
+	"slices"
+	"time"
 
 	"github.com/farol-preservation/farol/explain"
+	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/web/api"
+	"github.com/farol-preservation/farol/web/permission"
 )
 
 // itemPage is all there is to know of an item.
 type itemPage struct {
-	Item    api.ItemView
-	Tag     string // which decisions are sent with
-	Explain explain.Explanation
+	Item     api.ItemView
+	Tag      string // which decisions are sent with
+	State    string // as the stream says it
+	Explain  explain.Explanation
+	Fault    string            // whose it is, in words
+	Codes    []explain.Verdict // of its faults, each once
+	Rail     []railStage
+	Timeline timeline
+	Twins    []registry.WorkItem // others of the same object
+	Requeue  []registry.RequeueStage
+	Live     bool
+	Now      *shown // how far its stage is; nil: not known, or it does not run
+	NowNote  string // why not
+	MayWork  bool   // links to workers lead somewhere
+}
+
+// railStage is a stage of an item's way.
+type railStage struct {
+	Stage registry.Stage
+	State string // done, here or ahead
+	Class string // of the mark
 }
 
 // item shows a work item.
 func (p *Pages) item(v *visit) (any, error) {
+	id := v.id()
 	var d itemPage
 	var err error
-	if d.Item, d.Tag, err = getTagged[api.ItemView](v, "items/"+v.id(), nil); err != nil {
+	if d.Item, d.Tag, err = getTagged[api.ItemView](v, "items/"+id, nil); err != nil {
 		return nil, err
 	}
-	if d.Explain, err = get[explain.Explanation](v, "items/"+v.id()+"/explain", nil); err != nil {
+	if d.Explain, err = get[explain.Explanation](v, "items/"+id+"/explain", nil); err != nil {
 		return nil, err
 	}
-	v.title = fmt.Sprintf("Item %d – %s at %s", d.Item.ID, d.Item.Status, d.Item.Stage)
-	v.watch.open = d.Item.ID
+	history, err := get[api.ItemHistory](v, "items/"+id+"/history", nil)
+	if err != nil {
+		return nil, err
+	}
+	i := d.Item
+	d.Live = i.Status != registry.Success && i.Status != registry.Cancelled
+	d.State = fmt.Sprintf("%s/%s/%d", i.Stage, i.Status, i.ClaimToken)
+	d.Timeline = timelineOf(i.WorkItem, history, i.Why, time.Now(), v.URL.Query().Has("all"))
+	d.Rail = rail(i)
+	if d.Explain.Cause != nil {
+		d.Fault = explain.Faults()[d.Explain.Cause.Fault]
+	}
+	d.Codes = codesOf(d.Explain)
+	d.MayWork = v.Holds(permission.ItemsWorkers)
+	if v.Holds(permission.ItemsDecide) && d.Live {
+		if found, _ := optional[listOf[registry.RequeueStage]](v, "items/"+id+"/requeue", nil); found != nil {
+			d.Requeue = slices.DeleteFunc(found.Items, func(s registry.RequeueStage) bool { return s.Refused != nil })
+		}
+	}
+	if i.Status == registry.Started {
+		var found *api.ProgressView
+		if found, d.NowNote = optional[api.ProgressView](v, "items/"+id+"/progress", nil); found != nil {
+			now := progressOf(found.Current)
+			d.Now = &now
+		}
+	}
+	d.Twins = twins(v, i.WorkItem)
+	v.title = fmt.Sprintf("Item %d – %s at %s", i.ID, i.Status, i.Stage)
+	if d.Live {
+		v.watch.open = i.ID
+	}
 	return d, nil
+}
+
+// codesOf explains the codes of an item's faults, but for that of the item itself.
+func codesOf(e explain.Explanation) (list []explain.Verdict) {
+	for _, f := range e.Faults {
+		known := slices.ContainsFunc(list, func(v explain.Verdict) bool { return v.Code == f.Code }) || e.Cause != nil && e.Cause.Code == f.Code
+		if !known {
+			list = append(list, explain.VerdictOn(f.Code))
+		}
+	}
+	return list
+}
+
+// twins are the newest other items of the same object.
+func twins(v *visit, i registry.WorkItem) []registry.WorkItem {
+	if i.ObjectIdentifier == "" {
+		return nil
+	}
+	found, _ := optional[listOf[registry.WorkItem]](v, "items", url.Values{"object": {i.ObjectIdentifier}, "limit": {"6"}})
+	if found == nil {
+		return nil
+	}
+	return slices.DeleteFunc(found.Items, func(o registry.WorkItem) bool { return o.ID == i.ID })
+}
+
+// rail is the way of an item through its stages.
+func rail(i api.ItemView) (list []railStage) {
+	place := slices.Index(i.Stages, i.Stage)
+	for n, s := range i.Stages {
+		r := railStage{Stage: s, State: "ahead", Class: "off"}
+		switch {
+		case i.Status == registry.Success || n < place:
+			r.State, r.Class = "done", "good"
+		case n == place:
+			r.State, r.Class = "here", statusOf(i.Status).Class
+		}
+		list = append(list, r)
+	}
+	return list
 }

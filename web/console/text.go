@@ -24,7 +24,7 @@ func (p *Pages) functions() template.FuncMap {
 		"key": newKey, "link": linkTo, "esc": url.PathEscape, "deref": deref, "list": func(v ...any) []any { return v }, "json": asJSON,
 		"may":  func(s *screen, needs string) bool { return s.visit.Caller.Holds(permission.Permission(needs)) },
 		"when": when, "day": day, "table": tableOf, "has": func(list []string, v string) bool { return contains(list, v) }, "add": func(a, b int) int { return a + b },
-		"dict": dict,
+		"dict": dict, "rich": rich, "took": took,
 	}
 }
 
@@ -330,3 +330,30 @@ type heading struct {
 
 // tableOf is the caption of a table and its columns: table "Items" "Item" "Size".
 func tableOf(caption string, columns ...string) heading { return heading{caption, columns} }
+
+// piece is a part of a sentence: words, or a command.
+type piece struct {
+	Text string
+	Code bool
+}
+
+// rich tells the commands in a sentence, which are between backticks, from its words.
+func rich(v any) (list []piece) {
+	for n, part := range strings.Split(text(v), "`") {
+		if part != "" {
+			list = append(list, piece{part, n%2 == 1})
+		}
+	}
+	return list
+}
+
+// took is how long something took, to the millisecond where that says something.
+func took(d time.Duration) string {
+	if d < 0 {
+		d = 0
+	}
+	if d < time.Second {
+		return strconv.Itoa(int(d.Milliseconds())) + " ms"
+	}
+	return human.Duration(d)
+}
