@@ -9,12 +9,16 @@ import (
 	"net/http"
 	"net/http/cookiejar"
 	"net/http/httptest"
+	"net/netip"
 	"net/url"
 	"regexp"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/farol-preservation/farol/internal/testenv"
@@ -38,6 +42,7 @@ type site struct {
 	people   people.Records
 	api      *api.API
 	table    *ops.API
+	asked    *statements // of the server
 	test     registry.Institution
 	other    registry.Institution
 }
@@ -45,15 +50,21 @@ type site struct {
 func newSite(t *testing.T, change ...func(*api.API)) *site {
 	t.Helper()
 	at := testenv.DatabaseURL(t)
-	pool := func(url string) *pgxpool.Pool {
-		db, err := pgxpool.New(context.Background(), url)
+	s := &site{t: t, asked: &statements{}}
+	pool := func(url string, tracer pgx.QueryTracer) *pgxpool.Pool {
+		config, err := pgxpool.ParseConfig(url)
+		if err != nil {
+			t.Fatal(err)
+		}
+		config.ConnConfig.Tracer = tracer
+		db, err := pgxpool.NewWithConfig(context.Background(), config)
 		if err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(db.Close)
 		return db
 	}
-	s := &site{t: t, db: pool(at), registry: registry.New(pool(testenv.WebURL(t, at)))}
+	s.db, s.registry = pool(at, nil), registry.New(pool(testenv.WebURL(t, at), s.asked))
 	s.people = people.In(s.registry)
 	keys, err := auth.ParseKeys(auth.NewKey())
 	if err != nil {
@@ -64,7 +75,8 @@ func newSite(t *testing.T, change ...func(*api.API)) *site {
 		Auth:         auth.New(s.registry, auth.Options{Keys: keys, Issuer: "Farol"}),
 		ArchiveClass: func(string, bool) string { return "" },
 		Next:         func(context.Context, []string, int) ([]int64, error) { return nil, nil },
-		Fixity:       api.Fixity{Days: 90, Tries: 3}, Web: &access.Web{Tokens: access.NewTokens(s.registry, false), Registry: s.registry},
+		Fixity:       api.Fixity{Days: 90, Tries: 3},
+		Web:          &access.Web{Tokens: access.NewTokens(s.registry, false), Registry: s.registry, Proxies: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}},
 	}
 	for _, f := range change {
 		f(s.api)
@@ -87,6 +99,35 @@ func newSite(t *testing.T, change ...func(*api.API)) *site {
 	s.url, s.table = server.URL, table
 	s.test, s.other = s.institution("test.edu"), s.institution("other.edu")
 	return s
+}
+
+// statements counts those that a server sends to the database.
+type statements struct {
+	mu   sync.Mutex
+	sent []string
+}
+
+// TraceQueryStart is of pgx.QueryTracer.
+func (l *statements) TraceQueryStart(ctx context.Context, _ *pgx.Conn, q pgx.TraceQueryStartData) context.Context {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.sent = append(l.sent, q.SQL)
+	return ctx
+}
+
+// TraceQueryEnd is of pgx.QueryTracer.
+func (*statements) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
+
+// with returns how many have a text.
+func (l *statements) with(text string) (n int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, sql := range l.sent {
+		if strings.Contains(sql, text) {
+			n++
+		}
+	}
+	return n
 }
 
 func (s *site) institution(identifier string) registry.Institution {
@@ -118,8 +159,8 @@ func ask[T any](s *site, sql string, args ...any) (v T) {
 // item is a work item of an ingest; more is set on it afterwards, such as "status = 'Failed'".
 func (s *site) item(name, more string) int64 {
 	s.t.Helper()
-	id := ask[int64](s, `INSERT INTO work_items (action, stage, name, etag, bucket, bag_date, size, institution_id, object_identifier, "user")
-		VALUES ('Ingest', 'Receive', $1, $1, 'in.test.edu', now(), 2048, $2, 'test.edu/' || regexp_replace($1, '\.tar$', ''), 'x') RETURNING id`, name, s.test.ID)
+	id := ask[int64](s, `INSERT INTO work_items (action, stage, name, etag, bucket, bag_date, size, institution_id, object_identifier)
+		VALUES ('Ingest', 'Receive', $1, 'e', 'in.test.edu', now(), 2048, $2, $3) RETURNING id`, name, s.test.ID, "test.edu/"+strings.TrimSuffix(name, ".tar"))
 	if more != "" {
 		s.exec(`UPDATE work_items SET `+more+` WHERE id = $1`, id)
 	}
@@ -160,7 +201,7 @@ func (s *site) in(role, institution string) *browser {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	if a := b.send(people.LinkPath(people.SignIn, secret), nil); a.path == "/second-factor" || a.path == "/sign-in" {
+	if a := b.send(people.LinkPath(people.SignIn, secret), nil); a.path != "/" {
 		s.t.Fatalf("a link does not sign in: %s %s", a.path, a.text)
 	}
 	return b
@@ -172,8 +213,13 @@ func (s *site) browser() *browser {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	return &browser{t: s.t, s: s, client: &http.Client{Jar: jar, Timeout: time.Minute}, header: http.Header{"Accept": {"text/html"}}}
+	n := addresses.Add(1) // each browser has an address of its own: attempts from one are limited
+	return &browser{t: s.t, s: s, client: &http.Client{Jar: jar, Timeout: time.Minute}, header: http.Header{
+		"Accept": {"text/html"}, "X-Forwarded-For": {netip.AddrFrom4([4]byte{10, byte(n >> 16), byte(n >> 8), byte(n)}).String()},
+	}}
 }
+
+var addresses atomic.Uint32 //nolint:gochecknoglobals // a sequence
 
 func (b *browser) do(r *http.Request) answer {
 	b.t.Helper()

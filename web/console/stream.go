@@ -22,7 +22,12 @@ const heartbeat = 15 * time.Second
 // that has lost some looks again: events say what is, not what happened.
 func (p *Pages) stream(w http.ResponseWriter, r *http.Request) {
 	c, err := p.web.Caller(r)
-	if err != nil || !c.Browser() || !c.Full() || !c.Holds(permission.ItemsRead) {
+	switch {
+	case err != nil:
+		p.log.WarnContext(r.Context(), "cannot find out who asks for a stream; the page tries again", "err", err)
+		reply.Refuse(w, *ops.Problem(http.StatusServiceUnavailable, ops.CodeTryLater, "Farol cannot answer now; try again in a moment"))
+		return
+	case !c.Browser() || !c.Full() || !c.Holds(permission.ItemsRead):
 		reply.Refuse(w, *ops.Problem(http.StatusUnauthorized, ops.CodeNotSignedIn, "sign in"))
 		return
 	}
