@@ -19,6 +19,7 @@ type listener struct {
 	t      *testing.T
 	status int
 	events chan [2]string // name and data; closed at the end of the stream
+	heard  [][2]string
 	stop   context.CancelFunc
 }
 
@@ -65,6 +66,7 @@ func (l *listener) hears(name string, check func(map[string]any) bool) map[strin
 			if !open {
 				l.t.Fatalf("the stream ended before %s", name)
 			}
+			l.heard = append(l.heard, e)
 			var data map[string]any
 			if err := json.Unmarshal([]byte(e[1]), &data); err != nil {
 				l.t.Fatalf("%v: %v", e, err)
@@ -81,7 +83,7 @@ func (l *listener) hears(name string, check func(map[string]any) bool) map[strin
 // ends waits for the end of the stream.
 func (l *listener) ends() {
 	l.t.Helper()
-	late := time.After(60 * time.Second)
+	late := time.After(25 * time.Second)
 	for {
 		select {
 		case _, open := <-l.events:
@@ -118,17 +120,20 @@ func TestPagesAreKeptUpToDate(t *testing.T) {
 	b.hears("item", of(theirs, registry.Suspended))
 	b.hears("new", func(e map[string]any) bool { return e["count"] == 1.0 })
 	s.item("newer.tar", "")
-	seen := 0
-	a.hears("new", func(e map[string]any) bool {
-		seen++
-		return e["count"] == 1.0 && seen == 1
-	})
 	b.hears("new", func(e map[string]any) bool { return e["count"] == 2.0 })
-	a.stop()
-	for e := range a.events {
+	s.exec(`UPDATE work_items SET status = 'Pending' WHERE id = $1`, mine)
+	a.hears("item", of(mine, registry.Pending))
+	added := 0
+	for _, e := range a.heard {
 		if strings.Contains(e[1], fmt.Sprintf(`"id":%d`, theirs)) {
 			t.Errorf("a page hears of another institution's item: %s", e[1])
 		}
+		if e[0] == "new" {
+			added++
+		}
+	}
+	if added != 1 {
+		t.Errorf("a page hears %d times of new items, and there is one: %v", added, a.heard)
 	}
 }
 

@@ -49,6 +49,7 @@ func (p *Pages) stream(w http.ResponseWriter, r *http.Request) {
 	defer beat.Stop()
 	text := "retry: 5000\n\n"
 	for {
+		out.SetWriteDeadline(time.Now().Add(2 * heartbeat)) //nolint:errcheck // where there is none to set, none is needed
 		if _, err := fmt.Fprint(w, text); err != nil || out.Flush() != nil {
 			return
 		}
