@@ -103,12 +103,13 @@ func (r Records) Sessions(ctx context.Context, user int64) ([]Session, error) {
 		WHERE s.user_id = @user AND s.ends_at > now() AND s.seen_at > now() - @idle::interval ORDER BY s.id`, pgx.NamedArgs{"user": user, "idle": IdleTime})
 }
 
-// Holding returns those of sessions that have not ended and whose persons are active. It does
-// not count as use of a session.
+// Holding returns those of sessions that have not ended, and whose institution is active: the
+// sessions of a person who is deactivated, or has another role, end at once. It does not count
+// as use of a session.
 func (r Records) Holding(ctx context.Context, ids []int64) ([]int64, error) {
 	rows, _ := r.db.Query(ctx, `SELECT s.id FROM sessions s JOIN users u ON u.id = s.user_id LEFT JOIN institutions i ON i.id = u.institution_id
 		WHERE s.id = ANY ($1) AND s.level = $2 AND s.ends_at > now() AND s.seen_at > now() - $3::interval
-			AND u.deactivated_at IS NULL AND coalesce(i.state, 'A') = 'A'`, ids, LevelFull, IdleTime) // sessions_pkey
+			AND coalesce(i.state, 'A') = 'A'`, ids, LevelFull, IdleTime) // sessions_pkey
 	held, err := pgx.CollectRows(rows, pgx.RowTo[int64])
 	if err != nil {
 		return nil, fmt.Errorf("look up sessions: %w", registry.Refusal(err))

@@ -179,8 +179,11 @@ func TestAStreamEndsWithTheSession(t *testing.T) {
 	b := s.in(registry.RoleInstitutionalUser, "test.edu")
 	l := b.listens(fmt.Sprintf("items=%d", id))
 	l.hears("item", of(id, registry.Pending))
+	other := s.in(registry.RoleInstitutionalUser, "other.edu").listens(fmt.Sprintf("items=%d", id))
 	s.exec(`UPDATE users SET deactivated_at = now() WHERE id = $1`, b.person.ID)
+	s.exec(`UPDATE institutions SET state = 'D' WHERE id = $1`, s.other.ID)
 	l.ends()
+	other.ends()
 	if again := b.listens("items=1"); again.status != http.StatusUnauthorized {
 		t.Errorf("a deactivated person gets a stream: %d", again.status)
 	}
