@@ -2,7 +2,6 @@ package console
 
 import (
 	"net/url"
-	"slices"
 
 	"github.com/farol-preservation/farol/registry"
 )
@@ -28,41 +27,36 @@ type tab struct {
 	Current    bool
 }
 
-// Tabs of the list of items, and the statuses that they have.
-var itemTabs = []struct{ key, name string }{{"", "Newest"}, {"live", "Live"}, {"review", "Needs you"}, {"failed", "Failed"}, {"ended", "Ended"}}
-
 // itemFields are the fields of the address by which items are narrowed.
-var itemFields = []string{"institution", "name", "object", "stage", "action", "error_code", "storage_option", "worker", "plan", "deletion", "status", "updated_after", "updated_before", "size_min"}
+func itemFields() []string {
+	return []string{"institution", "name", "object", "stage", "action", "error_code", "storage_option", "worker", "plan", "deletion", "status", "updated_after", "updated_before", "size_min"}
+}
+
+// itemTabs are those of the list of items, with the statuses that they have.
+func itemTabs(current string, institution string) (list []tab) {
+	for _, t := range []struct{ key, name string }{{"", "Newest"}, {"live", "Live"}, {"review", "Needs you"}, {"failed", "Failed"}, {"ended", "Ended"}} {
+		list = append(list, tab{t.name, linkTo("/items", "tab", t.key, "institution", institution), t.key == current})
+	}
+	return list
+}
+
+// statusesOf are the statuses of the items in a tab; nil: any.
+func statusesOf(tab string) []string {
+	return map[string][]string{
+		"live": {string(registry.Pending), string(registry.Started)}, "failed": {string(registry.Failed), string(registry.Suspended)},
+		"ended": {string(registry.Success), string(registry.Cancelled)},
+	}[tab]
+}
 
 // items is the list of work items.
 func (p *Pages) items(v *visit) (any, error) {
 	l := itemList{Tab: v.URL.Query().Get("tab"), AllScopes: v.Caller.Scope.All(), Decide: v.Holds("plans.make")}
-	q := v.query(append(slices.Clone(itemFields), "after")...)
-	l.Filter, l.First = v.query(itemFields...), q.Get("after") == ""
+	q := v.query(append(itemFields(), "after")...)
+	l.Filter, l.First = v.query(itemFields()...), q.Get("after") == ""
 	l.Narrowed = len(l.Filter) > 0
-	for _, t := range itemTabs {
-		to := url.Values{}
-		if t.key != "" {
-			to.Set("tab", t.key)
-		}
-		if in := l.Filter.Get("institution"); in != "" {
-			to.Set("institution", in)
-		}
-		path := "/items"
-		if len(to) > 0 {
-			path += "?" + to.Encode()
-		}
-		l.Tabs = append(l.Tabs, tab{t.name, path, t.key == l.Tab})
-	}
-	if l.Filter.Get("status") == "" {
-		switch l.Tab {
-		case "live":
-			q["status"] = []string{string(registry.Pending), string(registry.Started)}
-		case "failed":
-			q["status"] = []string{string(registry.Failed), string(registry.Suspended)}
-		case "ended":
-			q["status"] = []string{string(registry.Success), string(registry.Cancelled)}
-		}
+	l.Tabs = itemTabs(l.Tab, l.Filter.Get("institution"))
+	if statuses := statusesOf(l.Tab); len(statuses) > 0 && l.Filter.Get("status") == "" {
+		q["status"] = statuses
 	}
 	if l.Tab == "review" {
 		q.Set("review", "true")

@@ -33,7 +33,7 @@ func (b *browser) listens(query string) *listener {
 	}
 	client := *b.client
 	client.Timeout = 0
-	a, err := client.Do(r)
+	a, err := client.Do(r) //nolint:bodyclose // it is closed at the end of the stream
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -56,8 +56,8 @@ func (b *browser) listens(query string) *listener {
 	return l
 }
 
-// hears returns the next event of a name for which the check holds.
-func (l *listener) hears(name string, check func(map[string]any) bool) map[string]any {
+// hears waits for an event of a name for which the check holds.
+func (l *listener) hears(name string, check func(map[string]any) bool) {
 	l.t.Helper()
 	late := time.After(20 * time.Second)
 	for {
@@ -72,7 +72,7 @@ func (l *listener) hears(name string, check func(map[string]any) bool) map[strin
 				l.t.Fatalf("%v: %v", e, err)
 			}
 			if e[0] == name && check(data) {
-				return data
+				return
 			}
 		case <-late:
 			l.t.Fatalf("no event %s", name)

@@ -21,23 +21,9 @@ const heartbeat = 15 * time.Second
 // stream keeps a page up to date by server-sent events (WHATWG HTML, section 9.2). A page
 // that has lost some looks again: events say what is, not what happened.
 func (p *Pages) stream(w http.ResponseWriter, r *http.Request) {
-	c, err := p.web.Caller(r)
-	switch {
-	case err != nil:
-		p.log.WarnContext(r.Context(), "cannot find out who asks for a stream; the page tries again", "err", err)
-		reply.Refuse(w, *ops.Problem(http.StatusServiceUnavailable, ops.CodeTryLater, "Farol cannot answer now; try again in a moment"))
-		return
-	case !c.Browser() || !c.Full() || !c.Holds(permission.ItemsRead):
-		reply.Refuse(w, *ops.Problem(http.StatusUnauthorized, ops.CodeNotSignedIn, "sign in"))
-		return
-	}
-	if err := p.table.Limit(w, c); err != nil {
-		reply.Refuse(w, *ops.Problem(http.StatusTooManyRequests, ops.CodeRateLimited, "you ask too often"))
-		return
-	}
-	s := &stream{watched: watchedOf(r), scope: c.Scope, session: c.Session.ID, events: make(chan event, 2*mostWatched), sent: map[int64]browse.State{}}
-	if !p.live.open(s) {
-		reply.Refuse(w, *ops.Problem(http.StatusServiceUnavailable, ops.CodeTryLater, "too many pages are kept up to date; this one is loaded again now and then"))
+	s, refused := p.openStream(w, r)
+	if refused != nil {
+		reply.Refuse(w, *refused)
 		return
 	}
 	defer p.live.close(s)
@@ -71,6 +57,25 @@ func (p *Pages) stream(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
+}
+
+// openStream adds a page to those that are kept up to date, or says why not.
+func (p *Pages) openStream(w http.ResponseWriter, r *http.Request) (*stream, *reply.Problem) {
+	c, err := p.web.Caller(r)
+	switch {
+	case err != nil:
+		p.log.WarnContext(r.Context(), "cannot find out who asks for a stream; the page tries again", "err", err)
+		return nil, ops.Problem(http.StatusServiceUnavailable, ops.CodeTryLater, "Farol cannot answer now; try again in a moment")
+	case !c.Browser() || !c.Full() || !c.Holds(permission.ItemsRead):
+		return nil, ops.Problem(http.StatusUnauthorized, ops.CodeNotSignedIn, "sign in")
+	case p.table.Limit(w, c) != nil:
+		return nil, ops.Problem(http.StatusTooManyRequests, ops.CodeRateLimited, "you ask too often; try again in a moment")
+	}
+	s := &stream{watched: watchedOf(r), scope: c.Scope, session: c.Session.ID, events: make(chan event, 2*mostWatched), sent: map[int64]browse.State{}}
+	if !p.live.open(s) {
+		return nil, ops.Problem(http.StatusServiceUnavailable, ops.CodeTryLater, "too many pages are kept up to date; this one is loaded again now and then")
+	}
+	return s, nil
 }
 
 // watchedOf is what a page asks to be kept up to date of.

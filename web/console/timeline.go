@@ -63,11 +63,9 @@ func timelineOf(item registry.WorkItem, h api.ItemHistory, why []registry.Obstac
 		at, before = l.To, waitAfter(a)
 	}
 	live := item.Status != registry.Success && item.Status != registry.Cancelled
-	switch {
-	case item.Status == registry.Pending:
-		what := waitNow(item, why, before)
-		t.Lanes = append(t.Lanes, lane{Kind: "gap", Class: "wait", What: what, From: at, To: now, Open: true})
-	case item.Status == registry.Failed || item.Status == registry.Suspended:
+	if item.Status == registry.Pending {
+		t.Lanes = append(t.Lanes, lane{Kind: "gap", Class: "wait", What: waitNow(item, why, before), From: at, To: now, Open: true})
+	} else if live && item.Status != registry.Started {
 		t.Lanes = append(t.Lanes, lane{Kind: "gap", Class: "person", What: "waits for a person", From: at, To: now, Open: true})
 	}
 	for _, c := range h.Changes {

@@ -102,11 +102,15 @@ func (a *asked) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// identified is who sends a request, and whether the answer counts as asked for by itself.
-func (a *API) identified(r *http.Request) (c access.Caller, counts bool, err error) {
+// identified is who sends a request. What is asked for within the process does not count as a
+// request of its own.
+func (a *API) identified(w http.ResponseWriter, r *http.Request) (access.Caller, error) {
 	if c, ok := r.Context().Value(askedKey{}).(access.Caller); ok {
-		return c, false, nil
+		return c, nil
 	}
-	c, err = a.caller(r)
-	return c, true, err
+	c, err := a.caller(r)
+	if err == nil {
+		err = a.Limit(w, c)
+	}
+	return c, err
 }

@@ -3,6 +3,7 @@ package ops
 import (
 	"encoding/json"
 	"fmt"
+	"math"
 	"net/http"
 	"net/url"
 	"slices"
@@ -125,47 +126,56 @@ func (a *API) object(s *huma.Schema, form url.Values, prefix string, empty bool)
 // value is a field as its schema has it; nil: it is left out.
 func (a *API) value(s *huma.Schema, field string, values []string, empty bool) (any, error) {
 	if s.Type == huma.TypeArray {
-		list := []any{}
-		for _, text := range values {
-			for line := range strings.Lines(text) {
-				v, err := a.value(a.resolved(s.Items), field, []string{line}, false)
-				if err != nil {
-					return nil, err
-				}
-				if v != nil {
-					list = append(list, v)
-				}
-			}
-		}
-		if len(list) == 0 && !empty {
-			return nil, nil
-		}
-		return list, nil
+		return a.values(s, field, values, empty)
 	}
 	text := strings.TrimSpace(values[len(values)-1]) // a box that is ticked follows the hidden field that says no
-	if text == "" && (s.Type != huma.TypeString || s.Format != "" || len(s.Enum) > 0 || !empty) {
-		return nil, nil
+	mayBeEmpty := s.Type == huma.TypeString && s.Format == "" && len(s.Enum) == 0 && empty
+	if text == "" && !mayBeEmpty {
+		return nil, nil //nolint:nilnil // it is left out
 	}
 	switch s.Type {
-	case huma.TypeInteger:
+	case huma.TypeInteger, huma.TypeNumber:
+		return numeric(s, field, text)
+	case huma.TypeBoolean:
+		return text == "true" || text == "on", nil
+	}
+	if at, err := time.Parse("2006-01-02T15:04", text); err == nil && s.Format == "date-time" { // browsers send a time without its zone
+		return at.UTC(), nil
+	}
+	return text, nil
+}
+
+func numeric(s *huma.Schema, field, text string) (any, error) {
+	if s.Type == huma.TypeInteger {
 		n, err := strconv.ParseInt(text, 10, 64)
 		if err != nil {
 			return nil, wrongField(field, fmt.Sprintf("%q is no whole number", text))
 		}
 		return n, nil
-	case huma.TypeNumber:
-		n, err := strconv.ParseFloat(text, 64)
-		if err != nil {
-			return nil, wrongField(field, fmt.Sprintf("%q is no number", text))
-		}
-		return n, nil
-	case huma.TypeBoolean:
-		return text == "true" || text == "on", nil
 	}
-	if s.Format == "date-time" { // browsers send the time of a field without its zone
-		if at, err := time.Parse("2006-01-02T15:04", text); err == nil {
-			return at.UTC(), nil
+	n, err := strconv.ParseFloat(text, 64)
+	if err != nil || math.IsNaN(n) || math.IsInf(n, 0) { // which JSON has not
+		return nil, wrongField(field, fmt.Sprintf("%q is no number", text))
+	}
+	return n, nil
+}
+
+// values are the lines of the values of a field.
+func (a *API) values(s *huma.Schema, field string, values []string, empty bool) (any, error) {
+	list := []any{}
+	for _, text := range values {
+		for line := range strings.Lines(text) {
+			v, err := a.value(a.resolved(s.Items), field, []string{line}, false)
+			if err != nil {
+				return nil, err
+			}
+			if v != nil {
+				list = append(list, v)
+			}
 		}
 	}
-	return text, nil
+	if len(list) == 0 && !empty {
+		return nil, nil //nolint:nilnil // it is left out
+	}
+	return list, nil
 }

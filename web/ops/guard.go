@@ -27,10 +27,7 @@ import (
 func (a *API) guard(o Operation) func(huma.Context, func(huma.Context)) {
 	return func(ctx huma.Context, next func(huma.Context)) {
 		r, w := humago.Unwrap(ctx)
-		c, counts, err := a.identified(r)
-		if err == nil && counts {
-			err = a.Limit(w, c)
-		}
+		c, err := a.identified(w, r)
 		if err == nil {
 			if p := o.refuses(c); p != nil {
 				err = p

@@ -1,0 +1,244 @@
+package console_test
+
+import (
+	"fmt"
+	"net/http"
+	"net/url"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/web/console"
+	"github.com/farol-preservation/farol/web/permission"
+)
+
+// Every page is for those who hold its permission, and for nobody else; and the list of pages
+// has what a person may open, and nothing else.
+func TestPagesAreForTheirRoles(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	id := s.item("one.tar", "")
+	for _, role := range []string{registry.RoleInstitutionalUser, registry.RoleInstitutionalAdmin, registry.RoleAuditor, registry.RoleOperator, registry.RoleAdmin} {
+		for _, institution := range []string{"test.edu", ""} {
+			staff := role == registry.RoleAdmin || role == registry.RoleOperator
+			if staff == (institution != "") && role != registry.RoleAuditor {
+				continue
+			}
+			b := s.in(role, institution)
+			first := b.open("/items")
+			for _, sheet := range console.Sheets() {
+				path := strings.TrimSuffix(strings.ReplaceAll(sheet.Path, "{id}", fmt.Sprint(id)), "{$}")
+				if strings.Contains(path, "{") {
+					continue
+				}
+				may := (sheet.Needs == "" || has(permission.Of(role, institution != ""), sheet.Needs)) && (!sheet.Staff || institution == "")
+				a := b.open(path)
+				if refused := a.status == http.StatusForbidden; refused == may || a.status >= 500 && a.status != http.StatusServiceUnavailable {
+					t.Errorf("%s of %q opens %s: %d, and may: %v\n%s", role, institution, path, a.status, may, words(a.text))
+				}
+				if listed := strings.Contains(first.text, `<li><a href="`+path+`"`); sheet.Nav != "" && listed != may {
+					t.Errorf("%s of %q: %s is listed %v, and may %v", role, institution, path, listed, may)
+				}
+			}
+		}
+	}
+	stranger := s.browser()
+	for _, sheet := range console.Sheets() {
+		if a := stranger.open(strings.TrimSuffix(strings.ReplaceAll(sheet.Path, "{id}", "1"), "{$}")); a.path != "/sign-in" {
+			t.Errorf("%s without signing in leads to %s", sheet.Path, a.path)
+		}
+	}
+}
+
+func has(list []permission.Permission, one permission.Permission) bool {
+	for _, p := range list {
+		if p == one {
+			return true
+		}
+	}
+	return false
+}
+
+// What a browser is sent may load nothing from elsewhere and run nothing within the page, and
+// stays in no cache.
+func TestPagesAreGuarded(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	b := s.in(registry.RoleAdmin, "")
+	a := b.sees("/items", "No items yet")
+	for name, want := range map[string]string{
+		"Content-Security-Policy": "default-src 'none'; script-src 'self'", "Cache-Control": "no-store", "X-Content-Type-Options": "nosniff",
+		"Cross-Origin-Opener-Policy": "same-origin", "Referrer-Policy": "same-origin", "Permissions-Policy": "camera=()",
+	} {
+		if got := a.header.Get(name); !strings.HasPrefix(got, want) {
+			t.Errorf("%s: %q, want %q", name, got, want)
+		}
+	}
+	if !strings.Contains(a.header.Get("Content-Security-Policy"), "require-trusted-types-for 'script'") {
+		t.Error("scripts may make elements of any text")
+	}
+	b.header.Set("Origin", "https://evil.example")
+	if got := b.send("/do/items.cancel", url.Values{"id": {"1"}, "reason": {"x"}}); got.status != http.StatusForbidden {
+		t.Errorf("a page of another origin decides: %d", got.status)
+	}
+	b.header.Del("Origin")
+	b.header.Set("Authorization", "Bearer x")
+	if got := b.open("/items"); got.status != http.StatusBadRequest {
+		t.Errorf("a program gets a page: %d", got.status)
+	}
+	if got := s.browser().open("/assets/console.js"); got.status != http.StatusOK || len(got.text) > 12<<10 {
+		t.Errorf("the script: %d, %d bytes", got.status, len(got.text))
+	}
+}
+
+// After signing in a person is where they wanted to go, and never elsewhere.
+func TestSigningInLeadsBack(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	id := s.item("one.tar", "")
+	b := s.browser()
+	if a := b.open(fmt.Sprintf("/items/%d", id)); a.path != "/sign-in" {
+		t.Fatal(a.path)
+	}
+	b.enters(s.in(registry.RoleAdmin, "").person)
+	if b.landed != fmt.Sprintf("/items/%d", id) {
+		t.Errorf("signing in leads to %s", b.landed)
+	}
+	for _, page := range []string{"//evil.example", "https://evil.example/", `/\evil.example`, "javascript:alert(1)"} {
+		other := s.browser()
+		other.header.Set("Cookie", "farol-next="+url.QueryEscape(page))
+		other.enters(b.person)
+		if other.landed != "/" {
+			t.Errorf("signing in leads to %s", other.landed)
+		}
+	}
+}
+
+// A form is carried out once, says so, and leads back; what is refused keeps what was typed.
+func TestDecisionsAboutAnItem(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	id := s.item("one.tar", "status = 'Suspended', needs_admin_review = true")
+	page := fmt.Sprintf("/items/%d", id)
+	b := s.in(registry.RoleOperator, "")
+	a := b.sees(page, "Suspended", "Decide", "From stage", "Receive")
+
+	form := a.form(t, "items.set")
+	form.Set("priority", "-7")
+	b.send("/do/items.set", form).shows(t, "Done: set the priority", "Undo", fmt.Sprintf("item %d", id))
+	if got := ask[int](s, `SELECT priority FROM work_items WHERE id = $1`, id); got != -7 {
+		t.Errorf("the priority is %d", got)
+	}
+	b.open(page).lacks(t, "Done:") // it is said once
+	b.send("/do/items.set", url.Values{"id": {fmt.Sprint(id)}, "priority": {"0"}, "back": {page}})
+
+	form.Set("priority", "urgent")
+	refused := b.send("/do/items.set", form)
+	refused.shows(t, "Nothing was changed", `Priority: "urgent" is no whole number`)
+	if refused.status != http.StatusBadRequest || !strings.Contains(refused.text, `value="urgent"`) {
+		t.Errorf("%d: what was typed is lost", refused.status)
+	}
+
+	form = b.open(page).form(t, "items.requeue")
+	form.Set("stage", "Receive")
+	b.send("/do/items.requeue", form).shows(t, "Done: requeue an item")
+	if got := ask[string](s, `SELECT status FROM work_items WHERE id = $1`, id); got != "Pending" {
+		t.Errorf("the item is %s", got)
+	}
+	s.exec(`UPDATE work_items SET priority = 3 WHERE id = $1`, id) // it is another than on the page
+	changed := b.send("/do/items.requeue", form)
+	if changed.status != http.StatusPreconditionFailed {
+		t.Errorf("a decision on what has changed since: %d", changed.status)
+	}
+
+	form = b.open(page).form(t, "items.cancel")
+	form.Set("reason", "depositor <b>asked</b>")
+	form.Set("back", "https://evil.example/")
+	if done := b.send("/do/items.cancel", form); done.path != "/" && done.path != "/items" {
+		t.Errorf("a form leads to %s", done.path)
+	}
+	b.sees(page, "Cancelled", "depositor <b>asked</b>").lacks(t, "Requeue")
+	if n := ask[int](s, `SELECT count(*) FROM actions WHERE operation = 'items.cancel' AND outcome = 'done' AND user_id = $1`, b.person.ID); n != 1 {
+		t.Errorf("%d cancellations are on record", n)
+	}
+	member := s.in(registry.RoleInstitutionalUser, "test.edu")
+	member.sees(page, "Cancelled").lacks(t, "Decide")
+	if a := member.send("/do/items.cancel", form); a.status != http.StatusForbidden {
+		t.Errorf("a member cancels: %d", a.status)
+	}
+	if a := b.send("/do/items.explain", url.Values{"id": {"1"}}); a.status != http.StatusNotFound {
+		t.Errorf("a form reads: %d", a.status)
+	}
+}
+
+// What is another institution's is shown like what there is not.
+func TestOthersItemsAreNotThere(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.exec(`SELECT setval(pg_get_serial_sequence('work_items', 'id'), 777777)`) // it is in no other text
+	id := s.item("secret-plans.tar", "")
+	b := s.in(registry.RoleInstitutionalAdmin, "other.edu")
+	for _, page := range []string{"/items/%d", "/items/%d/files", "/items/%d/explanation.txt"} {
+		there, not := b.open(fmt.Sprintf(page, id)), b.open(fmt.Sprintf(page, 999_999))
+		if there.status != http.StatusNotFound || not.status != http.StatusNotFound {
+			t.Errorf("%s: %d and %d", page, there.status, not.status)
+		}
+		if a, b := strings.ReplaceAll(there.text, fmt.Sprint(id), "N"), strings.ReplaceAll(not.text, "999999", "N"); a != b {
+			t.Errorf("%s: %s\n%s", page, words(a), words(b))
+		}
+	}
+	b.sees("/items").lacks(t, "secret-plans")
+	b.sees("/search?q=secret-plans.tar", "Nothing that you may see")
+	s.in(registry.RoleInstitutionalUser, "test.edu").sees("/search?q=secret-plans.tar", "secret-plans.tar", "Receive")
+}
+
+// Names and notes of others are text, whatever they are.
+func TestHostileTexts(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	b := s.in(registry.RoleAdmin, "")
+	for _, name := range []string{
+		`<script>alert(1)</script>.tar`, `"><img src=x onerror=alert(1)>.tar`, "a\u202egpj.tar", strings.Repeat("long", 60) + ".tar", "a'b.tar", "{{.}}.tar", "a\u200bb.tar", "javascript:alert(1).tar",
+	} {
+		id := ask[int64](s, `INSERT INTO work_items (action, stage, name, etag, bucket, bag_date, size, institution_id, object_identifier, note)
+			VALUES ('Ingest', 'Receive', $1, 'e', 'in', now(), 1, $2, 'test.edu/hostile', $3) RETURNING id`, name, s.test.ID, name)
+		for _, page := range []string{"/items", fmt.Sprintf("/items/%d", id), "/search?q=" + url.QueryEscape(name)} {
+			a := b.open(page)
+			if a.status != http.StatusOK {
+				t.Fatalf("%s: %d", page, a.status)
+			}
+			for _, bad := range []string{"<script>alert", "<img src=x", `href="javascript:`} {
+				if strings.Contains(a.text, bad) {
+					t.Errorf("%s has %q as it is", page, bad)
+				}
+			}
+			shown := words(areas.ReplaceAllString(a.text, "")) // a note is changed as it is
+			if strings.ContainsAny(shown, "\u202e\u200b") {
+				t.Errorf("%s shows a character that is not seen: %q", page, shown)
+			}
+		}
+	}
+}
+
+var areas = regexp.MustCompile(`(?s)<textarea.*?</textarea>`)
+
+// A search leads to what a text can be the name of.
+func TestSearch(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	id := s.item("photographs.tar", "")
+	b := s.in(registry.RoleInstitutionalUser, "test.edu")
+	if a := b.open(fmt.Sprintf("/search?q=%d", id)); a.path != fmt.Sprintf("/items/%d", id) {
+		t.Errorf("a number leads to %s", a.path)
+	}
+	for _, q := range []string{"photographs.tar", "photographs", "test.edu/photographs"} {
+		b.sees("/search?q="+url.QueryEscape(q), "photographs.tar", "Receive")
+	}
+	b.sees("/search?q=", "Type the number of an item")
+	for _, q := range []string{"%00", "%ff", strings.Repeat("x", 3000), "d41d8cd98f00b204e9800998ecf8427e", "11111111-2222-4333-8444-555555555555", "%2F%2F", "' OR 1=1"} {
+		if a := b.open("/search?q=" + strings.ReplaceAll(q, " ", "+")); a.status != http.StatusOK {
+			t.Errorf("a search for %.40q: %d", q, a.status)
+		}
+	}
+}

@@ -1,0 +1,38 @@
+package console
+
+import (
+	"time"
+
+	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/web/api"
+)
+
+// Text is how a page shows a text of others.
+func Text(s string) string { return text(s) }
+
+// Cut is how a page shows a long name.
+func Cut(s string) (short, whole string) {
+	c := cut(s)
+	return c.short(), c.Whole
+}
+
+// Number is how a page shows a number.
+func Number(n int64) string { return number(n) }
+
+// Percent is how a page shows a share.
+func Percent(share float64) string { return percent(share) }
+
+// Lane is a lane of a timeline.
+type Lane = lane
+
+// TimelineOf is the timeline of an item.
+func TimelineOf(item registry.WorkItem, h api.ItemHistory, why []registry.Obstacle, now time.Time, all bool) ([]Lane, int) {
+	t := timelineOf(item, h, why, now, all)
+	return t.Lanes, t.Earlier
+}
+
+// Sheet is a page.
+type Sheet = sheet
+
+// Sheets are all pages.
+func Sheets() []Sheet { return sheets() }
