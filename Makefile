@@ -31,6 +31,7 @@ test-deps: deps
 	.ci/deps cc
 	.ci/deps pooler
 	.ci/deps scanner
+	.ci/deps browser
 	.ci/deps clients
 
 soak: deps                      ## soak tests whole, and a table of what they did; make soak ARGS='-run Model'

@@ -38,7 +38,7 @@ type child struct {
 
 // launch starts "farol-dev internal COMMAND" and returns when it is ready. The
 // child gets none of our environment: there may be secrets in it, or settings
-// of other clusters.
+// of other clusters. What it keeps of its own accord is in our directory.
 func (s *Stack) launch(ctx context.Context, service Service, command string, settings any) (*child, error) {
 	line, err := json.Marshal(settings)
 	if err != nil {
@@ -54,7 +54,7 @@ func (s *Stack) launch(ctx context.Context, service Service, command string, set
 		return nil, fmt.Errorf("open the log: %w", err)
 	}
 	c.cmd = exec.Command(s.options.Executable, "internal", command)
-	c.cmd.Env = []string{"PATH=/usr/local/bin:/usr/bin:/bin", "LC_ALL=C", "TZ=UTC"}
+	c.cmd.Env = []string{"PATH=/usr/local/bin:/usr/bin:/bin", "LC_ALL=C", "TZ=UTC", "HOME=" + s.dir}
 	c.cmd.Dir = s.dir
 	c.cmd.Stderr = logFile
 	c.cmd.ExtraFiles = []*os.File{s.servers}
