@@ -131,6 +131,7 @@ func mayUse() map[string][]string {
 		"github.com/nsqio/":           {"nsqcompat", "internal"},
 		"github.com/wneessen/go-mail": {"web"},
 		"github.com/emersion/":        {"internal"},
+		"github.com/chromedp/":        {"internal/testenv/browser"},
 		"github.com/cenkalti/":        {"retry"},
 		"github.com/richardlehane/":   {"format"},
 		"github.com/versity/":         {"internal"},
