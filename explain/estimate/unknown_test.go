@@ -1,0 +1,122 @@
+package estimate
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/farol-preservation/farol/registry"
+)
+
+// What is not known is not guessed, and the reason is said.
+func TestReasonsForWhichATimeIsNotKnown(t *testing.T) {
+	t.Parallel()
+	s := simulate(7, 600)
+	const at = 20_000
+	due, ahead, option := clock(at), int64(3), "Glacier-VA"
+	later := due.Add(time.Hour)
+	waiting := registry.Standing{
+		ID: 1, At: clock(at), Institution: "test.edu", Action: registry.Ingest, Stage: registry.Receive, Status: registry.Pending, Size: 1 << 20, Due: &due, Ahead: &ahead,
+		StorageOption: &option,
+	}
+	for want, change := range map[string]func(*registry.Standing, *registry.Recent){
+		"":                   func(*registry.Standing, *registry.Recent) {},
+		"waits for a person": func(v *registry.Standing, _ *registry.Recent) { v.Status = registry.Suspended },
+		"has ended":          func(v *registry.Standing, _ *registry.Recent) { v.Status = registry.Cancelled },
+		"another item of its object": func(v *registry.Standing, _ *registry.Recent) {
+			v.Due, v.Ahead = nil, nil
+		},
+		"the storage provider":      func(v *registry.Standing, _ *registry.Recent) { v.Action = registry.GlacierRestore },
+		"postponed":                 func(v *registry.Standing, _ *registry.Recent) { v.Snoozed, v.Due, v.Ahead = true, &later, nil },
+		"service that it needs":     func(v *registry.Standing, _ *registry.Recent) { v.Held = true },
+		"its stage is paused":       func(v *registry.Standing, _ *registry.Recent) { v.Paused = true },
+		"too far":                   func(v *registry.Standing, _ *registry.Recent) { v.Ahead = nil },
+		"no live worker takes its":  func(_ *registry.Standing, r *registry.Recent) { r.Pools = nil },
+		"worker takes its stage":    func(_ *registry.Standing, r *registry.Recent) { r.Pools = only(r.Pools, "other.edu", "") },
+		"live worker takes its sta": func(_ *registry.Standing, r *registry.Recent) { r.Pools = only(r.Pools, "", "Standard") },
+		"fewer than 20":             func(v *registry.Standing, _ *registry.Recent) { v.SizeBand = 3 },
+		"taken longer": func(v *registry.Standing, _ *registry.Recent) {
+			began := due.Add(-100 * time.Hour)
+			v.Status, v.Started, v.Ahead = registry.Started, &began, nil
+		},
+	} {
+		v, r := waiting, s.recent(at)
+		change(&v, &r)
+		got := New(r).Of(v, nil)
+		if want != "" && (got.End != nil || got.StageEnd != nil || got.StageUnknown == "" || !strings.Contains(got.Unknown, want)) || want == "" && (got.End == nil || got.Unknown != "") {
+			t.Errorf("%q: %+v", want, got)
+		}
+	}
+	r := s.recent(at)
+	r.Stages[storeStage].Paused = true
+	if got := New(r).Of(waiting, nil); got.End != nil || got.Unknown != "Store is paused" || got.StageEnd == nil || got.StageUnknown != "" {
+		t.Errorf("a later stage is paused: %+v", got)
+	}
+}
+
+// only has pools that take items of one institution or one storage option.
+func only(pools []registry.Pool, institution, option string) (list []registry.Pool) {
+	for _, p := range pools {
+		if institution != "" {
+			p.Institutions = []string{institution}
+		}
+		if option != "" {
+			p.StorageOptions = []string{option}
+		}
+		list = append(list, p)
+	}
+	return list
+}
+
+// A delay, what is before an item and other bands in turn put its end off; slots bring it nearer.
+func TestWhatPutsAnEndOff(t *testing.T) {
+	t.Parallel()
+	s := simulate(7, 600)
+	const at = 20_000
+	r := s.recent(at)
+	for i := range r.Bands {
+		r.Bands[i].Due, r.Bands[i].Running = 0, 0
+	}
+	none, many, due, later := int64(0), int64(40), clock(at), clock(at+7200)
+	v := registry.Standing{At: clock(at), Action: registry.Ingest, Stage: registry.Receive, Status: registry.Pending, Size: 1 << 20, Due: &due, Ahead: &none}
+	likely := func() float64 { return New(r).Of(v, nil).End.Likely.Sub(clock(at)).Seconds() }
+	alone := likely()
+	v.Ahead = &many
+	behind := likely()
+	for i := range r.Bands {
+		if b := &r.Bands[i]; b.Stage == registry.Receive && b.SizeBand == 1 {
+			b.Due = 40
+		}
+	}
+	inTurn := likely()
+	for i := range r.Pools {
+		r.Pools[i].Slots *= 10
+	}
+	served := likely()
+	v.Due, v.Ahead = &later, nil
+	delayed := likely()
+	if !(alone < behind && behind < inTurn && served < inTurn && delayed > served+3600) {
+		t.Errorf("alone %.0f s, behind others %.0f s, with another band %.0f s, with more slots %.0f s, delayed %.0f s", alone, behind, inTurn, served, delayed)
+	}
+}
+
+// A band is empty when all that waits has been claimed and what runs is through.
+func TestWhenABandIsEmpty(t *testing.T) {
+	t.Parallel()
+	s := simulate(7, 600)
+	m := New(s.recent(20_000))
+	few, _ := m.Empty(registry.Ingest, registry.Receive, 0, 3, 1)
+	many, _ := m.Empty(registry.Ingest, registry.Receive, 0, 300, 1)
+	none, reason := m.Empty(registry.Ingest, registry.Receive, 0, 0, 0)
+	if few == nil || many == nil || few.Likely <= 0 || many.Likely < 10*few.Likely || many.Low > many.Likely || many.Likely > many.High || none == nil || *none != (Span{}) || reason != "" {
+		t.Errorf("few %v, many %v, none %v, %s", few, many, none, reason)
+	}
+	if unknown, reason := m.Empty(registry.Delete, registry.Requested, 0, 1, 0); unknown != nil || !strings.HasPrefix(reason, "fewer than 20") {
+		t.Errorf("%v %q", unknown, reason)
+	}
+	r := s.recent(20_000)
+	r.Pools = nil
+	if unknown, reason := New(r).Empty(registry.Ingest, registry.Receive, 0, 1, 0); unknown != nil || reason != noWorker {
+		t.Errorf("%v %q", unknown, reason)
+	}
+}
