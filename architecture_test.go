@@ -49,10 +49,11 @@ func mayImport() map[string][]string {
 		"registry/topiclog": nil,
 		"registry/upkeep":   {"registry", "registry/requests"},
 
-		"claim":    {"fault", "registry", "retry"},
-		"storage":  {"fault", "registry", "retry"},
-		"progress": {"fault", "registry", "retry"},
-		"explain":  {"claim", "fault", "internal/human", "progress", "registry/..."},
+		"claim":            {"fault", "registry", "retry"},
+		"storage":          {"fault", "registry", "retry"},
+		"progress":         {"fault", "registry", "retry"},
+		"explain":          {"claim", "explain/estimate", "fault", "internal/human", "progress", "registry/..."},
+		"explain/estimate": {"registry"},
 
 		// The runner is given its steps and knows none.
 		"pipeline":              with("pipeline/cause", "pipeline/copies"),
@@ -78,7 +79,7 @@ func mayImport() map[string][]string {
 		"web/signin":     {"registry", "registry/people", "web/access", "web/auth", "web/oidc"},
 		"web/console":    {"explain", "internal/human", "pipeline/interim", "registry/...", "web/access", "web/api", "web/auth", "web/ops", "web/permission", "web/reply"},
 		"web/front":      {"registry/people", "web/access", "web/api", "web/console", "web/memberapi", "web/ops", "web/reply", "web/signin"},
-		"web/api":        {"explain", "pipeline/interim", "progress", "registry/...", "web/access", "web/auth", "web/oidc", "web/ops", "web/permission", "web/reply"},
+		"web/api":        {"explain/...", "pipeline/interim", "progress", "registry/...", "web/access", "web/auth", "web/oidc", "web/ops", "web/permission", "web/reply"},
 		"web/mail":       {"registry/..."},
 		"web/memberapi":  {"registry/...", "web/access", "web/permission", "web/reply"},
 		"web/request":    nil,
@@ -94,7 +95,7 @@ func mayImport() map[string][]string {
 		// A group of commands knows no other group.
 		"internal/commands/values":    commands(),
 		"internal/commands/accounts":  commands("internal/commands/values", "registry/people", "web/permission"),
-		"internal/commands/items":     commands("claim", "client", "explain", "internal/commands/values", "pipeline", "pipeline/ingest", "pipeline/interim", "pipeline/steps", "progress", "registry/...", "storage"),
+		"internal/commands/items":     commands("claim", "client", "explain/...", "internal/commands/values", "pipeline", "pipeline/ingest", "pipeline/interim", "pipeline/steps", "progress", "registry/...", "storage"),
 		"internal/commands/archive":   commands("client", "format", "internal/commands/values", "pipeline/fixity", "pipeline/restore", "pipeline/upkeep", "registry/...", "storage"),
 		"internal/commands/control":   commands("client", "internal/commands/values"),
 		"internal/commands/validate":  commands("bag"),

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/farol-preservation/farol/explain/estimate"
 	"github.com/farol-preservation/farol/progress"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/requests"
@@ -28,6 +29,7 @@ type Source struct {
 	Measures map[registry.Stage]progress.Measure
 	Unread   func(error) // is called with what Redis refuses; the rest is shown without it
 	NoHosts  bool        // hosts and processes are left out
+	Model    Model       // nil: nothing is estimated
 }
 
 // unread reports what Redis refused, if anything.
@@ -55,6 +57,8 @@ func (s Source) read(ctx context.Context, id int64) (registry.WorkItem, []regist
 
 // An Item is all that is known of a work item.
 type Item struct {
+	estimate.Times
+
 	Item     registry.WorkItem  `json:"item"`
 	Request  requests.Request   `json:"request"` // empty of an ingest
 	State    string             `json:"state"`   // for people: what happens next, or must
@@ -101,11 +105,14 @@ func (s Source) Item(ctx context.Context, id int64) (*Item, error) {
 		return nil, err
 	}
 	s.unread(v.readProgress(ctx, s))
-	return v, nil
+	v.Times, err = s.ends(ctx, item, v.Current)
+	return v, err
 }
 
 // A Snapshot is how far an item is at one moment, for people who follow it.
 type Snapshot struct {
+	estimate.Times
+
 	Time     time.Time          `json:"time"`
 	Item     registry.WorkItem  `json:"item"`
 	State    string             `json:"state"`
@@ -122,7 +129,8 @@ func (s Source) Snapshot(ctx context.Context, id int64) (l Snapshot, err error) 
 	l.State = State(l.Item, l.Time)
 	l.Current, err = s.Stage(ctx, l.Item)
 	s.unread(err)
-	return l, nil
+	l.Times, err = s.ends(ctx, l.Item, l.Current)
+	return l, err
 }
 
 func (v *Item) readObject(ctx context.Context, r *registry.Registry) error {

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/farol-preservation/farol/explain/estimate"
 	"github.com/farol-preservation/farol/progress"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/requests"
@@ -14,6 +15,8 @@ import (
 
 // An Explanation is what an item is, what happened to it, why, and what to do.
 type Explanation struct {
+	estimate.Times
+
 	Item        registry.WorkItem   `json:"item"`
 	Request     requests.Request    `json:"request"` // empty of an ingest
 	Since       time.Time           `json:"since"`   // it is as it is
@@ -56,6 +59,9 @@ func (s Source) Explain(ctx context.Context, id int64) (*Explanation, error) {
 	}
 	found, err := e.readProgress(ctx, s)
 	s.unread(err)
+	if e.Times, err = s.ends(ctx, item, e.Current); err != nil {
+		return nil, err
+	}
 	e.conclude(attempts, changes, found)
 	return e, nil
 }

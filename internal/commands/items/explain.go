@@ -94,6 +94,9 @@ func progressOf(e *explain.Explanation) (lines []string) {
 	case c.FilesDone != nil:
 		lines = append(lines, fmt.Sprintf("%s came to: %s", c.Stage, c.Done()))
 	}
+	if ends := explain.EndsIn(e.End, e.Unknown, time.Now()); ends != "" {
+		lines = append(lines, "end: "+ends)
+	}
 	return lines
 }
 

@@ -55,6 +55,9 @@ func draw(l explain.Snapshot) []string {
 			}
 		}
 	}
+	if ends := explain.EndsIn(l.End, l.Unknown, l.Time); ends != "" {
+		lines = append(lines, "  End: "+ends)
+	}
 	switch {
 	case i.Retry || i.Status == "Success":
 		return append(lines, "  "+l.State)

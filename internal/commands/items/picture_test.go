@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/farol-preservation/farol/explain"
+	"github.com/farol-preservation/farol/explain/estimate"
 	"github.com/farol-preservation/farol/internal/commands/values"
 	"github.com/farol-preservation/farol/progress"
 	"github.com/farol-preservation/farol/registry"
@@ -57,6 +58,15 @@ func TestPictureIsDrawnInPlace(t *testing.T) {
 			t.Errorf("it lacks %q:\n%s", want, first)
 		}
 	}
+	l.Time, l.End = ended, &estimate.Interval{Low: ended.Add(time.Minute), Likely: ended.Add(2 * time.Minute), High: ended.Add(time.Hour)}
+	if lines := draw(l); lines[len(lines)-2] != "  End: in about 2m00s; in 8 of 10 cases in 1m00s to 1h00m" {
+		t.Errorf("with an estimate: %q", lines)
+	}
+	l.End, l.Unknown = nil, "its stage is paused"
+	if lines := draw(l); lines[len(lines)-2] != "  End: not known: its stage is paused" {
+		t.Errorf("without one: %q", lines)
+	}
+	l.Unknown = ""
 	item.Status, item.Retry = "Success", false
 	if lines := strings.Join(draw(explain.Snapshot{Item: item, Current: stage, State: "done"}), "\n"); strings.Count(lines, " done") != 10 {
 		t.Errorf("at the end:\n%s", lines)

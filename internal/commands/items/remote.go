@@ -11,6 +11,7 @@ import (
 
 	"github.com/farol-preservation/farol/client"
 	"github.com/farol-preservation/farol/explain"
+	"github.com/farol-preservation/farol/explain/estimate"
 	"github.com/farol-preservation/farol/internal/remote"
 	"github.com/farol-preservation/farol/pipeline/interim"
 	"github.com/farol-preservation/farol/registry"
@@ -31,7 +32,7 @@ func remoteItem(ctx context.Context, s *remote.Server, id int64) (*explain.Item,
 		return nil, err
 	}
 	v := &explain.Item{
-		Item: e.Item, Request: e.Request, State: explain.State(e.Item, time.Now()), Current: e.Current, Warnings: e.Odd, Events: []registry.Event{},
+		Times: e.Times, Item: e.Item, Request: e.Request, State: explain.State(e.Item, time.Now()), Current: e.Current, Warnings: e.Odd, Events: []registry.Event{},
 	}
 	history, err := remote.Get[struct {
 		Attempts []registry.Attempt
@@ -66,11 +67,15 @@ func remoteSnapshot(ctx context.Context, s *remote.Server, id int64) (l explain.
 	if err == nil || !errors.As(err, &answer) || answer.Status != http.StatusServiceUnavailable {
 		return l, err == nil, err
 	}
-	item, err := remote.Get[registry.WorkItem](ctx, s.Once(), remote.About("items", id, ""), nil)
+	shown, err := remote.Get[struct {
+		registry.WorkItem
+		estimate.Times
+	}](ctx, s.Once(), remote.About("items", id, ""), nil)
 	if err != nil {
 		return l, false, err
 	}
-	l = explain.Snapshot{Time: time.Now(), Item: item, State: explain.State(item, time.Now())}
+	item := shown.WorkItem
+	l = explain.Snapshot{Times: shown.Times, Time: time.Now(), Item: item, State: explain.State(item, time.Now())}
 	l.Current.Stage = item.Stage
 	return l, false, nil
 }

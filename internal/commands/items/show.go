@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/farol-preservation/farol/explain"
+	"github.com/farol-preservation/farol/explain/estimate"
 	"github.com/farol-preservation/farol/internal/cli"
 	"github.com/farol-preservation/farol/internal/connect"
 	"github.com/farol-preservation/farol/internal/human"
@@ -29,7 +30,8 @@ func itemShowCommand() *cobra.Command {
 		Use:   "show ID",
 		Short: "Show everything recorded about an item",
 		Long: `Show an item: its state and what it waits for, the progress of its stage in files and
-bytes with the rate and the time left, every attempt, and the records of its object.
+bytes with the rate and the time left, when the item will have ended, every attempt, and
+the records of its object.
 "item watch" follows an item; "item explain" explains it.`,
 		Example: `  farol item show 7
   farol item show 7 --json`,
@@ -90,8 +92,24 @@ func connectItems(ctx context.Context, warnings io.Writer) (*connect.Services, e
 	if err := s.OpenProgress(ctx, config.Redis); err != nil {
 		source.Unread(err)
 	}
-	source.Progress = s.Progress
+	source.Progress, source.Model = s.Progress, modelOf(s.Registry)
 	return s, source, nil
+}
+
+// modelOf reads how the queue was served, at most once a minute. It is for one item at a time.
+func modelOf(r *registry.Registry) explain.Model {
+	var kept *estimate.Model
+	var read time.Time
+	return func(ctx context.Context) (*estimate.Model, error) {
+		if kept != nil && time.Since(read) < time.Minute {
+			return kept, nil
+		}
+		m, err := explain.ReadModel(ctx, r)
+		if err == nil {
+			kept, read = m, time.Now()
+		}
+		return m, err
+	}
 }
 
 func printItem(w io.Writer, v *explain.Item) error {
@@ -124,6 +142,9 @@ func printItem(w io.Writer, v *explain.Item) error {
 		lines = append(lines, []string{"Warning", human.Line(warning)})
 	}
 	lines = append(lines, progressLines(v)...)
+	if ends := explain.EndsIn(v.End, v.Unknown, time.Now()); ends != "" {
+		lines = append(lines, []string{"Ends", ends})
+	}
 	if err := cli.WriteTable(w, []string{"Item", strconv.FormatInt(i.ID, 10)}, lines); err != nil {
 		return err
 	}

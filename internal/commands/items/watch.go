@@ -36,9 +36,9 @@ func itemWatchCommand() *cobra.Command {
 		Use:   "watch ID",
 		Short: "Follow an item until it ends",
 		Long: `Follow an item until it ends, or until Ctrl-C: its stage, files and bytes, the rate,
-the time left and the files in progress. On a terminal the display is redrawn each
-second; elsewhere there is a line for each change, with --json an object. It survives
-outages of the database and of Redis.
+the time left, the files in progress and when the item will have ended. On a terminal
+the display is redrawn each second; elsewhere there is a line for each change, with
+--json an object. It survives outages of the database and of Redis.
 
 Exit codes: 0 the item ended as Success; 1 it is Failed, Suspended or Cancelled;
 2 unknown result: there is no such item, it was interrupted, or the database did
@@ -70,7 +70,7 @@ func watchItem(cmd *cobra.Command, id int64, asJSON bool) error {
 			return err
 		}
 		defer w.services.Close()
-		w.redis = config.Redis
+		w.redis, w.model = config.Redis, modelOf(w.services.Registry)
 	}
 	f, ok := out.(*os.File)
 	var show display = &changes{out: out, asJSON: asJSON}
@@ -95,6 +95,7 @@ type watcher struct {
 	server   *remote.Server    // nil: the database
 	services *connect.Services // of the database
 	redis    settings.Redis
+	model    explain.Model
 	id       int64
 	warnings io.Writer
 	redisOut bool // Redis was unavailable at the last poll
@@ -174,7 +175,7 @@ func (w *watcher) read(ctx context.Context) (l explain.Snapshot, unread, err err
 	if w.services.Progress == nil {
 		unread = w.services.OpenProgress(ctx, w.redis)
 	}
-	source := explain.Source{Registry: w.services.Registry, Progress: w.services.Progress, Measures: ingest.Measures(), Unread: func(err error) { unread = err }}
+	source := explain.Source{Registry: w.services.Registry, Progress: w.services.Progress, Measures: ingest.Measures(), Model: w.model, Unread: func(err error) { unread = err }}
 	l, err = source.Snapshot(ctx, w.id)
 	return l, unread, err
 }
@@ -227,6 +228,9 @@ func (c *changes) show(l explain.Snapshot) error {
 		text += ": " + human.Line(i.Note)
 	default:
 		text += ": " + l.State
+	}
+	if ends := explain.EndsIn(l.End, l.Unknown, l.Time); ends != "" {
+		text += "; end: " + ends
 	}
 	if _, err := fmt.Fprintln(c.out, text); err != nil {
 		return fmt.Errorf("write: %w", err)
