@@ -5,6 +5,7 @@ import (
 	"iter"
 	"net/http"
 	"net/url"
+	"strconv"
 	"time"
 )
 
@@ -52,9 +53,34 @@ type WorkItem struct {
 // ShownItem is an item with what keeps it from being claimed, and its version.
 type ShownItem struct {
 	WorkItem
+	Estimate
 
 	Why     []Obstacle `json:"why"`
 	Version string     `json:"-"` // ETag of the record, for a decision
+}
+
+// Interval is when something ends: in one case of ten before Low, in five before Likely, in
+// nine before High.
+type Interval struct {
+	Low    time.Time `json:"low"`
+	Likely time.Time `json:"likely"`
+	High   time.Time `json:"high"`
+}
+
+// Estimate is when an item ends, and when it is through with the stage that it is at. What is
+// nil is not known, for the reason given.
+type Estimate struct {
+	End          *Interval `json:"estimate"`
+	Unknown      string    `json:"estimate_unknown"`
+	StageEnd     *Interval `json:"stage_estimate"`
+	StageUnknown string    `json:"stage_estimate_unknown"`
+}
+
+// ItemEstimate is the estimate of an item.
+type ItemEstimate struct {
+	Estimate
+
+	ID int64 `json:"id"`
 }
 
 // Obstacle is something that keeps an item from being claimed now.
@@ -113,6 +139,17 @@ func (r Registry) Items(ctx context.Context, f ItemFilter) iter.Seq2[WorkItem, e
 func (r Registry) Item(ctx context.Context, id int64) (v ShownItem, err error) {
 	v.Version, err = r.Do(ctx, Call{Path: about("items", id, "")}, &v)
 	return v, err
+}
+
+// Estimates says when up to 200 items end. Those that are not in the queue are left out.
+func (r Registry) Estimates(ctx context.Context, ids ...int64) ([]ItemEstimate, error) {
+	q := url.Values{}
+	for _, id := range ids {
+		q.Add("id", strconv.FormatInt(id, 10))
+	}
+	var answer struct{ Items []ItemEstimate }
+	_, err := r.Do(ctx, Call{Path: "items/estimates", Query: q}, &answer)
+	return answer.Items, err
 }
 
 // decide changes an item. ifMatch is the Version of the item when that was decided; "": whatever

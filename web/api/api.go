@@ -64,6 +64,7 @@ func (a *API) Register(t *ops.API) {
 	a.users(t)
 	a.institutions(t)
 	a.items(t)
+	a.estimates(t)
 	a.next(t)
 	a.records(t)
 	a.plans(t)

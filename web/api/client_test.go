@@ -58,7 +58,7 @@ func TestClientHasTheFieldsOfTheAPI(t *testing.T) {
 	c := s.browser()
 	c.reads(c.wants(200, "GET", "/api/v1/openapi.json", nil), &doc)
 	for schema, of := range map[string]any{
-		"WorkItem": client.WorkItem{}, "ItemView": client.ShownItem{}, "Obstacle": client.Obstacle{}, "ListedObject": client.ListedObject{}, "ObjectView": client.Object{},
+		"WorkItem": client.WorkItem{}, "ItemView": client.ShownItem{}, "Obstacle": client.Obstacle{}, "ItemEstimate": client.ItemEstimate{}, "Interval": client.Interval{}, "ListedObject": client.ListedObject{}, "ObjectView": client.Object{},
 		"ObjectSummary": client.ObjectSummary{}, "ListedFile": client.ListedFile{}, "ListedCopy": client.Copy{}, "FileView": client.File{}, "Digest": client.Digest{}, "FileCopy": client.FileCopy{},
 		"CopyFailure": client.CopyFailure{}, "ObjectCopies": client.ObjectCopies{}, "ObjectDeletion": client.ObjectDeletion{}, "ListedChecksum": client.Checksum{},
 		"ListedEvent": client.Event{}, "PlanFilter": client.PlanFilter{}, "PlanMakeBody": client.PlanRequest{}, "Plan": client.Plan{}, "View": client.ShownPlan{},

@@ -70,6 +70,7 @@ S items.requeue_stages id=parked
 U items.explain id=running
 S items.groups
 U items.progress id=running
+U items.estimates id=running id=parked
 S items.files id=running limit=1
 S items.set id=parked {"priority": 5, "note": "Look at this."}
 S items.requeue id=parked {"stage": "Receive"}

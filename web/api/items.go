@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/farol-preservation/farol/explain"
+	"github.com/farol-preservation/farol/explain/estimate"
 	"github.com/farol-preservation/farol/pipeline/interim"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/browse"
@@ -55,6 +56,7 @@ type itemQuery struct {
 // ItemView is an item with what it waits for.
 type ItemView struct {
 	registry.WorkItem
+	estimate.Times
 
 	Stages []registry.Stage    `json:"stages" doc:"Those of its action, in their order"`
 	Why    []registry.Obstacle `json:"why" doc:"What keeps it from being claimed now"`
@@ -191,6 +193,13 @@ func (a *API) item(ctx context.Context, c access.Caller, id int64) (*itemAnswer,
 		return nil, err
 	}
 	v.Why = a.obstacles(c, why)
+	if w.Retry {
+		ends, err := a.ends(ctx, c, id)
+		if err != nil {
+			return nil, err
+		}
+		v.Times = ends[id]
+	}
 	return &itemAnswer{itemTag(w), v}, nil
 }
 
@@ -232,7 +241,7 @@ func (a *API) explainItem(ctx context.Context, c access.Caller, in *ByID) (*body
 	if _, err := a.browse(c).Item(ctx, in.ID); err != nil {
 		return nil, err
 	}
-	source := explain.Source{Registry: a.Registry, Measures: a.Interim.Measures, NoHosts: !c.Holds(permission.ItemsWorkers)}
+	source := explain.Source{Registry: a.Registry, Measures: a.Interim.Measures, NoHosts: !c.Holds(permission.ItemsWorkers), Model: a.model}
 	source.Unread = func(err error) { a.Log.WarnContext(ctx, "an item is explained without its progress", "err", err) }
 	if a.Interim.Progress != nil {
 		var err error

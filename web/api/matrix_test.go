@@ -68,6 +68,7 @@ items.release             O S
 items.set                 O S
 items.groups              U A R O S
 items.progress            U A R O S
+items.estimates           U A R O S
 items.files               U A R O S
 objects.list              U A R S
 objects.show              U A R S

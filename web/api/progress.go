@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/farol-preservation/farol/explain"
+	"github.com/farol-preservation/farol/explain/estimate"
 	"github.com/farol-preservation/farol/pipeline/interim"
 	"github.com/farol-preservation/farol/progress"
 	"github.com/farol-preservation/farol/registry"
@@ -42,6 +43,8 @@ type (
 	}
 	// ProgressView is how far an item is.
 	ProgressView struct {
+		estimate.Times
+
 		Time    time.Time         `json:"time"`
 		Item    registry.WorkItem `json:"item"`
 		State   string            `json:"state" doc:"What happens next, or must"`
@@ -145,12 +148,13 @@ func (a *API) itemProgress(ctx context.Context, c access.Caller, in *ByID) (*bod
 	}
 	var unread error
 	s, err := explain.Source{
-		Registry: a.Registry, Progress: store, Measures: a.Interim.Measures, NoHosts: !c.Holds(permission.ItemsWorkers), Unread: func(err error) { unread = err },
+		Registry: a.Registry, Progress: store, Measures: a.Interim.Measures, NoHosts: !c.Holds(permission.ItemsWorkers), Model: a.model,
+		Unread: func(err error) { unread = err },
 	}.Snapshot(ctx, in.ID)
 	if err == nil && unread != nil {
 		err = a.unread(ctx, unread)
 	}
-	return &body[ProgressView]{ProgressView{s.Time, s.Item, s.State, s.Current}}, err
+	return &body[ProgressView]{ProgressView{s.Times, s.Time, s.Item, s.State, s.Current}}, err
 }
 
 // itemFiles lists a page of the files of an item from where they are known.

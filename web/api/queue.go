@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/farol-preservation/farol/explain/estimate"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/browse"
 	"github.com/farol-preservation/farol/web/access"
@@ -21,6 +22,7 @@ const queueAge = 5 * time.Second
 // figures are what this process has read of the machinery, for all who ask.
 type figures struct {
 	queue    kept[browse.Queue]
+	model    kept[*estimate.Model]
 	database kept[registry.Figures]
 	history  keptBy[span, historyView]
 	fixity   kept[fixityArchive]
@@ -28,8 +30,8 @@ type figures struct {
 	health   kept[struct{}]
 }
 
-// queueBand counts items at a stage in one size band.
-type queueBand struct {
+// QueueBand counts items at a stage in one size band.
+type QueueBand struct {
 	Action    registry.Action `json:"action"`
 	Stage     registry.Stage  `json:"stage"`
 	SizeBand  int16           `json:"size_band"`
@@ -42,10 +44,18 @@ type queueBand struct {
 	OldestDue float64         `json:"oldest_due_seconds" doc:"For which the first has been due"`
 }
 
-func (b *queueBand) add(c browse.QueuePartition) {
+func (b *QueueBand) add(c browse.QueuePartition) {
 	b.Due, b.Delayed, b.Waiting = b.Due+c.Due, b.Delayed+c.Delayed, b.Waiting+c.Waiting
 	b.Running, b.Parked, b.Bytes = b.Running+c.Running, b.Parked+c.Parked, b.Bytes+c.Bytes
 	b.OldestDue = max(b.OldestDue, c.OldestDue)
+}
+
+// bandView is a band with the time until what is in it has left the stage.
+type bandView struct {
+	QueueBand
+
+	Empty   *estimate.Span `json:"empty_seconds" doc:"Until what waits and runs has left the stage, at the present rate, in seconds; null: not known"`
+	Unknown string         `json:"empty_unknown" doc:"Why that is not known"`
 }
 
 // queueDatabase is how the database of the queue stands.
@@ -79,8 +89,8 @@ type (
 type queueView struct {
 	At       time.Time      `json:"at" doc:"When it was read"`
 	Age      float64        `json:"age_seconds" doc:"It is read every 5 seconds at most"`
-	Total    queueBand      `json:"total"`
-	Bands    []queueBand    `json:"bands"`
+	Total    QueueBand      `json:"total"`
+	Bands    []bandView     `json:"bands"`
 	Database *queueDatabase `json:"database" doc:"null for people of an institution"`
 }
 
@@ -152,7 +162,10 @@ func (a *API) showQueue(ctx context.Context, c access.Caller, _ *empty) (*body[q
 	if err != nil {
 		return nil, err
 	}
-	v := queueView{At: q.At(), Age: age.Seconds(), Bands: bandsOf(q.Of(c.Scope))}
+	v := queueView{At: q.At(), Age: age.Seconds()}
+	if v.Bands, err = a.emptied(ctx, c, bandsOf(q.Of(c.Scope))); err != nil {
+		return nil, err
+	}
 	for _, partition := range q.Of(c.Scope) {
 		v.Total.add(partition)
 	}
@@ -167,17 +180,17 @@ func (a *API) showQueue(ctx context.Context, c access.Caller, _ *empty) (*body[q
 }
 
 // bandsOf adds up the partitions of all institutions.
-func bandsOf(partitions []browse.QueuePartition) []queueBand {
-	bands := []queueBand{}
+func bandsOf(partitions []browse.QueuePartition) []QueueBand {
+	bands := []QueueBand{}
 	for _, c := range partitions {
-		same := func(b queueBand) bool { return b.Action == c.Action && b.Stage == c.Stage && b.SizeBand == c.SizeBand }
+		same := func(b QueueBand) bool { return b.Action == c.Action && b.Stage == c.Stage && b.SizeBand == c.SizeBand }
 		i := slices.IndexFunc(bands, same)
 		if i < 0 {
-			i, bands = len(bands), append(bands, queueBand{Action: c.Action, Stage: c.Stage, SizeBand: c.SizeBand})
+			i, bands = len(bands), append(bands, QueueBand{Action: c.Action, Stage: c.Stage, SizeBand: c.SizeBand})
 		}
 		bands[i].add(c)
 	}
-	slices.SortFunc(bands, func(a, b queueBand) int {
+	slices.SortFunc(bands, func(a, b QueueBand) int {
 		return cmp.Or(cmp.Compare(a.Action, b.Action), cmp.Compare(a.Stage, b.Stage), cmp.Compare(a.SizeBand, b.SizeBand))
 	})
 	return bands

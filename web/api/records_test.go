@@ -57,7 +57,7 @@ func TestRecordsOfOthersAreAsIfTheyWereNot(t *testing.T) {
 		c := s.in(role+"@test.edu", role, "test.edu")
 		for _, o := range s.table.Operations() {
 			kind, _, _ := strings.Cut(o.ID, ".")
-			if o.Method != "GET" || own[kind] == 0 && kind != "events" || o.ID == "items.next" { // which is for those who see all
+			if o.Method != "GET" || own[kind] == 0 && kind != "events" || o.ID == "items.next" || o.ID == "items.estimates" { // the one is for those who see all, the other has a test of its own
 				continue
 			}
 			at := func(id int64, identifier string) answer {

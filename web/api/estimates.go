@@ -1,0 +1,93 @@
+package api
+
+import (
+	"context"
+	"time"
+
+	"github.com/farol-preservation/farol/explain"
+	"github.com/farol-preservation/farol/explain/estimate"
+	"github.com/farol-preservation/farol/web/access"
+	"github.com/farol-preservation/farol/web/ops"
+	"github.com/farol-preservation/farol/web/permission"
+)
+
+const (
+	// modelAge is how old the model of the queue may be.
+	modelAge = time.Minute
+	// mostReading is how long it may take to read what it is made of.
+	mostReading = 2 * time.Second
+)
+
+type (
+	estimatesQuery struct {
+		ID []int64 `query:"id,explode" required:"true" minItems:"1" maxItems:"200" doc:"Of live items, up to 200"`
+	}
+	itemEstimate struct {
+		ID int64 `json:"id"`
+		estimate.Times
+	}
+)
+
+// estimates say when items end.
+func (a *API) estimates(t *ops.API) {
+	ops.Register(t, reads("items.estimates", "/api/v1/items/estimates", "Estimate when items end",
+		"An item ends within the interval in 8 of 10 cases. Items that are not in the queue are left out.", permission.ItemsRead),
+		func(ctx context.Context, c access.Caller, in *estimatesQuery) (*body[list[itemEstimate]], error) {
+			found := []itemEstimate{}
+			ends, err := a.ends(ctx, c, in.ID...)
+			for _, id := range in.ID {
+				if t, ok := ends[id]; ok {
+					found = append(found, itemEstimate{id, t})
+					delete(ends, id)
+				}
+			}
+			return &body[list[itemEstimate]]{list[itemEstimate]{Items: found}}, err
+		})
+}
+
+// model is how the queue was served lately, for all requests of a minute; nil: it cannot be
+// read, and the rest of the answers goes without.
+func (a *API) model(ctx context.Context) (*estimate.Model, error) {
+	m, _, err := a.figures.model.get(ctx, modelAge, func(ctx context.Context) (*estimate.Model, error) {
+		ctx, cancel := context.WithTimeout(ctx, mostReading)
+		defer cancel()
+		return explain.ReadModel(ctx, a.Registry)
+	})
+	if err != nil {
+		a.Log.WarnContext(ctx, "cannot read how the queue was served; the ends of items are not estimated", "err", err)
+		return nil, nil //nolint:nilnil // as is said above
+	}
+	return m, nil
+}
+
+// ends estimates when items in the caller's scope end.
+func (a *API) ends(ctx context.Context, c access.Caller, ids ...int64) (map[int64]estimate.Times, error) {
+	m, err := a.model(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return explain.Ends(ctx, a.Registry, c.Scope, m, ids...)
+}
+
+// emptied estimates when the bands are empty. People of an institution see only its items of a
+// band, and others are served between them.
+func (a *API) emptied(ctx context.Context, c access.Caller, bands []QueueBand) ([]bandView, error) {
+	list := []bandView{}
+	m, err := a.model(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, b := range bands {
+		v := bandView{QueueBand: b}
+		switch {
+		case !c.Scope.All():
+			v.Unknown = "it is shown to those who see the whole queue"
+		case m == nil:
+			v.Unknown = explain.NotRead
+		default:
+			v.Empty, v.Unknown = m.Empty(b.Action, b.Stage, b.SizeBand, b.Due, b.Running)
+		}
+		list = append(list, v)
+	}
+	return list, nil
+}
