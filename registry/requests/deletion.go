@@ -195,21 +195,21 @@ func some(list []string) string {
 	return fmt.Sprintf("%s and %d more", strings.Join(list[:most], ", "), len(list)-most)
 }
 
-// undeletableSQL says of what a request names why it cannot be deleted now: it was
+// UndeletableSQL says of what the request @deletion names why it cannot be deleted now: it was
 // deleted, its retention is not over, or an item is in work on it.
-const undeletableSQL = `
+const UndeletableSQL = `
 WITH named AS (
 	SELECT o.identifier, o.identifier AS object, NULL::bigint AS file, o.state, o.storage_option,
 		greatest(o.created_at, (SELECT max(f.created_at) FROM generic_files f WHERE f.intellectual_object_id = o.id AND f.state = 'A')) AS stored_at,
 		false AS twice
 	FROM deletion_requests_intellectual_objects d JOIN intellectual_objects o ON o.id = d.intellectual_object_id
-	WHERE d.deletion_request_id = $1
+	WHERE d.deletion_request_id = @deletion
 	UNION ALL
 	SELECT f.identifier, o.identifier, f.id, f.state, f.storage_option, f.created_at,
-		EXISTS (SELECT FROM deletion_requests_intellectual_objects w WHERE w.deletion_request_id = $1 AND w.intellectual_object_id = o.id)
+		EXISTS (SELECT FROM deletion_requests_intellectual_objects w WHERE w.deletion_request_id = @deletion AND w.intellectual_object_id = o.id)
 	FROM deletion_requests_generic_files d JOIN generic_files f ON f.id = d.generic_file_id
 	JOIN intellectual_objects o ON o.id = f.intellectual_object_id
-	WHERE d.deletion_request_id = $1
+	WHERE d.deletion_request_id = @deletion
 ), judged AS (
 	SELECT n.identifier, CASE
 		WHEN n.state = 'D' THEN 'it was deleted'
@@ -229,7 +229,7 @@ type Undeletable struct {
 }
 
 func undeletable(ctx context.Context, db registry.RowQuerier, request int64) ([]Undeletable, error) {
-	rows, _ := db.Query(ctx, undeletableSQL, request)
+	rows, _ := db.Query(ctx, UndeletableSQL, pgx.NamedArgs{"deletion": request})
 	list, err := pgx.CollectRows(rows, pgx.RowToStructByName[Undeletable])
 	if err != nil {
 		return nil, fmt.Errorf("check what can be deleted: %w", err)

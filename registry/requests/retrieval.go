@@ -77,6 +77,9 @@ type Archive struct {
 	Days     int        `json:"days"`           // for which the copies stay readable
 	Expected *time.Time `json:"expected"`       // when they can be read, by the table of prices; nil if unknown
 	Until    *time.Time `json:"readable_until"` // nil before they can be read
+	Price    string     `json:"price_usd"`      // exact, such as 1774.00
+	Cap      string     `json:"cap_usd"`        // above which a person must approve
+	Approved bool       `json:"approved"`       // or it costs no more than the cap
 	Item     int64      `json:"item"`           // that has them made readable
 	Next     *int64     `json:"next_item"`      // that gives them back; nil before it is made
 }
@@ -92,6 +95,7 @@ func (r Records) RequestOf(ctx context.Context, w registry.WorkItem) (q Request,
 	}
 	rows, _ := r.db.Query(ctx, `
 		SELECT q.storage_class AS class, q.tier, q.days, q.readable_until AS until, q.work_item_id AS item, q.next_item AS next,
+			q.price::text AS price, q.cap::text AS cap, q.price <= q.cap OR q.approved_at IS NOT NULL AS approved,
 			CASE WHEN q.price <= q.cap OR q.approved_at IS NOT NULL THEN coalesce(q.approved_at, w.created_at) + p.takes END AS expected
 		FROM retrievals q JOIN all_work_items w ON w.id = q.work_item_id
 		LEFT JOIN retrieval_prices p ON p.storage_class = q.storage_class AND p.tier = q.tier

@@ -85,6 +85,7 @@ U files.by_identifier identifier=test.edu/bag/data/f
 U files.copies id=file
 U files.checksums id=file
 U files.events id=file
+U objects.holdings id=object
 U objects.files id=object
 U objects.events id=object
 U events.list object=object
@@ -109,6 +110,7 @@ A deletions.request {"identifiers": ["test.edu/old"]} > deletion
 B deletions.approve id=deletion
 A deletions.list count=true
 A deletions.show id=deletion
+A deletions.review id=deletion
 A deletions.named id=deletion
 A deletions.receipts id=deletion
 S queue.show

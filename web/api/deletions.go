@@ -49,6 +49,11 @@ func (a *API) deletions(t *ops.API) {
 		func(ctx context.Context, c access.Caller, in *ByID) (*body[requests.DeletionRequest], error) {
 			return a.deletion(ctx, c, in.ID)
 		})
+	review := op("deletions.review", get, "/{id}/review", "Show what a deletion would delete now, what stands in its way, and what has changed since it was requested", permission.DeletionsRead)
+	ops.Register(t, review, func(ctx context.Context, c access.Caller, in *ByID) (*body[browse.DeletionReview], error) {
+		found, err := a.browse(c).DeletionReview(ctx, in.ID)
+		return &body[browse.DeletionReview]{found}, err
+	})
 	ops.Register(t, op("deletions.named", get, "/{id}/named", "List the objects and files that a deletion request names", permission.DeletionsRead), a.named)
 	ops.Register(t, op("deletions.receipts", get, "/{id}/receipts", "List what was done to each copy", permission.DeletionsRead), a.receipts)
 

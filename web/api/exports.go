@@ -49,15 +49,15 @@ type exportQuery struct {
 	Before
 }
 
-// exportView is an export with where its content is.
-type exportView struct {
+// ExportView is an export with where its content is.
+type ExportView struct {
 	exports.Record
 
 	Content *string `json:"content" doc:"Path of the content; null: it is in the restoration bucket, or will be"`
 }
 
-func exportViewOf(r exports.Record) exportView {
-	v := exportView{Record: r}
+func exportViewOf(r exports.Record) ExportView {
+	v := ExportView{Record: r}
 	if r.WorkItem == nil {
 		path := fmt.Sprintf("/api/v1/exports/%d/content", r.ID)
 		v.Content = &path
@@ -76,9 +76,9 @@ func (a *API) exports(t *ops.API) {
 	ops.Register(t, o, a.makeExport)
 	ops.Register(t, export("exports.list", get, "/api/v1/exports", "List exports, newest first", ""), a.listExports)
 	ops.Register(t, export("exports.show", get, "/api/v1/exports/{id}", "Show an export", "After the content was written, it has its size and SHA-256."),
-		func(ctx context.Context, c access.Caller, in *ByID) (*body[exportView], error) {
+		func(ctx context.Context, c access.Caller, in *ByID) (*body[ExportView], error) {
 			r, _, err := exports.In(a.Registry, c.Scope).Show(ctx, in.ID, kindsFor(c))
-			return &body[exportView]{exportViewOf(r)}, err
+			return &body[ExportView]{exportViewOf(r)}, err
 		})
 	streams := make(chan struct{}, mostStreams)
 	content := export("exports.content", get, "/api/v1/exports/{id}/content", "Download the content of an export",
@@ -102,7 +102,7 @@ func kindsFor(c access.Caller) []exports.Kind {
 	return exports.WithKinds(c.Person.Role == registry.RoleInstitutionalUser)
 }
 
-func (a *API) listExports(ctx context.Context, c access.Caller, in *exportQuery) (*body[list[exportView]], error) {
+func (a *API) listExports(ctx context.Context, c access.Caller, in *exportQuery) (*body[list[ExportView]], error) {
 	before, err := decodeCursor[int64]("exports", in.ExportFilter, in.After)
 	if err != nil {
 		return nil, err
@@ -112,14 +112,14 @@ func (a *API) listExports(ctx context.Context, c access.Caller, in *exportQuery)
 	if err != nil {
 		return nil, err
 	}
-	views := make([]exportView, len(found))
+	views := make([]ExportView, len(found))
 	for i, r := range found {
 		views[i] = exportViewOf(r)
 	}
-	return pageOf(ctx, views, in.Limit, func(v exportView) string { return encodeCursor("exports", in.ExportFilter, v.ID) }), nil
+	return pageOf(ctx, views, in.Limit, func(v ExportView) string { return encodeCursor("exports", in.ExportFilter, v.ID) }), nil
 }
 
-func (a *API) makeExport(ctx context.Context, c access.Caller, in *exportBody) (*body[exportView], error) {
+func (a *API) makeExport(ctx context.Context, c access.Caller, in *exportBody) (*body[ExportView], error) {
 	scope := in.Body.Scope
 	if _, own := c.Scope.Institution(); scope.Institution == "" && scope.Object == "" {
 		scope.Institution = own
@@ -143,7 +143,7 @@ func (a *API) makeExport(ctx context.Context, c access.Caller, in *exportBody) (
 		r, _, err := records.Show(ctx, id, exports.Kinds())
 		return r, err
 	})
-	return &body[exportView]{exportViewOf(r)}, err
+	return &body[ExportView]{exportViewOf(r)}, err
 }
 
 func mayExport(c access.Caller, kind exports.Kind) bool {

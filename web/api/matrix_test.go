@@ -73,6 +73,7 @@ items.files               U A R O S
 objects.list              U A R S
 objects.show              U A R S
 objects.by_identifier     U A R S
+objects.holdings          U A R S
 objects.files             U A R S
 objects.events            U A R S
 files.events              U A R S
@@ -92,6 +93,7 @@ plans.apply               O S
 plans.undo                O S
 deletions.list            U A R S
 deletions.show            U A R S
+deletions.review          U A R S
 deletions.named           U A R S
 deletions.receipts        U A R S
 deletions.check           A

@@ -77,16 +77,16 @@ func (f EventFilter) browse() browse.EventFilter {
 }
 
 type (
-	// objectView is an object with what is kept of it.
-	objectView struct {
+	// ObjectView is an object with what is kept of it.
+	ObjectView struct {
 		registry.Object
 
 		Summary  registry.ObjectSummary  `json:"summary"`
 		Copies   registry.ObjectCopies   `json:"copies"`
 		Deletion requests.ObjectDeletion `json:"deletion" doc:"What deletions did to it, or are about to"`
 	}
-	// fileView is a file with its copies that were bad, and what deletions did to them.
-	fileView struct {
+	// FileView is a file with its copies that were bad, and what deletions did to them.
+	FileView struct {
 		registry.File
 
 		Failures []registry.CopyFailure `json:"failures" doc:"Copies that were found to be bad, the newest first"`
@@ -124,7 +124,7 @@ func (a *API) records(t *ops.API) {
 			return listOf(ctx, a, c, "objects", in.ObjectFilter, in.browse(), in.from("objects", in.ObjectFilter, in.key()), in.Counting, browse.Records.Objects)
 		})
 	ops.Register(t, reads("objects.show", "/api/v1/objects/{id}", "Show an object", "", permission.ObjectsRead),
-		func(ctx context.Context, c access.Caller, in *ByID) (*body[objectView], error) {
+		func(ctx context.Context, c access.Caller, in *ByID) (*body[ObjectView], error) {
 			o, err := a.browse(c).Object(ctx, in.ID)
 			if err != nil {
 				return nil, err
@@ -132,20 +132,32 @@ func (a *API) records(t *ops.API) {
 			return a.object(ctx, c, o)
 		})
 	ops.Register(t, reads("objects.by_identifier", "/api/v1/objects/by-identifier", "Show an object by its identifier", "", permission.ObjectsRead),
-		func(ctx context.Context, c access.Caller, in *ByIdentifier) (*body[objectView], error) {
+		func(ctx context.Context, c access.Caller, in *ByIdentifier) (*body[ObjectView], error) {
 			o, err := a.browse(c).ObjectByIdentifier(ctx, in.Identifier)
 			if err != nil {
 				return nil, err
 			}
 			return a.object(ctx, c, o)
 		})
+	ops.Register(t, reads("objects.holdings", "/api/v1/objects/{id}/holdings", "Show the formats of an object's files, and its copies by storage target",
+		"Both are counted of objects with up to 10,000 files. Without the permission copies.read the targets are left out.", permission.FilesRead),
+		func(ctx context.Context, c access.Caller, in *ByID) (*body[browse.ObjectHoldings], error) {
+			if _, err := a.browse(c).Object(ctx, in.ID); err != nil {
+				return nil, err
+			}
+			found, err := a.browse(c).ObjectHoldings(ctx, in.ID)
+			if !c.Holds(permission.CopiesRead) {
+				found.Targets = []browse.ObjectTarget{}
+			}
+			return &body[browse.ObjectHoldings]{found}, err
+		})
 	a.files(t)
 	a.parts(t)
 	a.events(t)
 }
 
-func (a *API) object(ctx context.Context, c access.Caller, o registry.Object) (*body[objectView], error) {
-	v := objectView{Object: o}
+func (a *API) object(ctx context.Context, c access.Caller, o registry.Object) (*body[ObjectView], error) {
+	v := ObjectView{Object: o}
 	var err error
 	if v.Summary, err = a.Registry.Summary(ctx, o.ID); err != nil {
 		return nil, err
@@ -157,12 +169,12 @@ func (a *API) object(ctx context.Context, c access.Caller, o registry.Object) (*
 	if !c.Holds(permission.DeletionsRead) {
 		v.Deletion.Requests = []requests.DeletionRequest{}
 	}
-	return &body[objectView]{v}, err
+	return &body[ObjectView]{v}, err
 }
 
 // file shows a file with what the caller may read of its digests, copies and deletions.
-func (a *API) file(ctx context.Context, c access.Caller, f registry.File) (*body[fileView], error) {
-	v := fileView{File: f}
+func (a *API) file(ctx context.Context, c access.Caller, f registry.File) (*body[FileView], error) {
+	v := FileView{File: f}
 	var err error
 	if v.Failures, err = a.Registry.FileFailures(ctx, f.ID); err != nil {
 		return nil, err
@@ -177,7 +189,7 @@ func (a *API) file(ctx context.Context, c access.Caller, f registry.File) (*body
 	if !c.Holds(permission.DeletionsRead) {
 		v.Receipts = []requests.DeletedCopy{}
 	}
-	return &body[fileView]{v}, err
+	return &body[FileView]{v}, err
 }
 
 func (a *API) files(t *ops.API) {
@@ -196,7 +208,7 @@ func (a *API) files(t *ops.API) {
 			return listOf(ctx, a, c, "files", in.FileFilter, in.browse(), in.from("files", in.FileFilter, in.key()), in.Counting, browse.Records.Files)
 		})
 	ops.Register(t, reads("files.show", "/api/v1/files/{id}", "Show a file", "", permission.FilesRead),
-		func(ctx context.Context, c access.Caller, in *ByID) (*body[fileView], error) {
+		func(ctx context.Context, c access.Caller, in *ByID) (*body[FileView], error) {
 			f, err := a.browse(c).File(ctx, in.ID)
 			if err != nil {
 				return nil, err
@@ -204,7 +216,7 @@ func (a *API) files(t *ops.API) {
 			return a.file(ctx, c, f)
 		})
 	ops.Register(t, reads("files.by_identifier", "/api/v1/files/by-identifier", "Show a file by its identifier", "", permission.FilesRead),
-		func(ctx context.Context, c access.Caller, in *ByIdentifier) (*body[fileView], error) {
+		func(ctx context.Context, c access.Caller, in *ByIdentifier) (*body[FileView], error) {
 			f, err := a.browse(c).FileByIdentifier(ctx, in.Identifier)
 			if err != nil {
 				return nil, err

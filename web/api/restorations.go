@@ -38,8 +38,8 @@ type restorationBody struct {
 	FromArchive bool   `json:"from_archive,omitempty" doc:"From the archived copy, for example if the others are bad"`
 }
 
-// shownRestoration is an item that gives something back.
-type shownRestoration struct {
+// ShownRestoration is an item that gives something back.
+type ShownRestoration struct {
 	Item    registry.WorkItem `json:"item"`
 	Request requests.Request  `json:"request"`
 }
@@ -51,7 +51,7 @@ func (a *API) restorations(t *ops.API) {
 	}
 	ops.Register(t, op("restorations.list", get, "", "List restorations, newest first", permission.ItemsRead), a.listRestorations)
 	ops.Register(t, op("restorations.show", get, "/{id}", "Show a restoration, by the ID of its item", permission.ItemsRead),
-		func(ctx context.Context, c access.Caller, in *ByID) (*body[shownRestoration], error) {
+		func(ctx context.Context, c access.Caller, in *ByID) (*body[ShownRestoration], error) {
 			return a.restoration(ctx, c, in.ID)
 		})
 	quote := op("restorations.quote", post, "/quote", "Estimate what a restoration costs and how long it takes", permission.RestorationsRequest)
@@ -71,7 +71,7 @@ func (a *API) restorations(t *ops.API) {
 	approve := op("restorations.approve", post, "/{id}/approve", "Approve a restoration that costs more than the cap", permission.RestorationsApprove)
 	approve.Person, approve.Audit = true, true
 	approve.About = "An institutional admin does not approve the own request."
-	ops.Register(t, approve, func(ctx context.Context, c access.Caller, in *ByID) (*body[shownRestoration], error) {
+	ops.Register(t, approve, func(ctx context.Context, c access.Caller, in *ByID) (*body[ShownRestoration], error) {
 		entry := registry.AuditEntry{Operation: approve.ID, SubjectType: "item", SubjectID: fmt.Sprint(in.ID)}
 		_, err := act(ctx, a, c, &entry, func(ctx context.Context) (registry.WorkItem, error) {
 			w, err := a.Registry.LockItem(ctx, c.Scope, in.ID)
@@ -107,7 +107,7 @@ func (a *API) listRestorations(ctx context.Context, c access.Caller, in *struct 
 	return out, nil
 }
 
-func (a *API) restoration(ctx context.Context, c access.Caller, id int64) (*body[shownRestoration], error) {
+func (a *API) restoration(ctx context.Context, c access.Caller, id int64) (*body[ShownRestoration], error) {
 	w, err := a.browse(c).Item(ctx, id)
 	if err != nil {
 		return nil, err
@@ -116,7 +116,7 @@ func (a *API) restoration(ctx context.Context, c access.Caller, id int64) (*body
 		return nil, ops.NotFound()
 	}
 	of, err := requests.In(a.Registry).RequestOf(ctx, w)
-	return &body[shownRestoration]{shownRestoration{seen(c, w), of}}, err
+	return &body[ShownRestoration]{ShownRestoration{seen(c, w), of}}, err
 }
 
 // restorationOf is a request as the registry takes it. Whether something has to be restored
