@@ -33,7 +33,8 @@ type DeletionReview struct {
 }
 
 // deletionReviewSQL reads what a request names (deletion_requests_*_pkey), what its objects
-// have (object_holdings), and what ended of them (work_items_object, work_items_archive_object).
+// have (object_holdings), and what ended of them (work_items_archive_object, work_items_ended,
+// work_items_requests).
 const deletionReviewSQL = `
 WITH asked AS MATERIALIZED (
 	SELECT d.* FROM deletion_requests d WHERE %s
@@ -52,11 +53,20 @@ WITH asked AS MATERIALIZED (
 ), refused AS MATERIALIZED (
 	SELECT u.* FROM (%s) u
 	WHERE (SELECT num_nonnulls(approved_at, cancelled_at) = 0 FROM asked)
+), names AS MATERIALIZED (
+	SELECT identifier FROM objects UNION SELECT object FROM files
 ), ended AS MATERIALIZED (
 	SELECT w.id AS item, w.action, w.object_identifier, w.updated_at AS at
-	FROM (SELECT identifier FROM objects UNION SELECT object FROM files) n
-	JOIN all_work_items w ON w.object_identifier = n.identifier
+	FROM names n JOIN work_items_archive w ON w.object_identifier = n.identifier
 	WHERE w.status = 'Success' AND w.action IN ('Ingest', 'Restore Object', 'Restore File')
+	UNION ALL
+	SELECT w.id, w.action, w.object_identifier, w.updated_at
+	FROM asked d JOIN work_items w ON w.status IN ('Success', 'Cancelled') AND w.updated_at > d.requested_at
+	WHERE w.action = 'Ingest' AND w.status = 'Success' AND w.object_identifier IN (SELECT identifier FROM names)
+	UNION ALL
+	SELECT w.id, w.action, w.object_identifier, w.updated_at
+	FROM names n JOIN work_items w ON w.object_identifier = n.identifier AND w.action <> 'Ingest'
+	WHERE w.status = 'Success' AND w.action IN ('Restore Object', 'Restore File')
 )
 SELECT s.files, s.bytes,
 	CASE WHEN s.files <= 10000 THEN (

@@ -1,0 +1,45 @@
+package console
+
+import (
+	"net/url"
+	"time"
+
+	"github.com/farol-preservation/farol/registry/browse"
+	"github.com/farol-preservation/farol/web/permission"
+)
+
+// alertSheets are the pages of messages.
+func alertSheets() []sheet {
+	return []sheet{
+		{Path: "/alerts", Title: "Alerts", File: "alerts.html", Nav: "Yours", Key: "a", Needs: permission.AlertsRead, Load: (*Pages).alerts},
+	}
+}
+
+// alertList is what a person has been told.
+type alertList struct {
+	recordList[browse.Alert]
+
+	Unread []browse.Alert // on the first page only, where the others are not shown first
+	Many   bool           // there are more unread ones
+	Now    string         // all that are older may be marked as read
+	Only   bool           // only those that are unread
+}
+
+// alerts shows what is unread first, and then all.
+func (p *Pages) alerts(v *visit) (any, error) {
+	l := alertList{Now: time.Now().UTC().Format(time.RFC3339Nano), Only: v.URL.Query().Get("unread") != ""}
+	var err error
+	if l.recordList, err = records[browse.Alert](v, "alerts", []string{"institution", "type", "unread"}, nil); err != nil {
+		return nil, err
+	}
+	first := v.URL.Query().Get("after") == ""
+	if l.Only || !first || l.Narrowed {
+		return l, nil
+	}
+	found, err := get[listOf[browse.Alert]](v, "alerts", url.Values{"unread": {"true"}, "limit": {"50"}})
+	if err != nil {
+		return nil, err
+	}
+	l.Unread, l.Many = found.Items, found.Next != nil
+	return l, nil
+}
