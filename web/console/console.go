@@ -93,6 +93,7 @@ func (p *Pages) Routes(mux *http.ServeMux) {
 	}
 	mux.HandleFunc("POST /do/{operation}", p.do)
 	mux.HandleFunc("POST /proof/{operation}", p.prove)
+	mux.HandleFunc("POST /deletions/check", p.checkDeletion)
 	mux.HandleFunc("GET /search", p.search)
 	mux.HandleFunc("GET /items/{id}/explanation.txt", p.explanation)
 	mux.HandleFunc("GET /events-stream", p.stream)

@@ -1,0 +1,252 @@
+package console
+
+import (
+	"encoding/csv"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"github.com/farol-preservation/farol/registry/browse"
+	"github.com/farol-preservation/farol/registry/requests"
+	"github.com/farol-preservation/farol/web/ops"
+	"github.com/farol-preservation/farol/web/permission"
+)
+
+// deletionSheets are the pages of deletions.
+func deletionSheets() []sheet {
+	return []sheet{
+		{Path: "/deletions", Title: "Deletions", File: "deletions.html", Nav: "Requests", Key: "d", Shell: "farol delete list", Needs: permission.DeletionsRead, Load: (*Pages).deletions},
+		deletionForm(),
+		{Path: "/deletions/{id}", Title: "Deletion", File: "deletion.html", Shell: "farol delete show {id}", Needs: permission.DeletionsRead, Load: (*Pages).deletion},
+	}
+}
+
+// deletionForm is the page on which a deletion is asked for.
+func deletionForm() sheet {
+	return sheet{Path: "/deletions/new", Title: "Request a deletion", File: "deletion-new.html", Shell: "farol delete request", Needs: permission.DeletionsRequest, Load: func(*Pages, *visit) (any, error) { return checkPage{}, nil }}
+}
+
+// deletionList is the inbox of the persons that a deletion needs.
+type deletionList struct {
+	recordList[requests.DeletionRequest]
+
+	Mine   []requests.DeletionRequest // they wait for who looks
+	Others []requests.DeletionRequest // they wait for another person
+}
+
+// deletions shows what waits for the person first, then what waits for others, and then all.
+func (p *Pages) deletions(v *visit) (any, error) {
+	var l deletionList
+	var err error
+	if l.recordList, err = records[requests.DeletionRequest](v, "deletions", []string{"institution", "state", "requested_after", "requested_before"}, nil); err != nil {
+		return nil, err
+	}
+	if l.Narrowed || v.URL.Query().Get("after") != "" {
+		return l, nil
+	}
+	l.Mine, l.Others = waitingDeletions(v)
+	return l, nil
+}
+
+// waitingDeletions are the newest requests that are not decided: those that the person may
+// approve, and the others.
+func waitingDeletions(v *visit) (mine, others []requests.DeletionRequest) {
+	open, _ := optional[listOf[requests.DeletionRequest]](v, "deletions", url.Values{"state": {"open"}, "limit": {"100"}})
+	if open == nil {
+		return nil, nil
+	}
+	for _, d := range open.Items {
+		if v.Holds(permission.DeletionsApprove) && d.RequestedBy != v.Caller.Person.Email {
+			mine = append(mine, d)
+		} else {
+			others = append(others, d)
+		}
+	}
+	return mine, others
+}
+
+// deletionPage is a request with all that a person needs who decides about it.
+type deletionPage struct {
+	Deletion requests.DeletionRequest
+	Open     bool
+	Own      bool // who looks has requested it
+	Review   *browse.DeletionReview
+	NoReview string // why there is none
+	Named    []browse.Named
+	More     string // page with more of what is named
+	Receipts []requests.DeletedCopy
+	MoreDone string // page with more receipts
+	Absent   int    // of the receipts shown, those with a proof of absence
+}
+
+// deletion shows a request for a deletion.
+func (p *Pages) deletion(v *visit) (any, error) {
+	var d deletionPage
+	var err error
+	path := "deletions/" + v.id()
+	if d.Deletion, err = get[requests.DeletionRequest](v, path, nil); err != nil {
+		return nil, err
+	}
+	d.Open = d.Deletion.ApprovedAt == nil && d.Deletion.CancelledAt == nil
+	d.Own = d.Deletion.RequestedBy == v.Caller.Person.Email
+	if d.Open {
+		d.Review, d.NoReview = optional[browse.DeletionReview](v, path+"/review", nil)
+	}
+	receipts := v.URL.Query().Get("of") == "receipts"
+	if d.Named, d.More, err = partOf[browse.Named](v, path+"/named", !receipts, ""); err != nil {
+		return nil, err
+	}
+	if d.Deletion.Items > 0 {
+		if d.Receipts, d.MoreDone, err = partOf[requests.DeletedCopy](v, path+"/receipts", receipts, "receipts"); err != nil {
+			return nil, err
+		}
+	}
+	for _, r := range d.Receipts {
+		if r.AbsentAt != nil {
+			d.Absent++
+		}
+	}
+	v.title = fmt.Sprintf("Deletion %d", d.Deletion.ID)
+	return d, nil
+}
+
+// partOf is a page of one of several lists on a page. Only one of them is turned over.
+func partOf[T any](v *visit, path string, turned bool, of string) ([]T, string, error) {
+	q := url.Values{"limit": {"100"}}
+	if after := v.URL.Query().Get("after"); turned && after != "" {
+		q.Set("after", after)
+	}
+	found, err := get[listOf[T]](v, path, q)
+	if err != nil || found.Next == nil {
+		return found.Items, "", err
+	}
+	next, err := url.Parse(v.more(found.Next))
+	if err != nil {
+		return found.Items, "", fmt.Errorf("read where a list goes on: %w", err)
+	}
+	to := next.Query()
+	to.Del("of")
+	if of != "" {
+		to.Set("of", of)
+	}
+	return found.Items, next.Path + "?" + to.Encode(), nil
+}
+
+// checkPage is what a deletion would be about, before it is asked for.
+type checkPage struct {
+	Names   string // as they were given, one a line
+	Count   int
+	Check   *requests.DeletionCheck
+	Refused string
+}
+
+// checkDeletion shows what a deletion would be about, and what would be refused. The names
+// come as lines, from boxes that are ticked, or from a file whose first column has them.
+func (p *Pages) checkDeletion(w http.ResponseWriter, r *http.Request) {
+	v, ok := p.visit(w, r)
+	if !ok {
+		return
+	}
+	v.sheet = deletionForm()
+	v.title = v.sheet.Title
+	if !v.sheet.may(v.Caller) {
+		p.problem(v, ops.Problem(http.StatusForbidden, ops.CodeNotAllowed, "this page is for other roles than yours"))
+		return
+	}
+	r.Body = http.MaxBytesReader(w, r.Body, mostForm)
+	names, err := namesIn(r)
+	if err != nil {
+		p.show(v, http.StatusBadRequest, v.sheet.File, checkPage{Refused: "The names could not be read: " + err.Error() + "."})
+		return
+	}
+	d := checkPage{Names: strings.Join(names, "\n"), Count: len(names)}
+	status, err := d.check(v, names)
+	if err != nil {
+		p.problem(v, err)
+		return
+	}
+	p.show(v, status, v.sheet.File, d)
+}
+
+// check has the registry look at the names.
+func (d *checkPage) check(v *visit, names []string) (int, error) {
+	if len(names) == 0 {
+		d.Refused = "Name an object or a file."
+		return http.StatusBadRequest, nil
+	}
+	body, err := v.answerTo("deletions.check", url.Values{"identifiers": names})
+	if reason, expected := refusal(err); expected {
+		d.Refused = reason
+		return http.StatusBadRequest, nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	d.Check = &requests.DeletionCheck{}
+	if err := json.Unmarshal(body, d.Check); err != nil {
+		return 0, fmt.Errorf("read what a deletion would be about: %w", err)
+	}
+	return http.StatusOK, nil
+}
+
+// errNotCSV is of a file that is no table.
+var errNotCSV = errors.New("the file is no CSV")
+
+// namesIn are the identifiers in a form, each once, in the order in which they were given.
+func namesIn(r *http.Request) (names []string, err error) {
+	kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	if kind == "multipart/form-data" {
+		err = r.ParseMultipartForm(1 << 20)
+	} else {
+		err = r.ParseForm()
+	}
+	if err != nil {
+		return nil, errors.New("the form is too large, or broken off")
+	}
+	var lines []string
+	for _, text := range r.PostForm["identifiers"] {
+		lines = append(lines, strings.Split(text, "\n")...)
+	}
+	if r.MultipartForm != nil {
+		defer r.MultipartForm.RemoveAll() //nolint:errcheck // temporary
+		if file, _, err := r.FormFile("list"); err == nil {
+			defer file.Close() //nolint:errcheck // it was read
+			found, err := firstColumn(file)
+			if err != nil {
+				return nil, err
+			}
+			lines = append(lines, found...)
+		}
+	}
+	seen := map[string]bool{}
+	for _, line := range lines {
+		if line = strings.TrimSpace(line); line != "" && !seen[line] {
+			seen[line] = true
+			names = append(names, line)
+		}
+	}
+	return names, nil
+}
+
+// firstColumn is the first column of a table, without its heading.
+func firstColumn(file io.Reader) (list []string, err error) {
+	table := csv.NewReader(file)
+	table.FieldsPerRecord = -1
+	for {
+		row, err := table.Read()
+		switch {
+		case errors.Is(err, io.EOF):
+			return list, nil
+		case err != nil:
+			return nil, fmt.Errorf("%w: %w", errNotCSV, err)
+		case len(list) == 0 && strings.EqualFold(strings.TrimPrefix(row[0], "\ufeff"), "identifier"):
+		default:
+			list = append(list, strings.TrimPrefix(row[0], "\ufeff"))
+		}
+	}
+}
