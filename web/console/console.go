@@ -6,6 +6,7 @@
 package console
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"embed"
 	"encoding/hex"
@@ -203,6 +204,6 @@ func (p *Pages) page(s sheet) http.Handler {
 			p.problem(v, err)
 			return
 		}
-		p.show(v, http.StatusOK, s.File, data)
+		p.show(v, http.StatusOK, cmp.Or(v.file, s.File), data)
 	})
 }

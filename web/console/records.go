@@ -12,17 +12,19 @@ import (
 	"github.com/farol-preservation/farol/web/permission"
 )
 
-// recordSheets are the pages of what is kept.
+// recordSheets are the pages of what is kept. Parts of a record have paths of their own: those
+// below /objects/show and /files/show are for clients of the member API.
 func recordSheets() []sheet {
 	return []sheet{
 		{Path: "/objects", Title: "Objects", File: "objects.html", Nav: "Records", Key: "o", Shell: "farol object list", Needs: permission.ObjectsRead, Load: (*Pages).objects},
 		{Path: "/files", Title: "Files", File: "files.html", Nav: "Records", Shell: "farol file list", Needs: permission.FilesRead, Load: (*Pages).filesPage},
 		{Path: "/events", Title: "Events", File: "events.html", Nav: "Records", Needs: permission.EventsRead, Load: (*Pages).events},
 		{Path: "/objects/{id}", Title: "Object", File: "object.html", Shell: "farol object show", Needs: permission.ObjectsRead, Load: (*Pages).object},
-		{Path: "/objects/{id}/files", Title: "Files of an object", File: "files.html", Needs: permission.FilesRead, Load: (*Pages).objectFiles},
-		{Path: "/objects/{id}/events", Title: "Events of an object", File: "events.html", Needs: permission.EventsRead, Load: (*Pages).objectEvents},
+		{Path: "/object-files/{id}", Title: "Files of an object", File: "files.html", Needs: permission.FilesRead, Load: (*Pages).objectFiles},
+		{Path: "/object-events/{id}", Title: "Events of an object", File: "events.html", Needs: permission.EventsRead, Load: (*Pages).objectEvents},
 		{Path: "/files/{id}", Title: "File", File: "file.html", Shell: "farol file show", Needs: permission.FilesRead, Load: (*Pages).file},
-		{Path: "/files/{id}/events", Title: "Events of a file", File: "events.html", Needs: permission.EventsRead, Load: (*Pages).fileEvents},
+		{Path: "/file-events/{id}", Title: "Events of a file", File: "events.html", Needs: permission.EventsRead, Load: (*Pages).fileEvents},
+		exportSheet(),
 	}
 }
 

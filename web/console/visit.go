@@ -27,6 +27,7 @@ type visit struct {
 	title  string
 	watch  watched // what the page is kept up to date of
 	style  string  // of the whole page: "", "wide" or "wall"
+	file   string  // template of the page; "": that of the sheet
 }
 
 // list is an answer with several records.

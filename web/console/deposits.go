@@ -1,0 +1,182 @@
+package console
+
+import (
+	"fmt"
+	"net/url"
+	"slices"
+	"time"
+
+	"github.com/farol-preservation/farol/explain"
+	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/registry/reports"
+	"github.com/farol-preservation/farol/registry/requests"
+	"github.com/farol-preservation/farol/web/api"
+	"github.com/farol-preservation/farol/web/permission"
+)
+
+// depositSheets are the pages that depositors begin at.
+func depositSheets() []sheet {
+	return []sheet{
+		{Path: "/{$}", Title: "First page", File: "deposits.html", Nav: "Work", Shell: "farol item list", Load: (*Pages).first},
+	}
+}
+
+// first is the first page of the person who has signed in.
+func (p *Pages) first(v *visit) (any, error) {
+	if v.Caller.Scope.All() {
+		v.file = "items.html" // until the staff has a first page of its own
+		return p.items(v)
+	}
+	return p.deposits(v)
+}
+
+// How many items of each kind the first page has.
+const (
+	mostInWork = 20
+	mostFailed = 5
+	mostSafe   = 10
+)
+
+// depositsPage is what an institution has in work and in storage.
+type depositsPage struct {
+	Own      string // identifier of the institution
+	Work     []inWork
+	MoreWork bool
+	Failed   []failed
+	More     bool // there are more that failed
+	Safe     []registry.WorkItem
+	MoreSafe bool
+	Mine     []requests.DeletionRequest // deletions that wait for this person
+	Costly   []api.ShownRestoration     // restorations that do
+	Holdings *reports.Deposit           // nil: not known
+	NotKnown string                     // why
+}
+
+// inWork is an item and how far it is.
+type inWork struct {
+	Item   registry.WorkItem
+	Stages []railStage
+	Number int // of its stage, from 1; 0: not known
+}
+
+// failed is an item that needs someone, and what to do about it.
+type failed struct {
+	Item  registry.WorkItem
+	Why   string // in one sentence
+	Fault string // whose it is; "": not known
+	Todo  string
+}
+
+// Waiting is how much waits for a decision of this person.
+func (d depositsPage) Waiting() int { return len(d.Mine) + len(d.Costly) }
+
+// Lead is the page in one sentence.
+func (d depositsPage) Lead() string {
+	count := func(n int, more bool, one, many string) string {
+		switch {
+		case n == 1 && !more:
+			return "1 " + one
+		case more:
+			return fmt.Sprintf("more than %d %s", n, many)
+		}
+		return fmt.Sprintf("%d %s", n, many)
+	}
+	switch need := len(d.Failed) + d.Waiting(); {
+	case need > 0:
+		return "Needs you: " + count(need, d.More, "thing", "things") + "."
+	case len(d.Work) > 0:
+		return "Nothing needs you. In work: " + count(len(d.Work), d.MoreWork, "item", "items") + "."
+	}
+	return "Nothing needs you, and nothing is in work."
+}
+
+// deposits shows people of an institution what becomes of their bags.
+func (p *Pages) deposits(v *visit) (any, error) {
+	d := depositsPage{}
+	_, d.Own = v.Caller.Scope.Institution()
+	v.title = "My deposits"
+	v.watch.figures = true
+	work, more, err := newest(v, mostInWork, url.Values{"status": {string(registry.Pending), string(registry.Started)}})
+	if err != nil {
+		return nil, err
+	}
+	d.MoreWork = more
+	d.Work = ways(v, work)
+	var parked []registry.WorkItem
+	if parked, d.More, err = newest(v, mostFailed, url.Values{"status": {string(registry.Failed), string(registry.Suspended)}}); err != nil {
+		return nil, err
+	}
+	for _, i := range parked {
+		if i.ErrorCode != costApproval { // these are shown as waiting for an approval
+			d.Failed = append(d.Failed, reasonOf(v, i))
+		}
+	}
+	since := time.Now().UTC().AddDate(0, 0, -7).Truncate(time.Hour).Format(time.RFC3339)
+	if d.Safe, d.MoreSafe, err = newest(v, mostSafe, url.Values{"status": {string(registry.Success)}, "action": {"Ingest"}, "updated_after": {since}}); err != nil {
+		return nil, err
+	}
+	if v.Holds(permission.DeletionsApprove) {
+		d.Mine, _ = waitingDeletions(v)
+	}
+	if v.Holds(permission.RestorationsApprove) {
+		d.Costly = slices.DeleteFunc(costly(v), func(r api.ShownRestoration) bool { return r.Item.User == v.Caller.Person.Email })
+	}
+	d.holdings(v)
+	return d, nil
+}
+
+// newest are the newest items that match, and whether there are more.
+func newest(v *visit, most int, q url.Values) ([]registry.WorkItem, bool, error) {
+	q.Set("limit", fmt.Sprint(most))
+	found, err := get[listOf[registry.WorkItem]](v, "items", q)
+	return found.Items, found.Next != nil, err
+}
+
+// ways adds to items the stages of their actions, which are looked up once for each action.
+func ways(v *visit, items []registry.WorkItem) (list []inWork) {
+	stages := map[registry.Action][]registry.Stage{}
+	for _, i := range items {
+		if _, known := stages[i.Action]; !known {
+			stages[i.Action] = nil
+			if shown, _ := optional[api.ItemView](v, fmt.Sprintf("items/%d", i.ID), nil); shown != nil {
+				stages[i.Action] = shown.Stages
+			}
+		}
+		list = append(list, inWork{
+			Item:   i,
+			Stages: rail(api.ItemView{WorkItem: i, Stages: stages[i.Action]}),
+			Number: slices.Index(stages[i.Action], i.Stage) + 1,
+		})
+	}
+	return list
+}
+
+// reasonOf says why an item failed, whose fault it is, and what to do.
+func reasonOf(v *visit, i registry.WorkItem) failed {
+	f := failed{Item: i, Why: i.Note}
+	e, _ := optional[explain.Explanation](v, fmt.Sprintf("items/%d/explain", i.ID), nil)
+	if e == nil {
+		return f
+	}
+	f.Why = e.Summary
+	if e.Cause != nil {
+		f.Fault, f.Todo = explain.Faults()[e.Cause.Fault], e.Cause.Todo
+	}
+	return f
+}
+
+// holdings is what the institution has in storage, by the last count.
+func (d *depositsPage) holdings(v *visit) {
+	if !v.Holds(permission.ReportsDeposits) {
+		return
+	}
+	found, reason := optional[listOf[reports.Deposit]](v, "reports/deposits", url.Values{"by": {"institution"}, "institution": {d.Own}})
+	switch {
+	case found == nil:
+		d.NotKnown = reason
+	case len(found.Items) == 0:
+		d.NotKnown = "it is counted once an hour, and was not yet."
+	default:
+		d.Holdings = &found.Items[0]
+	}
+}

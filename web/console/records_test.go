@@ -1,0 +1,209 @@
+package console_test
+
+import (
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/web/api"
+)
+
+// hostile is a name that is markup, turns lines around, and would break out of an attribute.
+const hostile = "\u202e\"><script>alert(1)</script>'"
+
+// keeps puts an object with a file and a copy on record, and returns its ID.
+func (s *site) keeps(in registry.Institution, name, option string, size int64) int64 {
+	s.t.Helper()
+	s.exec(`INSERT INTO intellectual_objects (institution_id, identifier, title, access, bag_name, etag, storage_option, bagit_profile_identifier)
+		VALUES ($1, $2 || '/' || $3, $4, 'institution', $3, 'e', $5, 'p')`, in.ID, in.Identifier, name, hostile, option)
+	id := ask[int64](s, `SELECT max(id) FROM intellectual_objects`)
+	s.exec(`INSERT INTO generic_files (institution_id, intellectual_object_id, identifier, uuid, file_format, format_puid, size, storage_option, last_fixity_check, created_at)
+		SELECT institution_id, id, identifier || '/data/f', gen_random_uuid(), 'text/plain', 'x-fmt/111', $2, storage_option, now(), now() - interval '2 years'
+		FROM intellectual_objects WHERE id = $1`, id, size)
+	s.exec(`UPDATE intellectual_objects SET created_at = now() - interval '2 years' WHERE id = $1`, id)
+	s.exec(`INSERT INTO storage_records (generic_file_id, url, target, bucket, key, stored_at, verified_at)
+		SELECT id, 'https://x/' || uuid, 'Standard-VA', 'b', uuid, now(), now() FROM generic_files WHERE intellectual_object_id = $1`, id)
+	s.exec(`INSERT INTO checksums (generic_file_id, algorithm, digest, datetime)
+		SELECT id, 'md5', md5(identifier), now() FROM generic_files WHERE intellectual_object_id = $1`, id)
+	s.exec(`INSERT INTO premis_events (institution_id, intellectual_object_id, identifier, event_type, date_time, detail, outcome, outcome_detail,
+		outcome_information, object, agent) SELECT institution_id, id, gen_random_uuid(), 'ingestion', now(), $2, 'Success', 'x', 'i', 'o', 'a'
+		FROM intellectual_objects WHERE id = $1`, id, hostile)
+	return id
+}
+
+// Objects, files and events show what the registry has, to the people of their institution.
+func TestRecordsAreShown(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	id, theirs := s.keeps(s.test, "photographs", "Standard", 7), s.keeps(s.other, "secret", "Standard", 7)
+	file := ask[int64](s, `SELECT id FROM generic_files WHERE intellectual_object_id = $1`, id)
+	s.exec(`UPDATE storage_records SET last_fixity_at = now() - interval '3 days' WHERE generic_file_id = $1`, file)
+	member, auditor := s.in(registry.RoleInstitutionalUser, "test.edu"), s.in(registry.RoleAuditor, "")
+	for path, texts := range map[string][]string{
+		"/objects":                             {"test.edu/photographs", `\u202e"><script>alert(1)</script>'`},
+		fmt.Sprintf("/objects/%d", id):         {"test.edu/photographs", "1 active files", "Standard-VA", "3 days ago", "x-fmt/111", "ingestion"},
+		fmt.Sprintf("/object-files/%d", id):    {"test.edu/photographs/data/f"},
+		fmt.Sprintf("/object-events/%d", id):   {"ingestion", "http://id.loc.gov/vocabulary/preservation/eventType/ing"},
+		fmt.Sprintf("/files/%d", file):         {"test.edu/photographs/data/f", ask[string](s, `SELECT digest FROM checksums WHERE generic_file_id = $1`, file), "Standard-VA"},
+		fmt.Sprintf("/file-events/%d", file):   {"No events"},
+		"/files?identifier_prefix=test.edu/ph": {"test.edu/photographs/data/f"},
+		"/files":                               {"Say which files"},
+		"/events":                              {"ingestion", "test.edu/photographs"},
+	} {
+		for _, b := range []*browser{member, auditor} {
+			a := b.sees(path, texts...)
+			if strings.Contains(a.text, "<script>alert") {
+				t.Errorf("%s: a name is markup", path)
+			}
+		}
+		member.open(path).lacks(t, "other.edu")
+	}
+	auditor.sees("/objects", "other.edu/secret")
+	other, none := member.open(fmt.Sprintf("/objects/%d", theirs)), member.open("/objects/999999")
+	if other.status != http.StatusNotFound || words(strings.ReplaceAll(other.text, fmt.Sprint(theirs), "999999")) != words(none.text) {
+		t.Errorf("another's object: %d %s", other.status, words(other.text))
+	}
+	auditor.sees("/events?recorded_after=2020-01-01T00:00:00Z&recorded_before=2026-01-01T00:00:00Z", "31 days")
+	operator := s.in(registry.RoleOperator, "")
+	if a := operator.open("/objects"); a.status != http.StatusForbidden {
+		t.Errorf("an operator sees objects: %d", a.status)
+	}
+}
+
+// An export is made from the page of an object, and downloaded.
+func TestAnExportIsMadeFromTheObject(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	id := s.keeps(s.test, "photographs", "Standard", 7)
+	b := s.in(registry.RoleInstitutionalUser, "test.edu")
+	form := b.open(fmt.Sprintf("/objects/%d", id)).form(t, "exports.make")
+	form.Set("kind", "manifest")
+	a := b.send("/do/exports.make", form)
+	a.shows(t, "Done: export records", "Download", "test.edu/photographs")
+	form.Set("kind", "evidence")
+	form.Set("key", "another-key")
+	if a := b.send("/do/exports.make", form); a.status != http.StatusConflict || !strings.Contains(a.text, "evidence") {
+		t.Errorf("a user exports evidence: %d %s", a.status, words(a.text))
+	}
+}
+
+// A deletion is asked for after a look at what would be refused, approved by another person
+// with a fresh proof, and refused to the one who asked.
+func TestADeletionTakesTwoPeople(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.keeps(s.test, "old", "Standard", 7)
+	s.keeps(s.test, "older", "Standard", 7)
+	s.keeps(s.other, "theirs", "Standard", 7)
+	s.exec(`UPDATE storage_options SET retention_days = 0 WHERE name = 'Standard'`)
+	ann, ben := s.in(registry.RoleInstitutionalAdmin, "test.edu"), s.in(registry.RoleInstitutionalAdmin, "test.edu")
+	checked := ann.send("/deletions/check", url.Values{"identifiers": {"test.edu/old\nother.edu/theirs\n" + hostile}})
+	checked.shows(t, "no object or file with these 2 names", "other.edu/theirs", `\u202e"><script>`)
+	if strings.Contains(checked.text, `action="/do/deletions.request"`) || strings.Contains(checked.text, "<script>alert") {
+		t.Error("what would be refused can be sent, or a name is markup")
+	}
+	checked = ann.send("/deletions/check", url.Values{"identifiers": {"test.edu/old", "test.edu/old", "test.edu/older"}})
+	checked.shows(t, "2 objects, with all their files", "14 B")
+	form := checked.form(t, "deletions.request")
+	form.Set("identifiers", "test.edu/old\ntest.edu/older")
+	made := ann.send("/do/deletions.request", form)
+	id := ask[int64](s, `SELECT max(id) FROM deletion_requests`)
+	if made.path != fmt.Sprintf("/deletions/%d", id) {
+		t.Fatalf("the request leads to %s: %s", made.path, words(made.text))
+	}
+	made.shows(t, "It waits for another person", "test.edu/old", "2 active files go", "is over")
+	if strings.Contains(made.text, `action="/do/deletions.approve"`) {
+		t.Error("who asked is offered to approve")
+	}
+	again := s.item("old.tar", "status = 'Success', stage = 'Cleanup', updated_at = now() + interval '1 second'")
+	ben.sees("/deletions", "Wait for you", ann.person.Email)
+	ann.sees("/deletions", "Nothing waits for you", "Wait for another person")
+	page := ben.sees(made.path, "A new version of test.edu/old was ingested", fmt.Sprintf("item %d", again))
+	approve := page.form(t, "deletions.approve")
+	if a := ann.send("/do/deletions.approve", approve); ask[bool](s, `SELECT approved_at IS NOT NULL FROM deletion_requests WHERE id = $1`, id) || a.status < 400 {
+		t.Errorf("who asked approves: %d", a.status)
+	}
+	s.exec(`UPDATE sessions SET strong_at = NULL`)
+	ben.send("/do/deletions.approve", approve).shows(t, "Prove once more who you are")
+	s.exec(`UPDATE sessions SET strong_at = now()`)
+	ben.send("/do/deletions.approve", approve).shows(t, "Done: approve a deletion")
+	if n := ask[int](s, `SELECT count(*) FROM work_items WHERE deletion_request_id = $1`, id); n != 2 {
+		t.Errorf("%d items of the deletion", n)
+	}
+	user := s.in(registry.RoleInstitutionalUser, "test.edu")
+	if a := user.send("/deletions/check", url.Values{"identifiers": {"test.edu/old"}}); a.status != http.StatusForbidden {
+		t.Errorf("a user checks a deletion: %d", a.status)
+	}
+}
+
+// What a restoration costs is shown before it is asked for; one above the cap waits for
+// another person.
+func TestARestorationShowsItsPriceFirst(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, func(a *api.API) {
+		a.ArchiveClass = func(option string, _ bool) string {
+			if option == "Glacier-VA" {
+				return "GLACIER"
+			}
+			return ""
+		}
+	})
+	s.keeps(s.test, "cold", "Glacier-VA", 1_000_000_000_000_000)
+	user, admin := s.in(registry.RoleInstitutionalUser, "test.edu"), s.in(registry.RoleInstitutionalAdmin, "test.edu")
+	quoted := user.sees("/restorations/new?object=test.edu/cold&days=5&tier=Bulk", "Price", "GLACIER", "More than the cap")
+	user.sees("/restorations/new?object=other.edu/none&days=5", "other.edu/none")
+	form := quoted.form(t, "restorations.request")
+	user.send("/do/restorations.request", form).shows(t, "Done: request the restoration")
+	id := ask[int64](s, `SELECT max(work_item_id) FROM retrievals`)
+	s.exec(`UPDATE work_items SET status = 'Suspended', error_code = 'cost-approval', retry = false, needs_admin_review = true WHERE id = $1`, id)
+	price := ask[string](s, `SELECT price::text FROM retrievals WHERE work_item_id = $1`, id)
+	admin.sees("/restorations", "Wait for an approval of their cost", "$"+price)
+	admin.sees("/", "Waits for your decision", fmt.Sprintf("Restoration %d", id))
+	path := fmt.Sprintf("/restorations/%d", id)
+	user.sees(path, "It waits for a person to approve its cost", "$"+price).lacks(t, "Approve the cost")
+	admin.send("/do/restorations.approve", admin.sees(path).form(t, "restorations.approve")).shows(t, "Done: approve a restoration")
+	if !ask[bool](s, `SELECT approved_at IS NOT NULL FROM retrievals WHERE work_item_id = $1`, id) {
+		t.Error("the cost is not approved")
+	}
+	if a := user.send("/do/restorations.request", form); a.status >= 300 && a.path != "/restorations" {
+		t.Errorf("the form that is sent twice: %d %s", a.status, words(a.text))
+	}
+	if n := ask[int](s, `SELECT count(*) FROM retrievals`); n != 1 {
+		t.Errorf("%d retrievals of a form that was sent twice", n)
+	}
+}
+
+// The first page of a depositor says what failed and what to do, what is in work and what
+// became safe; alerts are marked as read.
+func TestDepositorsBeginAtTheirDeposits(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	id := s.keeps(s.test, "photographs", "Standard", 7)
+	b := s.in(registry.RoleInstitutionalUser, "test.edu")
+	b.sees("/", "Nothing needs you, and nothing is in work", "None: no ingest ended", "Not known now: it is counted once an hour")
+	s.item("bad.tar", "status = 'Failed', stage = 'Validate', error_code = 'invalid-bag', retry = false, needs_admin_review = true")
+	s.item("going.tar", "stage = 'Store'")
+	s.item("photographs.tar", fmt.Sprintf("status = 'Success', stage = 'Cleanup', intellectual_object_id = %d", id))
+	page := b.sees("/", "Needs you: 1 thing", "bad.tar", "Whose fault: the bag's", "What to do:", "Stage 6 of 9: Store", "test.edu/photographs")
+	page.lacks(t, "Deletion", "other.edu")
+	if len(page.text) > 60_000-19_000 {
+		t.Errorf("the first page has %d bytes", len(page.text))
+	}
+	s.exec(`INSERT INTO alerts (institution_id, type, subject, content) VALUES ($1, 'Item Failed', 's', $2), ($3, 'Item Failed', 's', 'theirs')`, s.test.ID, hostile, s.other.ID)
+	alerts := b.sees("/alerts", "Unread", `\u202e"><script>alert(1)</script>'`)
+	alerts.lacks(t, "theirs")
+	all := alerts.form(t, "alerts.read")
+	one := all
+	one.Del("before")
+	one.Set("ids", fmt.Sprint(ask[int64](s, `SELECT id FROM alerts WHERE institution_id = $1`, s.test.ID)))
+	b.send("/do/alerts.read", one).shows(t, "Done: mark alerts as read")
+	if n := ask[int](s, `SELECT count(*) FROM alert_reads WHERE user_id = $1`, b.person.ID); n != 1 {
+		t.Errorf("%d alerts are marked as read", n)
+	}
+	b.sees("/alerts?unread=true", "You have read all alerts")
+	empty := s.in(registry.RoleInstitutionalUser, "other.edu")
+	empty.open("/").lacks(t, "bad.tar", "photographs")
+}
