@@ -14,6 +14,14 @@ import (
 // hostile is a name that is markup, turns lines around, and would break out of an attribute.
 const hostile = "\u202e\"><script>alert(1)</script>'"
 
+// forced changes an item as only a worker may.
+func (s *site) forced(id int64, set string) {
+	s.t.Helper()
+	s.exec(`ALTER TABLE work_items DISABLE TRIGGER USER`)
+	s.exec(`UPDATE work_items SET `+set+` WHERE id = $1`, id)
+	s.exec(`ALTER TABLE work_items ENABLE TRIGGER USER`)
+}
+
 // keeps puts an object with a file and a copy on record, and returns its ID.
 func (s *site) keeps(in registry.Institution, name, option string, size int64) int64 {
 	s.t.Helper()
@@ -118,7 +126,9 @@ func TestADeletionTakesTwoPeople(t *testing.T) {
 	if strings.Contains(made.text, `action="/do/deletions.approve"`) {
 		t.Error("who asked is offered to approve")
 	}
-	again := s.item("old.tar", "status = 'Success', stage = 'Cleanup', updated_at = now() + interval '1 second'")
+	s.exec(`ALTER TABLE work_items DISABLE TRIGGER USER`)
+	again := s.item("old.tar", "")
+	s.forced(again, `status = 'Success', stage = 'Cleanup', retry = false, updated_at = now() + interval '1 second'`)
 	ben.sees("/deletions", "Wait for you", ann.person.Email)
 	ann.sees("/deletions", "Nothing waits for you", "Wait for another person")
 	page := ben.sees(made.path, "A new version of test.edu/old was ingested", fmt.Sprintf("item %d", again))
@@ -153,12 +163,12 @@ func TestARestorationShowsItsPriceFirst(t *testing.T) {
 	})
 	s.keeps(s.test, "cold", "Glacier-VA", 1_000_000_000_000_000)
 	user, admin := s.in(registry.RoleInstitutionalUser, "test.edu"), s.in(registry.RoleInstitutionalAdmin, "test.edu")
-	quoted := user.sees("/restorations/new?object=test.edu/cold&days=5&tier=Bulk", "Price", "GLACIER", "More than the cap")
-	user.sees("/restorations/new?object=other.edu/none&days=5", "other.edu/none")
+	quoted := user.sees("/restorations/new?object=test.edu/cold&days=5&tier=Expedited", "Price", "GLACIER", "More than the cap")
+	user.sees("/restorations/new?object=test.edu/none&days=5", "There is no such record")
 	form := quoted.form(t, "restorations.request")
 	user.send("/do/restorations.request", form).shows(t, "Done: request the restoration")
 	id := ask[int64](s, `SELECT max(work_item_id) FROM retrievals`)
-	s.exec(`UPDATE work_items SET status = 'Suspended', error_code = 'cost-approval', retry = false, needs_admin_review = true WHERE id = $1`, id)
+	s.forced(id, `status = 'Suspended', error_code = 'cost-approval', retry = false, needs_admin_review = true`)
 	price := ask[string](s, `SELECT price::text FROM retrievals WHERE work_item_id = $1`, id)
 	admin.sees("/restorations", "Wait for an approval of their cost", "$"+price)
 	admin.sees("/", "Waits for your decision", fmt.Sprintf("Restoration %d", id))
@@ -184,11 +194,11 @@ func TestDepositorsBeginAtTheirDeposits(t *testing.T) {
 	id := s.keeps(s.test, "photographs", "Standard", 7)
 	b := s.in(registry.RoleInstitutionalUser, "test.edu")
 	b.sees("/", "Nothing needs you, and nothing is in work", "None: no ingest ended", "Not known now: it is counted once an hour")
-	s.item("bad.tar", "status = 'Failed', stage = 'Validate', error_code = 'invalid-bag', retry = false, needs_admin_review = true")
-	s.item("going.tar", "stage = 'Store'")
-	s.item("photographs.tar", fmt.Sprintf("status = 'Success', stage = 'Cleanup', intellectual_object_id = %d", id))
+	s.forced(s.item("bad.tar", ""), `status = 'Failed', stage = 'Validate', error_code = 'invalid-bag', retry = false, needs_admin_review = true`)
+	s.forced(s.item("going.tar", ""), `stage = 'Store'`)
+	s.forced(s.item("photographs.tar", ""), fmt.Sprintf("status = 'Success', stage = 'Cleanup', retry = false, intellectual_object_id = %d", id))
 	page := b.sees("/", "Needs you: 1 thing", "bad.tar", "Whose fault: the bag's", "What to do:", "Stage 6 of 9: Store", "test.edu/photographs")
-	page.lacks(t, "Deletion", "other.edu")
+	page.lacks(t, "Waits for your decision", "other.edu")
 	if len(page.text) > 60_000-19_000 {
 		t.Errorf("the first page has %d bytes", len(page.text))
 	}
