@@ -91,7 +91,7 @@ const rows = `SELECT string_agg(line, E'\n' ORDER BY line) FROM (
 					OR relname = 'api_tokens' AND attname IN ('user_id', 'permissions')
 					OR relname = 'storage_options' AND attname IN ('per_gib_month', 'included_tib')
 					OR relname = 'alerts' AND attname IN ('user_id', 'count', 'stage', 'error_code', 'last_at')
-					OR relname = 'users' AND attname ~ '^(password|totp|second_factor|signed|time_zone|version|oidc)')),
+					OR relname = 'users' AND attname ~ '^(password|totp|second_factor|signed|time_zone|color_scheme|version|oidc)')),
 			oid::regclass), false, true, '')))[1]::text AS line
 	FROM pg_class c WHERE relnamespace = current_schema()::regnamespace AND (relkind IN ('r', 'p') OR relname IN ('premis_events', 'checksums'))
 		AND relname !~ '^(event_records|event_texts|file_digests|actions|sessions|sign_in_failures|links|recovery_codes|idempotency_keys|alert_reads|alert_repeats|mail_|object_holdings|holdings_daily|daily_outcomes|exports)'

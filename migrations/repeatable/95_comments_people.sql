@@ -7,6 +7,7 @@ COMMENT ON COLUMN users.totp_last_step IS 'Last 30-second step whose code was us
 COMMENT ON COLUMN users.second_factor_required IS 'Whether the person needs a second factor although role and institution do not ask for one.';
 COMMENT ON COLUMN users.signed_in_at IS 'When the person signed in last.';
 COMMENT ON COLUMN users.time_zone IS 'Time zone in which the person reads times and gets digests.';
+COMMENT ON COLUMN users.color_scheme IS 'Whether the person wants light or dark pages; empty: as the system of the browser.';
 COMMENT ON COLUMN users.oidc_issuer IS 'OpenID provider that knows the person; NULL: none.';
 COMMENT ON COLUMN users.oidc_subject IS 'Who the person is at that provider.';
 COMMENT ON COLUMN users.oidc_factor IS 'Whether that provider has asked the person for a second factor, and is trusted with that.';

@@ -24,6 +24,7 @@ type Person struct {
 	SealedTOTP     []byte `db:"sealed_totp"` // nil: no second factor
 	FactorRequired bool   // by the role, the institution or for this person
 	TimeZone       string
+	Scheme         string // light, dark, or "": as the system of the browser
 	Version        int64
 	RecoveryCodes  int    // that are not used
 	Issuer         string // OpenID provider that the person is bound to; "": none
@@ -53,7 +54,7 @@ const personSQL = `
 SELECT u.id, u.email, u.name, u.role, coalesce(u.institution_id, 0) AS institution_id, coalesce(i.identifier, '') AS institution,
 	u.deactivated_at IS NULL AND coalesce(i.state, 'A') = 'A' AS active, coalesce(u.password_hash, '') AS password_hash, u.totp_sealed AS sealed_totp,
 	u.second_factor_required OR coalesce(i.second_factor_required, false) OR u.role IN ('admin', 'operator', 'institutional_admin') AS factor_required,
-	u.time_zone, u.version, u.password_set_at, u.signed_in_at, coalesce(u.oidc_issuer, '') AS issuer, u.oidc_factor AS issuer_factor,
+	u.time_zone, u.color_scheme AS scheme, u.version, u.password_set_at, u.signed_in_at, coalesce(u.oidc_issuer, '') AS issuer, u.oidc_factor AS issuer_factor,
 	(SELECT count(*) FROM recovery_codes c WHERE c.user_id = u.id AND c.used_at IS NULL)::int AS recovery_codes
 FROM users u LEFT JOIN institutions i ON i.id = u.institution_id`
 

@@ -104,10 +104,8 @@ func (r Records) Change(ctx context.Context, s registry.Scope, id, version int64
 			return Profile{}, fmt.Errorf("change a person: %w", notThere(err, *c.Institution))
 		}
 	}
-	if c.TimeZone != nil {
-		if _, err := time.LoadLocation(*c.TimeZone); err != nil || *c.TimeZone == "" || *c.TimeZone == "Local" {
-			return Profile{}, fmt.Errorf("change a person: %w: there is no time zone %q; name one such as Europe/Lisbon", registry.ErrRefused, *c.TimeZone)
-		}
+	if err := noSuchZone(c.TimeZone); err != nil {
+		return Profile{}, fmt.Errorf("change a person: %w", err)
 	}
 	args := scoped(s)
 	for k, v := range map[string]any{
@@ -137,4 +135,32 @@ func notThere(err error, identifier string) error {
 		return fmt.Errorf("%w: there is no institution %q", registry.ErrRefused, identifier)
 	}
 	return err
+}
+
+// noSuchZone refuses the name of a time zone that there is not.
+func noSuchZone(name *string) error {
+	if name == nil {
+		return nil
+	}
+	if _, err := time.LoadLocation(*name); err != nil || *name == "" || *name == "Local" {
+		return fmt.Errorf("%w: there is no time zone %q; name one such as Europe/Lisbon", registry.ErrRefused, *name)
+	}
+	return nil
+}
+
+// OwnChanges are what people set of themselves; nil leaves it.
+type OwnChanges struct {
+	Name     *string
+	TimeZone *string
+	Scheme   *string // light, dark, or "": as the system of the browser
+}
+
+// ChangeOwn changes what people may change of themselves (users_pkey).
+func (r Records) ChangeOwn(ctx context.Context, user int64, c OwnChanges) error {
+	if err := noSuchZone(c.TimeZone); err != nil {
+		return fmt.Errorf("change the own account: %w", err)
+	}
+	return r.change(ctx, "change the own account", `
+		UPDATE users SET name = coalesce($2::text, name), time_zone = coalesce($3::text, time_zone), color_scheme = coalesce($4::text, color_scheme) WHERE id = $1`,
+		user, c.Name, c.TimeZone, c.Scheme)
 }

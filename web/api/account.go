@@ -2,8 +2,10 @@ package api
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 
+	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/people"
 	"github.com/farol-preservation/farol/web/access"
 	"github.com/farol-preservation/farol/web/auth"
@@ -11,8 +13,8 @@ import (
 	"github.com/farol-preservation/farol/web/permission"
 )
 
-// meView is the caller.
-type meView struct {
+// MeView is the caller.
+type MeView struct {
 	Email        string                  `json:"email" doc:"Empty for a token of a service"`
 	Name         string                  `json:"name"`
 	Role         string                  `json:"role"`
@@ -21,6 +23,7 @@ type meView struct {
 	SecondFactor bool                    `json:"second_factor" doc:"Whether a second factor is set up"`
 	Codes        int                     `json:"recovery_codes" doc:"Recovery codes that are left"`
 	TimeZone     string                  `json:"time_zone"`
+	Scheme       string                  `json:"color_scheme" doc:"light, dark, or empty: as the system of the browser"`
 	Token        string                  `json:"token" doc:"Name of the token that asks; empty: a browser asks"`
 }
 
@@ -37,6 +40,11 @@ type (
 		Pending string `json:"pending" maxLength:"500" doc:"As it was offered"`
 		Code    string `json:"code" maxLength:"20" doc:"Six digits that the app shows"`
 	}
+	meBody struct {
+		Name     *string `json:"name,omitempty" minLength:"2" maxLength:"200"`
+		TimeZone *string `json:"time_zone,omitempty" maxLength:"64" doc:"Such as Europe/Lisbon"`
+		Scheme   *string `json:"color_scheme,omitempty" enum:"system,light,dark" doc:"Of pages; system: as that of the browser"`
+	}
 	passwordBody struct {
 		Old string `json:"old" maxLength:"1024"`
 		New string `json:"new" maxLength:"1024" doc:"12 to 128 characters"`
@@ -46,21 +54,18 @@ type (
 // account is what people may do about themselves.
 func (a *API) account(t *ops.API) {
 	ops.Register(t, ops.Operation{ID: "me.show", Method: get, Path: "/api/v1/me", Summary: "Show who you are and what you may do", Access: ops.SignedIn},
-		func(_ context.Context, c access.Caller, _ *empty) (*body[meView], error) {
-			_, institution := c.Scope.Institution()
-			return &body[meView]{meView{
-				Email: c.Person.Email, Name: c.Person.Name, Role: c.Person.Role, Institution: institution, Permissions: append([]permission.Permission{}, c.Permissions...),
-				SecondFactor: c.Person.Strong(), Codes: c.Person.RecoveryCodes, TimeZone: c.Person.TimeZone, Token: c.Name,
-			}}, nil
-		})
+		func(_ context.Context, c access.Caller, _ *empty) (*body[MeView], error) { return &body[MeView]{meOf(c)}, nil })
+	ops.Register(t, ops.Operation{
+		ID: "me.set", Method: patch, Path: "/api/v1/me", Summary: "Change your name, your time zone, or the colors of pages", Access: ops.SignedIn, Session: true, Audit: true,
+	}, a.setMe)
 	ops.Register(t, ops.Operation{ID: "me.sessions", Method: get, Path: "/api/v1/me/sessions", Summary: "List your sessions", Access: ops.SignedIn, Session: true},
-		func(ctx context.Context, c access.Caller, _ *empty) (*body[list[sessionRow]], error) {
+		func(ctx context.Context, c access.Caller, _ *empty) (*body[list[SessionRow]], error) {
 			found, err := a.people().Sessions(ctx, c.Person.ID)
-			rows := []sessionRow{}
+			rows := []SessionRow{}
 			for _, s := range found {
-				rows = append(rows, sessionRow{s, s.ID == c.Session.ID})
+				rows = append(rows, SessionRow{s, s.ID == c.Session.ID})
 			}
-			return &body[list[sessionRow]]{list[sessionRow]{Items: rows}}, err
+			return &body[list[SessionRow]]{list[SessionRow]{Items: rows}}, err
 		})
 	ops.Register(t, ops.Operation{
 		ID: "me.end_session", Method: remove, Path: "/api/v1/me/sessions/{id}", Summary: "End one of your sessions", Access: ops.SignedIn,
@@ -95,6 +100,36 @@ func (a *API) account(t *ops.API) {
 			s.Level = people.LevelFull
 			return a.signedIn(s), nil
 		})
+}
+
+func meOf(c access.Caller) MeView {
+	_, institution := c.Scope.Institution()
+	return MeView{
+		Email: c.Person.Email, Name: c.Person.Name, Role: c.Person.Role, Institution: institution, Permissions: append([]permission.Permission{}, c.Permissions...),
+		SecondFactor: c.Person.Strong(), Codes: c.Person.RecoveryCodes, TimeZone: c.Person.TimeZone, Scheme: c.Person.Scheme, Token: c.Name,
+	}
+}
+
+func (a *API) setMe(ctx context.Context, c access.Caller, in *body[meBody]) (*body[MeView], error) {
+	b := in.Body
+	changes := people.OwnChanges{Name: b.Name, TimeZone: b.TimeZone, Scheme: b.Scheme}
+	if changes == (people.OwnChanges{}) {
+		return nil, nothingToSet("name, time_zone or color_scheme")
+	}
+	if b.Scheme != nil && *b.Scheme == "system" {
+		changes.Scheme = new(string)
+	}
+	entry := registry.AuditEntry{
+		Operation: "me.set", SubjectType: "user", SubjectID: fmt.Sprint(c.Person.ID), Institution: c.Person.InstitutionID, Detail: map[string]any{"set": b},
+	}
+	return act(ctx, a, c, &entry, func(ctx context.Context) (*body[MeView], error) {
+		if err := a.people().ChangeOwn(ctx, c.Person.ID, changes); err != nil {
+			return nil, err
+		}
+		p, err := a.people().ByID(ctx, c.Person.ID)
+		c.Person = p
+		return &body[MeView]{meOf(c)}, err
+	})
 }
 
 func (a *API) setFactor(ctx context.Context, c access.Caller, in *body[confirmBody]) (*recovery, error) {

@@ -28,6 +28,7 @@ const crawl = `
 U health.version
 U me.show
 U me.sessions
+U me.set {"time_zone": "Europe/Lisbon", "color_scheme": "dark"}
 S me.add_token {"name": "crawl", "permissions": ["items.read"], "days": 7} > token
 S me.tokens
 S me.remove_token id=token

@@ -26,6 +26,7 @@ link.show                 *
 link.use                  *
 link.sign_in              *
 me.show                   +
+me.set                    + b
 me.sessions               + b
 me.end_session            + b
 me.offer_factor           ~ b

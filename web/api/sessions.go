@@ -150,8 +150,8 @@ func viewOf(c access.Caller) sessionView {
 	return v
 }
 
-// sessionRow is a session in the list of the person's own.
-type sessionRow struct {
+// SessionRow is a session in the list of the person's own.
+type SessionRow struct {
 	people.Session
 
 	Current bool `json:"current" doc:"It is the one that asks"`
