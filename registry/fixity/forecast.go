@@ -130,3 +130,45 @@ func forecastSpans(due int64, rate float64, shortest, longest time.Duration) (li
 		}
 	}
 }
+
+// daysAhead is how many days are forecast one by one.
+const daysAhead = 30
+
+// DayAhead is what the checks come to within 24 hours.
+type DayAhead struct {
+	From    time.Time `json:"from"`
+	Due     int64     `json:"becomes_due"`
+	Checked int64     `json:"checked"`
+	Overdue int64     `json:"overdue"` // at the end
+}
+
+// ahead forecasts day by day how many copies become due, are checked and stay overdue, at so
+// many checks a second. The loads have steps of a day.
+func ahead(from time.Time, rate float64, loads []load) []DayAhead {
+	comes, queue, backlog := make([][]float64, len(loads)), []cohort{}, 0.0
+	for t, l := range loads {
+		comes[t] = make([]float64, daysAhead)
+		for k, n := range l.next {
+			comes[t][k] = float64(n)
+		}
+		queue = append(queue, cohort{t, float64(l.due)})
+		backlog += float64(l.due)
+	}
+	list := make([]DayAhead, daysAhead)
+	for k := range list {
+		due := 0.0
+		for t := range loads {
+			due += comes[t][k]
+			queue = append(queue, cohort{t, comes[t][k]})
+		}
+		able := min(rate*(24*time.Hour).Seconds(), backlog+due)
+		queue = serve(queue, able, func(target int, copies float64) {
+			if again := k + int(max(loads[target].every/(24*time.Hour), 1)); again < daysAhead {
+				comes[target][again] += copies
+			}
+		})
+		backlog += due - able
+		list[k] = DayAhead{from.Add(time.Duration(k) * 24 * time.Hour), int64(due + 0.5), int64(able + 0.5), int64(backlog + 0.5)}
+	}
+	return list
+}

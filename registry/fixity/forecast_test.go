@@ -133,3 +133,22 @@ func TestForecastIsWhatHappens(t *testing.T) {
 		t.Logf("%s: foretold %.2f days, took %.2f: %.2f %% off", name, float64(said)/float64(day), float64(is)/float64(day), 100*wrong)
 	}
 }
+
+// What becomes due is checked as fast as checks are made, and comes due again after the
+// interval of its target.
+func TestAheadCountsDayByDay(t *testing.T) {
+	t.Parallel()
+	day := 24 * time.Hour
+	next := make([]int64, daysAhead)
+	next[0], next[1], next[3] = 10, 50, 100
+	list := ahead(time.Unix(0, 0), 40/day.Seconds(), []load{{every: 5 * day, due: 60, next: next}, {every: 90 * day, next: make([]int64, daysAhead)}})
+	want := []DayAhead{{Due: 10, Checked: 40, Overdue: 30}, {Due: 50, Checked: 40, Overdue: 40}, {Checked: 40}, {Due: 100, Checked: 40, Overdue: 60}, {Checked: 40, Overdue: 20}, {Due: 40, Checked: 40, Overdue: 20}}
+	for k, w := range want {
+		if w.From = time.Unix(0, 0).Add(time.Duration(k) * day); list[k] != w {
+			t.Errorf("day %d: %+v, want %+v", k, list[k], w)
+		}
+	}
+	if list := ahead(time.Unix(0, 0), 0, []load{{every: 5 * day, due: 60, next: next}}); list[daysAhead-1].Overdue != 220 || list[0].Checked != 0 {
+		t.Errorf("nothing is checked: %+v", list[daysAhead-1])
+	}
+}

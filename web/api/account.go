@@ -54,7 +54,9 @@ type (
 // account is what people may do about themselves.
 func (a *API) account(t *ops.API) {
 	ops.Register(t, ops.Operation{ID: "me.show", Method: get, Path: "/api/v1/me", Summary: "Show who you are and what you may do", Access: ops.SignedIn},
-		func(_ context.Context, c access.Caller, _ *empty) (*body[MeView], error) { return &body[MeView]{meOf(c)}, nil })
+		func(_ context.Context, c access.Caller, _ *empty) (*body[MeView], error) {
+			return &body[MeView]{meOf(c)}, nil
+		})
 	ops.Register(t, ops.Operation{
 		ID: "me.set", Method: patch, Path: "/api/v1/me", Summary: "Change your name, your time zone, or the colors of pages", Access: ops.SignedIn, Session: true, Audit: true,
 	}, a.setMe)

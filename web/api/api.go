@@ -67,6 +67,7 @@ func (a *API) Register(t *ops.API) {
 	a.estimates(t)
 	a.next(t)
 	a.records(t)
+	a.samples(t)
 	a.plans(t)
 	a.deletions(t)
 	a.restorations(t)

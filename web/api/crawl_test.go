@@ -81,6 +81,8 @@ U objects.list count=true
 U objects.show id=object
 U objects.by_identifier identifier=test.edu/bag
 U files.list institution=test.edu limit=1
+U files.sample seed=crawl n=10
+S files.sample seed=crawl
 U files.show id=file
 U files.by_identifier identifier=test.edu/bag/data/f
 U files.copies id=file

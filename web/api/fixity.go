@@ -30,8 +30,8 @@ type (
 	fixityOwn     = fixity.Own
 )
 
-// fixityView is the status of fixity checks, as far as a caller may see it.
-type fixityView struct {
+// FixityView is the status of fixity checks, as far as a caller may see it.
+type FixityView struct {
 	Age         float64        `json:"age_seconds" doc:"It is computed once a minute at most"`
 	Archive     *fixityArchive `json:"archive" doc:"null for people of an institution"`
 	Institution *fixityOwn     `json:"institution" doc:"Of the caller's own; null for those who see all"`
@@ -128,19 +128,19 @@ func (a *API) brakes(t *ops.API) {
 		})
 }
 
-func (a *API) showFixity(ctx context.Context, c access.Caller, _ *empty) (*body[fixityView], error) {
-	r, v := fixity.In(a.Registry), fixityView{}
+func (a *API) showFixity(ctx context.Context, c access.Caller, _ *empty) (*body[FixityView], error) {
+	r, v := fixity.In(a.Registry), FixityView{}
 	if c.Scope.All() {
 		s, age, err := a.figures.fixity.get(ctx, fixityAge, func(ctx context.Context) (fixityArchive, error) {
 			return r.Status(ctx, fixity.StatusQuery{Days: a.Fixity.Days, Tries: a.Fixity.Tries, Worst: worstShown})
 		})
 		v.Age, v.Archive = age.Seconds(), &s
-		return &body[fixityView]{v}, err
+		return &body[FixityView]{v}, err
 	}
 	id, _ := c.Scope.Institution()
 	own, age, err := a.figures.own.of(id).get(ctx, fixityAge, func(ctx context.Context) (fixityOwn, error) { return r.OwnStatus(ctx, c.Scope, a.Fixity.Days) })
 	v.Age, v.Institution = age.Seconds(), &own
-	return &body[fixityView]{v}, err
+	return &body[FixityView]{v}, err
 }
 
 func (a *API) listBad(ctx context.Context, c access.Caller, in *badQuery) (*body[list[fixity.BadCopy]], error) {

@@ -79,6 +79,7 @@ objects.files             U A R S
 objects.events            U A R S
 files.events              U A R S
 files.list                U A R S
+files.sample              U A R S
 files.show                U A R S
 files.by_identifier       U A R S
 files.copies              U A R S

@@ -18,15 +18,18 @@ type ReportOf struct {
 }
 
 type (
-	depositsReport struct {
+	// DepositsReport is what is in storage.
+	DepositsReport struct {
 		By    reports.Grouping  `json:"by" doc:"What the keys of the rows are"`
 		Items []reports.Deposit `json:"items"`
 	}
-	costsReport struct {
+	// CostsReport is what storage costs.
+	CostsReport struct {
 		Month string         `json:"month" doc:"Such as 2026-11"`
 		Items []reports.Cost `json:"items"`
 	}
-	outcomesReport struct {
+	// OutcomesReport is how items ended.
+	OutcomesReport struct {
 		By    reports.Grouping  `json:"by" doc:"What the keys of the rows are"`
 		From  string            `json:"from" doc:"First day"`
 		To    string            `json:"to" doc:"Last day"`
@@ -37,7 +40,7 @@ type (
 func number(n int64) string { return strconv.FormatInt(n, 10) }
 
 // Table is the report as rows and columns.
-func (r depositsReport) Table() [][]string {
+func (r DepositsReport) Table() [][]string {
 	rows := [][]string{{string(r.By), "day", "objects", "files", "bytes"}}
 	for _, d := range r.Items {
 		rows = append(rows, []string{d.Key, d.Day, number(d.Objects), number(d.Files), number(d.Bytes)})
@@ -46,7 +49,7 @@ func (r depositsReport) Table() [][]string {
 }
 
 // Table is the report as rows and columns.
-func (r costsReport) Table() [][]string {
+func (r CostsReport) Table() [][]string {
 	text := func(s *string) string {
 		if s == nil {
 			return ""
@@ -61,7 +64,7 @@ func (r costsReport) Table() [][]string {
 }
 
 // Table is the report as rows and columns.
-func (r outcomesReport) Table() [][]string {
+func (r OutcomesReport) Table() [][]string {
 	rows := [][]string{{string(r.By), "result", "items", "bytes"}}
 	for _, o := range r.Items {
 		rows = append(rows, []string{o.Key, o.Result, number(o.Items), number(o.Bytes)})
@@ -101,14 +104,14 @@ func (a *API) reports(t *ops.API) {
 	ops.Register(t, report("reports.deposits", "/api/v1/reports/deposits", "Report what is in storage",
 		"Rows are of the last count, or with by=month of the last count of each month. A job counts once an hour. Bytes are those of active files, each counted once.",
 		permission.ReportsDeposits),
-		func(ctx context.Context, c access.Caller, in *depositsQuery) (*body[depositsReport], error) {
+		func(ctx context.Context, c access.Caller, in *depositsQuery) (*body[DepositsReport], error) {
 			found, err := records.Deposits(ctx, c.Scope, in.By, in.Institution, in.Months)
-			return &body[depositsReport]{depositsReport{in.By, found}}, err
+			return &body[DepositsReport]{DepositsReport{in.By, found}}, err
 		})
 	ops.Register(t, report("reports.costs", "/api/v1/reports/costs", "Report what storage costs in a month",
 		"Bytes are the mean of the days that were counted. Without a price of the storage option the cost is null. Amounts are in US dollars, as texts.",
 		permission.ReportsCosts),
-		func(ctx context.Context, c access.Caller, in *costsQuery) (*body[costsReport], error) {
+		func(ctx context.Context, c access.Caller, in *costsQuery) (*body[CostsReport], error) {
 			month := in.Month
 			if month == "" {
 				month = time.Now().UTC().Format("2006-01")
@@ -117,13 +120,13 @@ func (a *API) reports(t *ops.API) {
 				return nil, noSuchYear()
 			}
 			found, err := records.Costs(ctx, c.Scope, in.Institution, month+"-01")
-			return &body[costsReport]{costsReport{month, found}}, err
+			return &body[CostsReport]{CostsReport{month, found}}, err
 		})
 	ops.Register(t, report("reports.outcomes", "/api/v1/reports/outcomes", "Report how work items ended",
 		"An item counts once, on the day on which it ended last.", permission.ReportsDeposits), a.outcomes)
 }
 
-func (a *API) outcomes(ctx context.Context, c access.Caller, in *outcomesQuery) (*body[outcomesReport], error) {
+func (a *API) outcomes(ctx context.Context, c access.Caller, in *outcomesQuery) (*body[OutcomesReport], error) {
 	to := time.Now().UTC()
 	if in.To != "" {
 		to = dayOf(in.To)
@@ -141,10 +144,10 @@ func (a *API) outcomes(ctx context.Context, c access.Caller, in *outcomesQuery) 
 	if from.After(to) {
 		return nil, ops.Problem(http.StatusBadRequest, ops.CodeBadRequest, "from is after to")
 	}
-	out := outcomesReport{By: in.By, From: from.Format(time.DateOnly), To: to.Format(time.DateOnly)}
+	out := OutcomesReport{By: in.By, From: from.Format(time.DateOnly), To: to.Format(time.DateOnly)}
 	found, err := reports.In(a.Registry).Outcomes(ctx, c.Scope, in.By, in.Institution, out.From, out.To)
 	out.Items = found
-	return &body[outcomesReport]{out}, err
+	return &body[OutcomesReport]{out}, err
 }
 
 // firstDay is the first that the database knows: it has no year 0.
