@@ -101,6 +101,11 @@ func (p *Pages) Routes(mux *http.ServeMux) {
 	mux.HandleFunc("GET /assets/{name}", p.asset)
 }
 
+// Style is the address of the stylesheet of all pages.
+func (p *Pages) Style() string { return p.address("console.css") }
+
+func (p *Pages) address(name string) string { return "/assets/" + name + "?v=" + p.assets[name].hash }
+
 // asset is a file that pages need.
 type asset struct {
 	kind string

@@ -71,8 +71,9 @@ func (p *Pages) carryOut(v *visit, form url.Values) {
 	for _, line := range answer.Header.Values("Set-Cookie") {
 		v.w.Header().Add("Set-Cookie", line)
 	}
-	if o.Secret && len(answer.Body) > 0 {
-		p.secret(v, o, answer, form)
+	if lines := p.secrets(v, answer); o.Secret && len(lines) > 0 {
+		v.title = "Done: " + lower(o.Summary)
+		p.show(v, http.StatusOK, "secret.html", map[string]any{"Lines": lines, "Back": back(form, answer)})
 		return
 	}
 	p.setDone(v, o, form)
@@ -111,9 +112,6 @@ func (p *Pages) refused(v *visit, o ops.Operation, form url.Values, err error) {
 		data["Strong"] = v.Caller.Person.Strong()
 		data["Summary"] = lower(o.Summary)
 	}
-	if o.Secret {
-		data["Fields"] = []field{} // passwords are typed again
-	}
 	p.show(v, found.Status, file, data)
 }
 
@@ -122,18 +120,23 @@ type field struct {
 	Name, Value string
 	Hidden      bool // it is for programs
 	Long        bool
+	Password    bool // it is typed again
 }
 
 // fieldsOf are the fields of a form in the order of their names, those that a person fills in
 // first.
 func fieldsOf(form url.Values) (list []field) {
 	for _, name := range slices.Sorted(maps.Keys(form)) {
-		hidden := slices.Contains([]string{fieldBack, fieldUndo, fieldSaid, fieldNew, ops.FormIfMatch, ops.FormKey, "id"}, name) || strings.HasPrefix(name, fieldUndo+".")
+		hidden := slices.Contains([]string{fieldBack, fieldUndo, fieldSaid, fieldNew, ops.FormIfMatch, ops.FormKey, "id", "pending"}, name) || strings.HasPrefix(name, fieldUndo+".")
 		if name == fieldNew {
 			continue
 		}
+		if name == "old" || name == "new" || name == "code" {
+			list = append(list, field{Name: name, Password: true})
+			continue
+		}
 		for _, text := range form[name] {
-			list = append(list, field{name, text, hidden, strings.Contains(text, "\n") || len(text) > 80})
+			list = append(list, field{Name: name, Value: text, Hidden: hidden, Long: strings.Contains(text, "\n") || len(text) > 80})
 		}
 	}
 	return list
@@ -161,30 +164,35 @@ func (p *Pages) prove(w http.ResponseWriter, r *http.Request) {
 	http.Redirect(w, r, "/do/"+url.PathEscape(r.PathValue("operation")), http.StatusTemporaryRedirect) // with the form
 }
 
-// secret shows an answer that cannot be shown again.
-func (p *Pages) secret(v *visit, o ops.Operation, answer ops.Answer, form url.Values) {
-	var fields map[string]any
-	if err := json.Unmarshal(answer.Body, &fields); err != nil {
-		p.setDone(v, o, form)
-		http.Redirect(v.w, v.Request, back(form, answer), http.StatusSeeOther) //nolint:gosec // to a path of this server: access.Local
-		return
+// secretLine is what cannot be shown again, by its name.
+type secretLine struct{ Name, Value string }
+
+// secrets are what an answer has that cannot be shown again: a token, recovery codes, or a link
+// with which a person sets a password.
+func (p *Pages) secrets(v *visit, answer ops.Answer) (lines []secretLine) {
+	var found struct {
+		Name  string   `json:"name"`
+		Token string   `json:"token"`
+		Codes []string `json:"recovery_codes"`
+		Path  string   `json:"path"`
 	}
-	type line struct{ Name, Value string }
-	var lines []line
-	for _, name := range slices.Sorted(maps.Keys(fields)) {
-		switch value := fields[name].(type) {
-		case string:
-			lines = append(lines, line{name, value})
-		case []any:
-			for _, one := range value {
-				if text, ok := one.(string); ok {
-					lines = append(lines, line{name, text})
-				}
-			}
+	if json.Unmarshal(answer.Body, &found) != nil {
+		return nil
+	}
+	if found.Token != "" {
+		lines = append(lines, secretLine{"name", found.Name}, secretLine{"token", found.Token})
+	}
+	for _, code := range found.Codes {
+		lines = append(lines, secretLine{"recovery code", code})
+	}
+	if found.Path != "" {
+		scheme := "http://"
+		if p.web.Secure {
+			scheme = "https://"
 		}
+		lines = append(lines, secretLine{"link", scheme + v.Host + found.Path})
 	}
-	v.title = "Done: " + lower(o.Summary)
-	p.show(v, http.StatusOK, "secret.html", map[string]any{"Lines": lines, "Back": back(form, answer)})
+	return lines
 }
 
 // lower is the summary of an operation within a sentence.

@@ -12,5 +12,5 @@ func sheets() []sheet {
 		{Path: "/items", Title: "Items", File: "items.html", Nav: "Work", Key: "i", Shell: "farol item list", Needs: permission.ItemsRead, Load: (*Pages).items},
 		{Path: "/items/{id}", Title: "Item", File: "item.html", Shell: "farol item explain {id}", Needs: permission.ItemsRead, Load: (*Pages).item},
 		{Path: "/items/{id}/files", Title: "Files of an item", File: "item-files.html", Shell: "farol item files {id}", Needs: permission.ItemsRead, Load: (*Pages).itemFiles},
-	}, recordSheets(), restorationSheets(), deletionSheets(), alertSheets())
+	}, recordSheets(), restorationSheets(), deletionSheets(), alertSheets(), archiveSheets(), peopleSheets(), accountSheets())
 }

@@ -73,13 +73,13 @@ func (p *Pages) show(v *visit, status int, file string, data any) {
 	s := screen{
 		Title: v.title, Person: v.Caller.Person, Sheet: v.sheet, Nav: p.nav(v.Caller, v.URL.Path), Data: data, visit: v,
 		Search: v.URL.Query().Get("q"), Style: v.style, Here: v.URL.RequestURI(), Watch: v.watch.address(),
-		Shell: v.shell(), Assets: map[string]string{}, Scheme: scheme(v.Request), Done: p.takeDone(v),
+		Shell: v.shell(), Assets: map[string]string{}, Scheme: v.Caller.Person.Scheme, Done: p.takeDone(v),
 	}
 	if v.Caller.Full() && v.style != "wall" {
 		s.Alerts = p.unread(v)
 	}
-	for name, a := range p.assets {
-		s.Assets[name] = "/assets/" + name + "?v=" + a.hash
+	for name := range p.assets {
+		s.Assets[name] = p.address(name)
 	}
 	var b bytes.Buffer
 	t := p.templates[file]
@@ -103,7 +103,7 @@ func send(w http.ResponseWriter, r *http.Request, status int, text []byte) {
 
 // shell is the command that shows the same as a page.
 func (v *visit) shell() string {
-	return strings.ReplaceAll(v.sheet.Shell, "{id}", v.PathValue("id"))
+	return strings.NewReplacer("{id}", v.PathValue("id"), "{email}", v.Caller.Person.Email).Replace(v.sheet.Shell)
 }
 
 // problem answers with what is wrong, and what to do about it.
@@ -159,15 +159,4 @@ func (p *Pages) unread(v *visit) string {
 		return "9+"
 	}
 	return strconv.Itoa(len(found.Items))
-}
-
-// schemeCookie has what a person has chosen of light and dark, in this browser.
-const schemeCookie = "farol-scheme"
-
-func scheme(r *http.Request) string {
-	c, err := r.Cookie(schemeCookie)
-	if err != nil || c.Value != "light" && c.Value != "dark" {
-		return ""
-	}
-	return c.Value
 }

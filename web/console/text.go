@@ -20,11 +20,11 @@ import (
 func (p *Pages) functions() template.FuncMap {
 	return template.FuncMap{
 		"text": text, "cut": cut, "bytes": func(n any) sized { return sized(whole(n)) }, "number": func(n any) string { return number(whole(n)) },
-		"percent": percent, "long": long, "seconds": seconds, "status": statusOf, "lower": lower, "sentence": sentence, "field": func(name string) string { return strings.ReplaceAll(name, "_", " ") },
+		"percent": percent, "share": func(percent float64) float64 { return percent / 100 }, "long": long, "seconds": seconds, "status": statusOf, "lower": lower, "sentence": sentence, "field": func(name string) string { return strings.ReplaceAll(name, "_", " ") },
 		"key": newKey, "link": linkTo, "esc": url.PathEscape, "deref": deref, "list": func(v ...any) []any { return v }, "json": asJSON,
 		"may":  func(s *screen, needs string) bool { return s.visit.Caller.Holds(permission.Permission(needs)) },
 		"when": when, "day": day, "table": tableOf, "has": func(list []string, v string) bool { return contains(list, v) }, "add": func(a, b int) int { return a + b },
-		"dict": dict, "rich": rich, "took": took,
+		"dict": dict, "rich": rich, "took": took, "today": func() string { return time.Now().UTC().Format(time.DateOnly) },
 	}
 }
 
@@ -222,7 +222,7 @@ func statusOf(v any) mark {
 			words        []string
 		}{
 			{"good", "✓", []string{"done", "applied", "good", "active", "ok", "on", "yes", "stored", "verified", "Success", "approved", "ready", "working", "in time"}},
-			{"bad", "✕", []string{"failed", "bad", "lost", "refused", "overdue", "missing", "oom", "killed", "panic", "lease expired", "fatal", "silent", "late"}},
+			{"bad", "✕", []string{"failed", "bad", "altered", "lost", "refused", "overdue", "missing", "oom", "killed", "panic", "lease expired", "fatal", "silent", "late"}},
 			{"runs", "▶", []string{"applying", "undoing", "running", "in progress"}},
 			{"held", "‖", []string{"paused", "held", "waiting", "waits", "draining", "planned", "transient"}},
 		} {

@@ -5,7 +5,6 @@ package front
 import (
 	"net/http"
 
-	"github.com/farol-preservation/farol/registry/people"
 	"github.com/farol-preservation/farol/web/access"
 	"github.com/farol-preservation/farol/web/api"
 	"github.com/farol-preservation/farol/web/console"
@@ -20,9 +19,9 @@ import (
 func Handler(a *api.API, g access.Guard, observed func(*http.ServeMux) http.Handler) (http.Handler, *ops.API) {
 	mux := http.NewServeMux()
 	t := a.Table(mux)
-	(&signin.Pages{Auth: a.Auth, Web: a.Web, Log: a.Log, People: people.In(a.Registry), Providers: a.Providers}).Routes(mux)
 	pages := console.New(a, t)
 	pages.Routes(mux)
+	(&signin.Pages{Auth: a.Auth, Web: a.Web, Log: a.Log, Providers: a.Providers, Style: pages.Style()}).Routes(mux)
 	t.Missing = pages.Missing()
 	(&memberapi.API{Registry: a.Registry, Web: a.Web, Limit: t.Limit, Log: a.Log}).Register(mux)
 	handler := reply.Guarded(g, t.Handler(observed(mux)))

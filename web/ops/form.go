@@ -116,7 +116,7 @@ func (a *API) object(s *huma.Schema, form url.Values, prefix string, empty bool)
 		if err != nil {
 			return nil, err
 		}
-		if v != nil {
+		if v != nil || of.Nullable && slices.Contains(s.Required, name) {
 			out[name] = v
 		}
 	}

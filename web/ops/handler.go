@@ -24,7 +24,7 @@ func (a *API) Handler(operations http.Handler) http.Handler {
 		h.Set("Referrer-Policy", "same-origin")
 		h.Set("Cross-Origin-Opener-Policy", "same-origin")
 		h.Set("Cross-Origin-Resource-Policy", "same-origin")
-		h.Set("Content-Security-Policy", "default-src 'none'; style-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'")
+		h.Set("Content-Security-Policy", "default-src 'none'; style-src 'self'; img-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'")
 		reply.Begin(w)
 		if refused := access.JSONOnly(r); refused != nil && strings.HasPrefix(r.URL.Path, "/api/") {
 			reply.Refuse(w, *Problem(refused.Status, CodeBadRequest, refused.Reason))

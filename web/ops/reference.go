@@ -15,8 +15,6 @@ import (
 var (
 	//go:embed reference.html
 	referencePage string
-	//go:embed reference.css
-	referenceStyle []byte
 )
 
 // referenceRow is an operation on the page.
@@ -50,10 +48,6 @@ func (a *API) reference() {
 	a.mux.HandleFunc("GET /api", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/html; charset=utf-8")
 		w.Write(page.Bytes()) //nolint:errcheck // a reader who is gone reads nothing
-	})
-	a.mux.HandleFunc("GET /api/reference.css", func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", "text/css; charset=utf-8")
-		w.Write(referenceStyle) //nolint:errcheck // as above
 	})
 }
 

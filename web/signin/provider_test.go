@@ -98,7 +98,9 @@ func TestProviderSignsIn(t *testing.T) {
 	v.sees("/sign-in", nil, "/sign-in", `href="/oidc/campus"`)
 	o.Answers(testenv.OpenIDAnswer{Claims: claims("email", "Ann@Test.edu", "email_verified", "true")})
 	v.sees("/oidc/campus", nil, "/", "You are Some Person")
-	v.sees("/account", nil, "/account", "linked to "+o.URL)
+	if n := v.count(`SELECT count(*) FROM users WHERE id = $1 AND oidc_issuer = $2`, ann.ID, o.URL); n != 1 {
+		t.Error("the person is not linked to the provider")
+	}
 	if asked := o.Asked(); asked.Get("scope") != "openid email" || asked.Get("code_challenge") == "" || asked.Has("prompt") {
 		t.Errorf("the provider was asked %v", asked)
 	}

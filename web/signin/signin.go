@@ -3,7 +3,6 @@ package signin
 
 import (
 	"bytes"
-	"context"
 	"embed"
 	"errors"
 	"html/template"
@@ -17,7 +16,7 @@ import (
 	"github.com/farol-preservation/farol/web/oidc"
 )
 
-//go:embed *.html style.css
+//go:embed *.html
 var files embed.FS
 
 // mostForm is how large a form may be. How long it may take is bounded for every request.
@@ -29,8 +28,8 @@ type Pages struct {
 	Web  *access.Web
 	Log  *slog.Logger
 
-	People    people.Records
 	Providers *oidc.Providers // nil: people sign in with a password only
+	Style     string          // address of the stylesheet
 
 	templates *template.Template
 }
@@ -44,10 +43,10 @@ type page struct {
 	QR     template.HTML
 	Codes  []string // recovery codes
 
+	Style     string
 	Providers []oidc.Button // that sign people in
 	Provider  string        // that has signed this person in
-	Mail      people.MailSettings
-	Note      string // what was done
+	Note      string        // what was done
 }
 
 // Routes adds the pages to a mux.
@@ -57,7 +56,10 @@ func (p *Pages) Routes(mux *http.ServeMux) {
 		p.show(w, r, http.StatusOK, "sign-in.html", page{Title: "Sign in"})
 	})
 	p.provided(mux)
-	p.account(mux)
+	mux.HandleFunc("GET /forgot", func(w http.ResponseWriter, r *http.Request) {
+		p.show(w, r, http.StatusOK, "forgot.html", page{Title: "Forgot your password?"})
+	})
+	mux.HandleFunc("POST /forgot", p.forgot)
 	mux.HandleFunc("POST /sign-in", p.signIn)
 	mux.HandleFunc("GET /sign-in/{secret}", func(w http.ResponseWriter, r *http.Request) {
 		p.show(w, r, http.StatusOK, "link.html", page{Title: "Sign in"})
@@ -69,22 +71,17 @@ func (p *Pages) Routes(mux *http.ServeMux) {
 	mux.HandleFunc("POST /second-factor", p.giveCode)
 	mux.HandleFunc("POST /second-factor/set-up", p.setUpFactor)
 	mux.HandleFunc("POST /sign-out", p.signOut)
-	mux.HandleFunc("GET /style.css", func(w http.ResponseWriter, r *http.Request) {
-		text, err := files.ReadFile("style.css")
-		if err == nil {
-			w.Header().Set("Content-Type", "text/css; charset=utf-8")
-			_, err = w.Write(text)
-		}
-		if err != nil {
-			p.Log.DebugContext(r.Context(), "the style was not read to its end", "err", err)
-		}
+	mux.HandleFunc("GET /second-factor/set-up", p.newFactor)
+	mux.HandleFunc("POST /second-factor/proof", p.prove)
+	mux.HandleFunc("GET /accessibility", func(w http.ResponseWriter, r *http.Request) {
+		p.show(w, r, http.StatusOK, "accessibility.html", page{Title: "Accessibility", Person: p.caller(r).Person})
 	})
 }
 
 // show writes a page. It is made whole before, so that a page is never cut by an error.
 func (p *Pages) show(w http.ResponseWriter, r *http.Request, status int, name string, v page) {
 	var b bytes.Buffer
-	v.Providers = p.Providers.Buttons()
+	v.Providers, v.Style = p.Providers.Buttons(), p.Style
 	if err := p.templates.ExecuteTemplate(&b, name, v); err != nil {
 		p.Log.ErrorContext(r.Context(), "cannot make a page", "page", name, "err", err)
 		http.Error(w, "Farol cannot show this page now. Try again in a moment.", http.StatusInternalServerError)
@@ -227,26 +224,6 @@ func (p *Pages) factor(w http.ResponseWriter, r *http.Request) {
 	p.askForCode(r.Context(), w, r, c, nil)
 }
 
-func (p *Pages) askForCode(ctx context.Context, w http.ResponseWriter, r *http.Request, c access.Caller, wrong error) {
-	v, name := page{Title: "Second factor", Person: c.Person}, "code.html"
-	if !c.Person.Strong() {
-		name = "set-up.html"
-		offer, err := p.Auth.SetUpFactor(c.Person)
-		if err == nil {
-			v.SetUp = offer
-			v.QR, err = qrSVG(offer.URL)
-		}
-		if err != nil {
-			p.Log.ErrorContext(ctx, "cannot offer a second factor", "err", err)
-		}
-	}
-	if wrong != nil {
-		p.refused(w, r, name, v, wrong)
-		return
-	}
-	p.show(w, r, http.StatusOK, name, v)
-}
-
 func (p *Pages) giveCode(w http.ResponseWriter, r *http.Request) {
 	c := p.caller(r)
 	if c.Session.ID == 0 {
@@ -274,7 +251,11 @@ func (p *Pages) setUpFactor(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	s, codes, err := p.Auth.ConfirmFactor(r.Context(), c.Session, r.PostForm.Get("pending"), r.PostForm.Get("code"), p.from(r))
-	if err != nil {
+	switch {
+	case err != nil && c.Full():
+		p.offerFactor(r.Context(), w, r, c, err)
+		return
+	case err != nil:
 		p.askForCode(r.Context(), w, r, c, err)
 		return
 	}

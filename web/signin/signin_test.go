@@ -68,7 +68,7 @@ func visitAt(t *testing.T, now func() time.Time, providers ...oidc.Config) *visi
 	server := httptest.NewServer(mux)
 	t.Cleanup(server.Close)
 	pages := &signin.Pages{
-		Auth: auth.New(r, auth.Options{Keys: keys, Issuer: "Farol"}), Log: log, People: people.In(r),
+		Auth: auth.New(r, auth.Options{Keys: keys, Issuer: "Farol"}), Log: log,
 		Web:       &access.Web{Tokens: access.NewTokens(r, false), Registry: r, Proxies: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}},
 		Providers: oidc.New(providers, oidc.Options{Keys: keys, Base: server.URL, Log: log, Now: now, Patience: time.Second}),
 	}
@@ -217,7 +217,7 @@ func TestLinkToSignIn(t *testing.T) {
 	v.sees(path, nil, path, "signs you in once")
 	v.sees(path, url.Values{}, "/", "You are Developer")
 	v.sees(path, url.Values{}, path, "was used or has expired")
-	v.sees("/style.css", nil, "/style.css", "font:")
+	v.sees("/accessibility", nil, "/accessibility", "Web Content Accessibility Guidelines")
 }
 
 func read(t *testing.T, a *http.Response) string {

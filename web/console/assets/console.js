@@ -133,7 +133,7 @@
   // What is only of use with a script.
   const ready = (from) => {
     for (const b of all('[data-copy]', from)) b.hidden = false;
-    for (const b of all('[data-all]', from)) b.hidden = false;
+    for (const b of all('[data-all], [data-help]', from)) b.hidden = false;
   };
   ready(document);
   const counted = () => {
@@ -145,6 +145,7 @@
     if (copy) {
       navigator.clipboard?.writeText(copy.dataset.copy).then(() => { copy.textContent = 'Copied'; say('Copied.'); }, () => say('This browser does not let a page copy.'));
     }
+    if (e.target.closest('[data-help]')) $('#help')?.showModal();
     const every = e.target.closest('[data-all]');
     if (every) {
       const boxes = all('input[name=ids]'), on = boxes.some((b) => !b.checked);

@@ -45,39 +45,6 @@ func TestForgottenPasswordPage(t *testing.T) {
 	}
 }
 
-// The account has when mail comes. Only the person who has signed in to the end changes it.
-func TestAccountPage(t *testing.T) {
-	t.Parallel()
-	v := visit(t)
-	ann := v.registered("ann@test.edu", registry.RoleInstitutionalUser, "test.edu")
-	v.registered("boss@test.edu", registry.RoleInstitutionalAdmin, "test.edu")
-	form := url.Values{"deletions": {"now"}, "restorations": {"daily"}, "fixity": {"never"}, "problems": {"now"}}
-	v.sees("/account", nil, "/sign-in", "Sign in")
-	v.sees("/account/mail", form, "/sign-in", "Sign in")
-	v.entersByLink("boss@test.edu")
-	v.sees("/account", nil, "/second-factor", "Set it up") // its session is of level password
-	v.sees("/account/mail", form, "/second-factor", "Set it up")
-	if n := v.count(`SELECT count(*) FROM mail_settings`); n != 0 {
-		t.Fatal("settings were changed without a sign-in")
-	}
-	v.anotherBrowser()
-	v.entersByLink("ann@test.edu")
-	v.sees("/account/mail", nil, "/account/mail", "linked to no other sign-in") // where mails lead
-	page := v.sees("/account/mail", form, "/account/mail", "are changed")
-	if !strings.Contains(page, `name="restorations"><option>now</option><option selected>daily`) || !strings.Contains(page, `<option selected>never`) {
-		t.Error(page)
-	}
-	s, err := people.In(v.registry).Mail(t.Context(), ann.ID)
-	if err != nil || s != (people.MailSettings{Deletions: "now", Restorations: "daily", Fixity: "never", Problems: "now"}) {
-		t.Errorf("%+v, %v", s, err)
-	}
-	form.Set("fixity", "sometimes")
-	v.sees("/account/mail", form, "/account/mail", "were not changed")
-	if n := v.count(`SELECT count(*) FROM actions WHERE operation = 'me.set_mail' AND outcome = 'done' AND user_id = $1`, ann.ID); n != 1 {
-		t.Errorf("%d changes are on record", n)
-	}
-}
-
 // entersByLink signs a person in by a first password.
 func (v *visitor) entersByLink(email string) {
 	v.t.Helper()

@@ -1,0 +1,119 @@
+package console
+
+import (
+	"fmt"
+	"math"
+	"strings"
+)
+
+// Size of a chart, in the units of its own coordinates.
+const (
+	chartWidth  = 720
+	chartHeight = 200
+	chartLeft   = 72 // for the labels of values
+	chartBottom = 24 // for the labels of bars
+	mostBars    = 120
+)
+
+// bar is a value of a chart, with the values that are stacked on it.
+type bar struct {
+	Label string
+	Parts []float64
+}
+
+// chart is a picture of figures that are also in a table.
+type chart struct {
+	Title  string
+	Width  int
+	Height int
+	Left   int
+	Base   float64 // where bars stand
+	Rects  []rect
+	Lines  []gridLine
+	Labels []chartLabel
+	Line   string // path of a line over the bars; "": none
+	Keys   []string
+}
+
+type (
+	rect struct {
+		X, Y, W, H float64
+		Part       int
+		About      string // what it stands for
+	}
+	gridLine struct {
+		Y, TextY float64
+		Text     string
+	}
+	chartLabel struct {
+		X    float64
+		Text string
+	}
+)
+
+// newChart draws bars, up to mostBars of the last. keys name the parts of a bar; word makes a
+// value readable. line has a value for each bar, or none.
+func newChart(title string, keys []string, bars []bar, line []float64, word func(float64) string) *chart {
+	if len(bars) > mostBars {
+		if line != nil {
+			line = line[len(line)-mostBars:]
+		}
+		bars = bars[len(bars)-mostBars:]
+	}
+	c := &chart{Title: title, Width: chartWidth, Height: chartHeight, Left: chartLeft, Base: chartHeight - chartBottom, Keys: keys}
+	most := 0.0
+	for i, b := range bars {
+		sum := 0.0
+		for _, v := range b.Parts {
+			sum += v
+		}
+		most = max(most, sum)
+		if line != nil {
+			most = max(most, line[i])
+		}
+	}
+	top := roundUp(most)
+	y := func(v float64) float64 { return tenth(c.Base - v/top*(c.Base-8)) }
+	for _, share := range []float64{0, 0.5, 1} {
+		at := y(top * share)
+		c.Lines = append(c.Lines, gridLine{at, at + 4, word(top * share)})
+	}
+	step := float64(chartWidth-chartLeft) / float64(max(len(bars), 1))
+	every := max(len(bars)/8, 1)
+	var path strings.Builder
+	for i, b := range bars {
+		x, at := chartLeft+float64(i)*step, 0.0
+		for part, v := range b.Parts {
+			if v > 0 {
+				c.Rects = append(c.Rects, rect{
+					tenth(x + step*0.1), y(at + v), tenth(max(step*0.8, 1)), tenth(y(at) - y(at+v)), part, b.Label + ", " + keys[part] + ": " + word(v),
+				})
+			}
+			at += v
+		}
+		if i%every == 0 {
+			c.Labels = append(c.Labels, chartLabel{tenth(x + step/2), b.Label})
+		}
+		if line != nil {
+			fmt.Fprintf(&path, "%c%.1f %.1f", "ML"[min(i, 1)], x+step/2, y(line[i]))
+		}
+	}
+	c.Line = path.String()
+	return c
+}
+
+func tenth(v float64) float64 { return math.Round(v*10) / 10 }
+
+// roundUp is the next round number, for the end of an axis.
+func roundUp(v float64) float64 {
+	if v <= 0 {
+		return 1
+	}
+	base := math.Pow(10, math.Floor(math.Log10(v)))
+	for _, m := range []float64{1, 2, 5} {
+		if v <= m*base {
+			return m * base
+		}
+	}
+	return 10 * base
+}

@@ -1,0 +1,77 @@
+package console
+
+import (
+	"net/url"
+
+	"github.com/farol-preservation/farol/registry/fixity"
+	"github.com/farol-preservation/farol/web/api"
+	"github.com/farol-preservation/farol/web/permission"
+)
+
+// archiveSheets are the pages about what is kept, and how.
+func archiveSheets() []sheet {
+	const nav = "Archive"
+	return []sheet{
+		{Path: "/fixity", Title: "Fixity", File: "fixity.html", Nav: nav, Key: "f", Shell: "farol fixity status", Needs: permission.FixityRead, Load: (*Pages).fixity},
+		{Path: "/reports", Title: "Reports", File: "reports.html", Nav: nav, Key: "r", Shell: "farol report deposits", Needs: permission.ReportsDeposits, Load: (*Pages).reports},
+		{Path: "/reports/statement", Title: "Statement", File: "statement.html", Shell: "farol report costs", Needs: permission.ReportsDeposits, Load: (*Pages).statement},
+		{Path: "/exports", Title: "Exports", File: "exports.html", Nav: nav, Shell: "farol export list", Needs: permission.ExportsMake, Load: (*Pages).exports},
+		{Path: "/audit", Title: "Audit", File: "audit.html", Nav: nav, Needs: permission.AuditRead, Load: (*Pages).audit},
+		{Path: "/audit/sample", Title: "Sample", File: "sample.html", Needs: permission.CopiesRead, Load: (*Pages).sample},
+	}
+}
+
+// fixityPage is the state of the checks of stored copies.
+type fixityPage struct {
+	Fixity   api.FixityView
+	Policies []fixity.Policy
+	Days     *chart
+	Bad      []fixity.BadCopy
+	MoreBad  string
+	Unknown  string // why bad copies are not shown
+	Brakes   []fixity.RepairStop
+}
+
+func (p *Pages) fixity(v *visit) (any, error) {
+	var d fixityPage
+	var err error
+	if d.Fixity, err = get[api.FixityView](v, "fixity", nil); err != nil {
+		return nil, err
+	}
+	q := v.query("institution", "after")
+	q.Set("limit", "20")
+	bad, reason := optional[listOf[fixity.BadCopy]](v, "fixity/bad", q)
+	if d.Unknown = reason; bad != nil {
+		d.Bad, d.MoreBad = bad.Items, v.more(bad.Next)
+	}
+	if found, _ := optional[listOf[fixity.RepairStop]](v, "brakes", url.Values{}); found != nil {
+		d.Brakes = found.Items
+	}
+	if found, _ := optional[listOf[fixity.Policy]](v, "fixity/policies", url.Values{}); found != nil {
+		d.Policies = found.Items
+	}
+	if a := d.Fixity.Archive; a != nil {
+		d.Days = daysChart(v, a.Ahead)
+	}
+	return d, nil
+}
+
+// daysChart is the forecast of 30 days.
+func daysChart(v *visit, ahead []fixity.DayAhead) *chart {
+	var bars []bar
+	var line []float64
+	for _, a := range ahead {
+		bars = append(bars, bar{a.From.In(v.zone()).Format("01-02"), []float64{float64(a.Checked), float64(a.Overdue)}})
+		line = append(line, float64(a.Due))
+	}
+	if len(bars) == 0 {
+		return nil
+	}
+	return newChart("Copies in the next 30 days", []string{"checked on that day", "overdue at its end"}, bars, line, func(n float64) string { return number(int64(n)) })
+}
+
+// Done reports whether everything that is due is checked at this rate, and not yet.
+func (d fixityPage) Done() bool {
+	a := d.Fixity.Archive
+	return a != nil && a.DoneAt != nil && a.Overdue > 0
+}

@@ -1,0 +1,194 @@
+package console
+
+import (
+	"cmp"
+	"net/url"
+	"strconv"
+	"time"
+
+	"github.com/farol-preservation/farol/registry/reports"
+	"github.com/farol-preservation/farol/web/api"
+	"github.com/farol-preservation/farol/web/permission"
+)
+
+// reportPage are the sums of what is in storage and what became of items.
+type reportPage struct {
+	Institution string // only this one
+	All         bool   // the person may choose an institution
+	By          api.DepositsReport
+	Options     api.DepositsReport
+	Months      api.DepositsReport
+	Growth      *chart
+	Outcomes    api.OutcomesReport
+	Ends        *chart
+	Days        []outcomeDay
+	Costs       *api.CostsReport
+	NoCosts     string // why there are none
+	Total       string
+	Month       string
+	Query       string // of the address of its CSV
+}
+
+// outcomeDay is how items ended on a day.
+type outcomeDay struct {
+	Day    string
+	Counts []int64 // in the order of outcomeResults
+}
+
+// outcomeResults are the ends of items, in the order in which they are shown.
+func outcomeResults() []string { return []string{"Success", "Suspended", "Failed", "Cancelled"} }
+
+// Results are the ends of items.
+func (reportPage) Results() []string { return outcomeResults() }
+
+func (p *Pages) reports(v *visit) (any, error) {
+	d := reportPage{All: v.Caller.Scope.All(), Institution: v.URL.Query().Get("institution"), Month: month(v)}
+	d.Query = v.with().Encode()
+	var err error
+	if d.By, err = get[api.DepositsReport](v, "reports/deposits", v.with("by", "institution")); err != nil {
+		return nil, err
+	}
+	if d.Options, err = get[api.DepositsReport](v, "reports/deposits", v.with("by", "option")); err != nil {
+		return nil, err
+	}
+	if d.Months, err = get[api.DepositsReport](v, "reports/deposits", v.with("by", "month", "months", "24")); err != nil {
+		return nil, err
+	}
+	if d.Outcomes, err = get[api.OutcomesReport](v, "reports/outcomes", v.with("by", "day")); err != nil {
+		return nil, err
+	}
+	d.Growth, d.Days = growth(d.Months.Items), daysOf(d.Outcomes)
+	d.Ends = endsChart(d.Days)
+	if v.Holds(permission.ReportsCosts) {
+		d.Costs, d.NoCosts = optional[api.CostsReport](v, "reports/costs", v.with("month", d.Month))
+		d.Total = total(d.Costs)
+	}
+	return d, nil
+}
+
+// month is the month that a page is for: of its address, or the present one.
+func month(v *visit) string {
+	return cmp.Or(v.URL.Query().Get("month"), time.Now().UTC().Format("2006-01"))
+}
+
+// growth is what was in storage at the end of each month.
+func growth(months []reports.Deposit) *chart {
+	if len(months) == 0 {
+		return nil
+	}
+	var bars []bar
+	for _, m := range months {
+		bars = append(bars, bar{m.Key, []float64{float64(m.Bytes)}})
+	}
+	return newChart("Bytes in storage at the end of each month", []string{"bytes"}, bars, nil, func(n float64) string { return sized(n).Short() })
+}
+
+// daysOf has a row for each day of a report, the days without any end too.
+func daysOf(r api.OutcomesReport) (list []outcomeDay) {
+	by := map[string]int{}
+	from, err := time.Parse(time.DateOnly, r.From)
+	to, err2 := time.Parse(time.DateOnly, r.To)
+	if err != nil || err2 != nil {
+		return nil
+	}
+	for day := from; !day.After(to) && len(list) < mostBars; day = day.AddDate(0, 0, 1) {
+		by[day.Format(time.DateOnly)] = len(list)
+		list = append(list, outcomeDay{day.Format(time.DateOnly), make([]int64, len(outcomeResults()))})
+	}
+	for _, o := range r.Items {
+		i, known := by[o.Key]
+		for at, result := range outcomeResults() {
+			if known && result == o.Result {
+				list[i].Counts[at] = o.Items
+			}
+		}
+	}
+	return list
+}
+
+func endsChart(days []outcomeDay) *chart {
+	var bars []bar
+	for _, d := range days {
+		parts := make([]float64, len(d.Counts))
+		for i, n := range d.Counts {
+			parts[i] = float64(n)
+		}
+		bars = append(bars, bar{d.Day[len("2026-"):], parts})
+	}
+	if len(bars) == 0 {
+		return nil
+	}
+	return newChart("Items by the day on which they ended", outcomeResults(), bars, nil, func(n float64) string { return number(int64(n)) })
+}
+
+// total adds up the costs that are known; "": none is.
+func total(r *api.CostsReport) string {
+	if r == nil {
+		return ""
+	}
+	cents, known := int64(0), false
+	for _, c := range r.Items {
+		if c.Cost == nil {
+			continue
+		}
+		if amount, err := strconv.ParseFloat(*c.Cost, 64); err == nil {
+			cents, known = cents+int64(amount*100+0.5), true
+		}
+	}
+	if !known {
+		return ""
+	}
+	return number(cents/100) + "." + strconv.Itoa(int(cents%100/10)) + strconv.Itoa(int(cents%10))
+}
+
+// statementPage is what an institution had in storage in a month, to be printed.
+type statementPage struct {
+	Month, Institution string
+	Made               time.Time
+	Costs              *api.CostsReport
+	NoCosts            string
+	Total              string
+	Deposits           *reports.Deposit // at the end of the month; nil: it was not counted
+	Outcomes           []reports.Outcome
+}
+
+// statement shows a month to people who need it on paper.
+func (p *Pages) statement(v *visit) (any, error) {
+	_, own := v.Caller.Scope.Institution()
+	d := statementPage{Month: month(v), Institution: cmp.Or(v.URL.Query().Get("institution"), own), Made: time.Now()}
+	first, err := time.Parse("2006-01", d.Month)
+	if err != nil {
+		first = time.Now().UTC()
+		d.Month = first.Format("2006-01")
+	}
+	v.title = "Statement of " + d.Month
+	months, err := get[api.DepositsReport](v, "reports/deposits", v.with("by", "month", "months", "240"))
+	if err != nil {
+		return nil, err
+	}
+	for _, m := range months.Items {
+		if m.Key == d.Month {
+			d.Deposits = &m
+		}
+	}
+	ended, err := get[api.OutcomesReport](v, "reports/outcomes",
+		v.with("by", "action", "from", first.Format(time.DateOnly), "to", first.AddDate(0, 1, -1).Format(time.DateOnly)))
+	if err != nil {
+		return nil, err
+	}
+	d.Outcomes = ended.Items
+	if v.Holds(permission.ReportsCosts) {
+		d.Costs, d.NoCosts = optional[api.CostsReport](v, "reports/costs", v.with("month", d.Month))
+		d.Total = total(d.Costs)
+	}
+	return d, nil
+}
+
+// with is a query for a report of the institution that the page is narrowed to.
+func (v *visit) with(pairs ...string) url.Values {
+	q := v.query("institution")
+	for i := 0; i < len(pairs); i += 2 {
+		q.Set(pairs[i], pairs[i+1])
+	}
+	return q
+}
