@@ -96,6 +96,8 @@ func (p *Pages) Routes(mux *http.ServeMux) {
 	mux.HandleFunc("POST /proof/{operation}", p.prove)
 	mux.HandleFunc("POST /deletions/check", p.checkDeletion)
 	mux.HandleFunc("GET /search", p.search)
+	mux.HandleFunc("GET /csv/reports/{report}", p.reportCSV)
+	mux.HandleFunc("GET /items.csv", p.itemsCSV)
 	mux.HandleFunc("GET /items/{id}/explanation.txt", p.explanation)
 	mux.HandleFunc("GET /events-stream", p.stream)
 	mux.HandleFunc("GET /assets/{name}", p.asset)

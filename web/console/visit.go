@@ -105,6 +105,17 @@ func (v *visit) query(fields ...string) url.Values {
 // more is the address of this page with the next records, from the next page of the API; "":
 // there is none.
 func (v *visit) more(next *string) string {
+	at := after(next)
+	if at == "" {
+		return ""
+	}
+	q := v.URL.Query()
+	q.Set("after", at)
+	return v.URL.Path + "?" + q.Encode()
+}
+
+// after is where the next page of the API begins; "": there is none.
+func after(next *string) string {
 	if next == nil {
 		return ""
 	}
@@ -112,9 +123,7 @@ func (v *visit) more(next *string) string {
 	if err != nil {
 		return ""
 	}
-	q := v.URL.Query()
-	q.Set("after", u.Query().Get("after"))
-	return v.URL.Path + "?" + q.Encode()
+	return u.Query().Get("after")
 }
 
 // zone is the time zone of the person.
