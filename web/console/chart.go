@@ -3,6 +3,7 @@ package console
 import (
 	"fmt"
 	"math"
+	"strconv"
 	"strings"
 )
 
@@ -12,6 +13,8 @@ const (
 	chartHeight = 200
 	chartLeft   = 72 // for the labels of values
 	chartBottom = 24 // for the labels of bars
+	chartRight  = 24
+	widestBar   = 64
 	mostBars    = 120
 )
 
@@ -51,9 +54,10 @@ type (
 	}
 )
 
-// newChart draws bars, up to mostBars of the last. keys name the parts of a bar; word makes a
-// value readable. line has a value for each bar, or none.
-func newChart(title string, keys []string, bars []bar, line []float64, word func(float64) string) *chart {
+// newChart draws bars, up to mostBars of the last. keys name the parts of a bar; line has a
+// value for each bar, or none. Where all is 0 there is nothing to draw: nil.
+func newChart(title string, keys []string, bars []bar, line []float64, unit unit) *chart {
+	word := unit.word
 	if len(bars) > mostBars {
 		if line != nil {
 			line = line[len(line)-mostBars:]
@@ -72,13 +76,16 @@ func newChart(title string, keys []string, bars []bar, line []float64, word func
 			most = max(most, line[i])
 		}
 	}
-	top := roundUp(most)
+	if most == 0 {
+		return nil
+	}
+	top := unit.roundUp(most)
 	y := func(v float64) float64 { return tenth(c.Base - v/top*(c.Base-8)) }
 	for _, share := range []float64{0, 0.5, 1} {
 		at := y(top * share)
 		c.Lines = append(c.Lines, gridLine{at, at + 4, word(top * share)})
 	}
-	step := float64(chartWidth-chartLeft) / float64(max(len(bars), 1))
+	step := min(float64(chartWidth-chartLeft-chartRight)/float64(max(len(bars), 1)), widestBar)
 	every := max(len(bars)/8, 1)
 	var path strings.Builder
 	for i, b := range bars {
@@ -104,16 +111,35 @@ func newChart(title string, keys []string, bars []bar, line []float64, word func
 
 func tenth(v float64) float64 { return math.Round(v*10) / 10 }
 
-// roundUp is the next round number, for the end of an axis.
-func roundUp(v float64) float64 {
-	if v <= 0 {
-		return 1
+// unit is what a chart shows.
+type unit string
+
+const (
+	ofBytes  unit = "bytes"
+	ofCounts unit = "counts"
+)
+
+// word makes a value readable.
+func (u unit) word(v float64) string {
+	if u == ofBytes {
+		return sized(v).Short()
 	}
-	base := math.Pow(10, math.Floor(math.Log10(v)))
-	for _, m := range []float64{1, 2, 5} {
-		if v <= m*base {
+	return strconv.FormatFloat(v, 'f', -1, 64)
+}
+
+// roundUp is the next round number, for the end of an axis.
+func (u unit) roundUp(v float64) float64 {
+	base, of := 1.0, 10.0
+	if u == ofBytes {
+		of = 1024
+	}
+	for base*of <= v {
+		base *= of
+	}
+	for _, m := range []float64{1, 2, 4, 10, 20, 50, 100, 200, 500} {
+		if m < of && v <= m*base {
 			return m * base
 		}
 	}
-	return 10 * base
+	return of * base
 }

@@ -64,10 +64,7 @@ func daysChart(v *visit, ahead []fixity.DayAhead) *chart {
 		bars = append(bars, bar{a.From.In(v.zone()).Format("01-02"), []float64{float64(a.Checked), float64(a.Overdue)}})
 		line = append(line, float64(a.Due))
 	}
-	if len(bars) == 0 {
-		return nil
-	}
-	return newChart("Copies in the next 30 days", []string{"checked on that day", "overdue at its end"}, bars, line, func(n float64) string { return number(int64(n)) })
+	return newChart("Copies in the next 30 days", []string{"checked on that day", "overdue at its end"}, bars, line, ofCounts)
 }
 
 // Done reports whether everything that is due is checked at this rate, and not yet.

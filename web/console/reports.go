@@ -73,14 +73,11 @@ func month(v *visit) string {
 
 // growth is what was in storage at the end of each month.
 func growth(months []reports.Deposit) *chart {
-	if len(months) == 0 {
-		return nil
-	}
 	var bars []bar
 	for _, m := range months {
 		bars = append(bars, bar{m.Key, []float64{float64(m.Bytes)}})
 	}
-	return newChart("Bytes in storage at the end of each month", []string{"bytes"}, bars, nil, func(n float64) string { return sized(n).Short() })
+	return newChart("Bytes in storage at the end of each month", []string{"bytes"}, bars, nil, ofBytes)
 }
 
 // daysOf has a row for each day of a report, the days without any end too.
@@ -115,10 +112,7 @@ func endsChart(days []outcomeDay) *chart {
 		}
 		bars = append(bars, bar{d.Day[len("2026-"):], parts})
 	}
-	if len(bars) == 0 {
-		return nil
-	}
-	return newChart("Items by the day on which they ended", outcomeResults(), bars, nil, func(n float64) string { return number(int64(n)) })
+	return newChart("Items by the day on which they ended", outcomeResults(), bars, nil, ofCounts)
 }
 
 // total adds up the costs that are known; "": none is.

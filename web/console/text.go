@@ -325,11 +325,25 @@ func asJSON(v any) string {
 // heading is what a table shows around its rows.
 type heading struct {
 	Caption string
-	Columns []string
+	Columns []column
 }
 
-// tableOf is the caption of a table and its columns: table "Items" "Item" "Size".
-func tableOf(caption string, columns ...string) heading { return heading{caption, columns} }
+// column is a column of a table, of numbers or of something else.
+type column struct {
+	Name   string
+	Number bool
+}
+
+// tableOf is the caption of a table and its columns: table "Items" "Item" "#Size". A # is before
+// the names of columns with numbers.
+func tableOf(caption string, columns ...string) heading {
+	h := heading{Caption: caption}
+	for _, c := range columns {
+		name, number := strings.CutPrefix(c, "#")
+		h.Columns = append(h.Columns, column{name, number})
+	}
+	return h
+}
 
 // piece is a part of a sentence: words, or a command.
 type piece struct {
