@@ -220,6 +220,48 @@ func TestLinkToSignIn(t *testing.T) {
 	v.sees("/accessibility", nil, "/accessibility", "Web Content Accessibility Guidelines")
 }
 
+// A person who has signed in sets up another second factor, after a fresh proof; a session
+// without its second factor does not get that far.
+func TestAnotherSecondFactor(t *testing.T) {
+	t.Parallel()
+	v := visit(t)
+	link := v.invited("ann@archive.org", "Ann", registry.RoleAdmin)
+	v.sees("/second-factor/set-up", nil, "/sign-in", "Sign in")
+	v.sees(link, url.Values{"password": {"correct horse battery staple"}}, "/second-factor", "<svg")
+	v.sees("/second-factor/set-up", nil, "/second-factor", "Set it up")
+	setUp := func(page string) {
+		t.Helper()
+		key := regexp.MustCompile(`Key: <code>([A-Z2-7]+)</code>`).FindStringSubmatch(page)
+		pending := regexp.MustCompile(`name="pending" value="([^"]+)"`).FindStringSubmatch(page)
+		if key == nil || pending == nil {
+			t.Fatal(page)
+		}
+		form := url.Values{"pending": {pending[1]}, "code": {"000000"}}
+		v.sees("/second-factor/set-up", form, "/second-factor/set-up", `role="alert"`)
+		code, err := totp.GenerateCode(key[1], time.Now())
+		if err != nil {
+			t.Fatal(err)
+		}
+		form.Set("code", code)
+		v.sees("/second-factor/set-up", form, "/second-factor/set-up", "Recovery codes")
+	}
+	setUp(v.sees("/second-factor", nil, "/second-factor", "<svg"))
+	const sealed = `SELECT count(DISTINCT totp_sealed) FROM users WHERE totp_sealed <> $1`
+	var before []byte
+	if err := v.db.QueryRow(t.Context(), `SELECT totp_sealed FROM users`).Scan(&before); err != nil {
+		t.Fatal(err)
+	}
+	v.exec(`UPDATE sessions SET strong_at = now() - interval '11 minutes'`)
+	v.sees("/second-factor/set-up", nil, "/second-factor/set-up", "Prove first that it is you")
+	v.sees("/second-factor/proof", url.Values{"proof": {"000000"}}, "/second-factor/proof", `role="alert"`)
+	v.exec(`UPDATE sessions SET strong_at = now()`)
+	v.exec(`DELETE FROM sign_in_failures`)
+	setUp(v.sees("/second-factor/set-up", nil, "/second-factor/set-up", "replaces the old one"))
+	if n := v.count(sealed, before); n != 1 {
+		t.Error("the second factor is the old one")
+	}
+}
+
 func read(t *testing.T, a *http.Response) string {
 	t.Helper()
 	defer a.Body.Close() //nolint:errcheck // read below
