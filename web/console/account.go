@@ -68,8 +68,10 @@ func (p *Pages) mail(v *visit) (any, error) {
 	s, err := get[people.MailSettings](v, "me/mail", nil)
 	var list []mailChoice
 	for _, k := range []struct{ field, about, value string }{
-		{"deletions", "Deletions", s.Deletions}, {"restorations", "Restorations", s.Restorations},
-		{"fixity", "Fixity checks and repairs", s.Fixity}, {"problems", "Problems with items and the archive", s.Problems},
+		{"deletions", "Deletions", s.Deletions},
+		{"restorations", "Restorations", s.Restorations},
+		{"fixity", "Fixity checks and repairs", s.Fixity},
+		{"problems", "Problems with items and the archive", s.Problems},
 	} {
 		list = append(list, mailChoice{k.field, k.about, choices(k.value, people.MailTimes()...)})
 	}

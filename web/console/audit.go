@@ -33,8 +33,15 @@ func auditFields() []string {
 func (p *Pages) audit(v *visit) (any, error) {
 	d := auditPage{Filter: v.query(auditFields()...)}
 	for _, c := range []struct{ name, operation string }{
-		{"All", ""}, {"Fixity promises", "fixity.set_policy"}, {"Retention", "settings.set_storage"}, {"Prices", "settings.set_prices"}, {"Approvals of cost", "settings.set_requests"},
-		{"Institutions", "institutions.set"}, {"People", "users.set"}, {"Stages", "stages.set"}, {"Exports taken along", "exports.content"},
+		{"All", ""},
+		{"Fixity promises", "fixity.set_policy"},
+		{"Retention", "settings.set_storage"},
+		{"Prices", "settings.set_prices"},
+		{"Approvals of cost", "settings.set_requests"},
+		{"Institutions", "institutions.set"},
+		{"People", "users.set"},
+		{"Stages", "stages.set"},
+		{"Exports taken along", "exports.content"},
 	} {
 		d.Changes = append(d.Changes, tab{c.name, linkTo("/audit", "operation", c.operation), c.operation == d.Filter.Get("operation")})
 	}

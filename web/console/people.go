@@ -114,7 +114,8 @@ func (p *Pages) tokens(v *visit) (any, error) {
 	return tokensPage{
 		Tokens: found.Items, Permissions: permission.OfService(false),
 		Rights: []choice{
-			{Value: registry.RightPost, Name: "post: messages to queues"}, {Value: registry.RightPull, Name: "pull: messages from queues and topics"},
+			{Value: registry.RightPost, Name: "post: messages to queues"},
+			{Value: registry.RightPull, Name: "pull: messages from queues and topics"},
 			{Value: registry.RightLease, Name: "lease: items at stages that are processed over HTTP"},
 		},
 	}, err
