@@ -117,7 +117,8 @@ func (r Records) Sample(ctx context.Context, of SampleOf) (Sample, error) {
 // places are random numbers from 0 to 1 that a seed makes, wherever it is drawn.
 func places(seed string, n int) []float64 {
 	sum := sha256.Sum256([]byte(seed))
-	random := rand.New(rand.NewPCG(binary.BigEndian.Uint64(sum[:8]), binary.BigEndian.Uint64(sum[8:16]))) //nolint:gosec // to be drawn again by others, not to be secret
+	// It is to be drawn again by others, and not to be secret.
+	random := rand.New(rand.NewPCG(binary.BigEndian.Uint64(sum[:8]), binary.BigEndian.Uint64(sum[8:16])))
 	list := make([]float64, n)
 	for i := range list {
 		list[i] = random.Float64()

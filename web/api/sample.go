@@ -11,7 +11,7 @@ import (
 
 type sampleQuery struct {
 	Institution string `query:"institution" maxLength:"255" doc:"Identifier of the institution"`
-	Seed        string `query:"seed" required:"true" minLength:"1" maxLength:"100" doc:"Any text. The same seed draws the same files again, with the same n and through"`
+	Seed        string `query:"seed" minLength:"1" maxLength:"100" default:"1" doc:"Any text. The same seed draws the same files again, with the same n and through"`
 	N           int    `query:"n" minimum:"1" maximum:"1000" default:"100" doc:"How many files to draw"`
 	Through     int64  `query:"through" minimum:"1" doc:"As the answer that is to be drawn again gave it; without it, from all that is on record"`
 }

@@ -91,7 +91,7 @@ func newChart(title string, keys []string, bars []bar, line []float64, unit unit
 	for i, b := range bars {
 		x, at := chartLeft+float64(i)*step, 0.0
 		for part, v := range b.Parts {
-			if v > 0 {
+			if v > 0 && part < len(keys) {
 				c.Rects = append(c.Rects, rect{
 					tenth(x + step*0.1), y(at + v), tenth(max(step*0.8, 1)), tenth(y(at) - y(at+v)), part, b.Label + ", " + keys[part] + ": " + word(v),
 				})

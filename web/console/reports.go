@@ -3,6 +3,7 @@ package console
 import (
 	"cmp"
 	"net/url"
+	"slices"
 	"strconv"
 	"time"
 
@@ -181,8 +182,8 @@ func (p *Pages) statement(v *visit) (any, error) {
 // with is a query for a report of the institution that the page is narrowed to.
 func (v *visit) with(pairs ...string) url.Values {
 	q := v.query("institution")
-	for i := 0; i < len(pairs); i += 2 {
-		q.Set(pairs[i], pairs[i+1])
+	for pair := range slices.Chunk(pairs, 2) {
+		q.Set(pair[0], pair[len(pair)-1])
 	}
 	return q
 }
