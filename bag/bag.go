@@ -99,6 +99,9 @@ type File struct {
 	// Missing says that a manifest mentions the file, and the tar has no such
 	// entry. It has no size, and its digests are those that the first manifests have.
 	Missing bool
+	// Unread says that its content was not read, see [ReadOutline]: its digests are those that
+	// the first manifests have.
+	Unread bool `json:"-"`
 	// Fetch says that fetch.txt has an address for it.
 	Fetch bool
 	// Others is what those manifests say that have another digest, one for each.

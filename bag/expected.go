@@ -77,10 +77,10 @@ func (f *File) said(a Algorithm, tag bool) (digest string, ok bool) {
 }
 
 // expect adds what a manifest says that has said nothing of the file so far. Of a file that is
-// missing, or has not come yet, what the first manifests say stands for its digests.
+// missing, was not read, or has not come yet, what the first manifests say stands for its digests.
 func (f *File) expect(e Expected) {
 	sum := f.Digests.sum(e.Algorithm)
-	if f.Missing && f.Agreed&(bitOf(e.Algorithm, false)|bitOf(e.Algorithm, true)) == 0 && len(e.Digest) == hex.EncodedLen(len(sum)) {
+	if (f.Missing || f.Unread) && f.Agreed&(bitOf(e.Algorithm, false)|bitOf(e.Algorithm, true)) == 0 && len(e.Digest) == hex.EncodedLen(len(sum)) {
 		_, _ = hex.Decode(sum, []byte(e.Digest)) // if it is not hex, it does not agree
 	}
 	if f.Digests.agrees(e) {

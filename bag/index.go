@@ -54,7 +54,7 @@ func (rd *reader) passOver(f *File, done func()) (more bool, err error) {
 		}
 		return false, err
 	}
-	f.Digests = digests
+	f.Digests, f.Unread = digests, rd.outline != nil
 	rd.add(f)
 	done()
 	rd.headers = tar.NewReader(rd.tar) // the one before does not know where we are

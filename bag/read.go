@@ -92,6 +92,7 @@ type reader struct {
 	whole    *whole
 	headers  *tar.Reader                                          // of tar, from where it is
 	known    func(path string, size int64) (Digests, bool, error) // nil if all content is to be read
+	outline  *outline                                             // nil unless the tar is one
 	digester *digester
 
 	bag       *Bag
@@ -185,6 +186,13 @@ func (rd *reader) entries(ctx context.Context) error {
 			rd.whole.hold(rd.next)
 		}
 		header, err := rd.headers.Next()
+		expected := rd.next
+		if expected < 0 {
+			expected = rd.tar.offset - blockSize
+		}
+		if err := rd.leftOut(expected); err != nil {
+			return rd.fault(err)
+		}
 		switch {
 		case errors.Is(err, io.EOF):
 			rd.endOfArchive()
@@ -271,6 +279,9 @@ func (rd *reader) readFile(ctx context.Context, archive io.Reader, f *File, from
 		p.save = func(s hashState) error { return rd.within(ctx, f, s) }
 	}
 	content, err := rd.digester.read(ctx, archive, p)
+	if lost := rd.leftOut(f.Offset); lost != nil {
+		return false, rd.fault(lost)
+	}
 	switch {
 	case err == nil:
 	case ctx.Err() != nil:

@@ -18,6 +18,8 @@ type Verdict struct {
 	Files    int       `json:"files"` // in the tar, tag files and manifests included
 	Bytes    int64     `json:"bytes"` // their size
 	More     int       `json:"more,omitempty"`
+	// Unread is the number of files whose digests were not compared, see [ReadOutline].
+	Unread int `json:"unread,omitempty"`
 }
 
 // Validate judges the bag by the rules of BagIt (RFC 8493, 3, or those of 0.97
@@ -60,6 +62,7 @@ func (b *Bag) Validate(p *Profile) Verdict {
 		Profile:  p.name,
 		Files:    j.present,
 		Bytes:    b.Bytes,
+		Unread:   j.unread,
 		More:     b.More + j.errors.more + max(0, len(b.Problems)+len(j.errors.list)-maxFindings),
 	}
 }
@@ -82,6 +85,7 @@ type judge struct {
 	cut     bool
 	loose   bool // one payload manifest is enough to list a file
 	present int  // files in the tar
+	unread  int  // those whose content was not read
 }
 
 // serialization is a tar or, if someone checks a bag before packing it, none.

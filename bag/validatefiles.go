@@ -69,6 +69,10 @@ func (j *judge) listed(f *File, manifests []Algorithm, tag bool) {
 }
 
 func (j *judge) digests(f *File) {
+	if f.Unread {
+		j.unread++
+		return
+	}
 	for _, e := range f.Others {
 		j.errors.compared(codeDigestMismatch, f.Path, string(e.Algorithm)+":"+e.Digest, string(e.Algorithm)+":"+f.Digests.Hex(e.Algorithm),
 			"File %s: the %s digest of its content is %s, but %s says %s.",
