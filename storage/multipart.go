@@ -84,14 +84,15 @@ type transfer func(ctx context.Context, p part) (types.CompletedPart, error)
 
 // An upload in parts, and what is known of its parts on the server.
 type upload struct {
-	bucket *Bucket
-	key    string
-	up     Upload
-	parts  Parts
-	proof  proof
-	id     string // "" before it is begun
-	kept   bool   // the ID is in safe hands, so that the upload can be resumed
-	ended  bool   // by the caller's word, which is nothing against the upload
+	bucket  *Bucket
+	key     string
+	up      Upload
+	parts   Parts
+	proof   proof
+	id      string // "" before it is begun
+	kept    bool   // the ID is in safe hands, so that the upload can be resumed
+	onlyNew bool   // no other object may be replaced
+	ended   bool   // by the caller's word, which is nothing against the upload
 
 	mu   sync.Mutex
 	done map[int32]types.CompletedPart
@@ -300,10 +301,14 @@ func (u *upload) complete(ctx context.Context) (Object, error) {
 	parts := slices.SortedFunc(maps.Values(u.done), func(a, b types.CompletedPart) int {
 		return cmp.Compare(*a.PartNumber, *b.PartNumber)
 	})
-	out, err := u.bucket.work.CompleteMultipartUpload(ctx, &s3.CompleteMultipartUploadInput{
+	in := &s3.CompleteMultipartUploadInput{
 		Bucket: &u.bucket.target.Bucket, Key: &u.key, UploadId: &u.id,
 		MultipartUpload: &types.CompletedMultipartUpload{Parts: parts},
-	})
+	}
+	if u.onlyNew {
+		in.IfNoneMatch = aws.String("*")
+	}
+	out, err := u.bucket.work.CompleteMultipartUpload(ctx, in)
 	if err != nil {
 		err = fmt.Errorf("complete: %w", u.bucket.explain(ctx, err))
 		if !errors.Is(err, errNoUpload) {

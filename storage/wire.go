@@ -45,6 +45,8 @@ func root(operation string) string {
 		return "InitiateMultipartUploadResult"
 	case "CompleteMultipartUpload":
 		return "CompleteMultipartUploadResult"
+	case "GetBucketCors":
+		return "CORSConfiguration"
 	case "GetBucketVersioning":
 		return "VersioningConfiguration"
 	}

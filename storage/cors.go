@@ -1,0 +1,70 @@
+package storage
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/s3"
+	"github.com/aws/aws-sdk-go-v2/service/s3/types"
+	smithy "github.com/aws/smithy-go"
+)
+
+// corsRule is the ID of our rule among those of a bucket.
+const corsRule = "farol-deposit"
+
+// corsAge is for how many seconds a browser need not ask again.
+const corsAge = 3600
+
+// AllowUploads has the server let pages of an origin, such as https://farol.example.org, send
+// parts with signed URLs. Rules of others stay.
+func (b *Bucket) AllowUploads(ctx context.Context, origin string) error {
+	rules, err := b.corsRules(ctx)
+	if err != nil {
+		return err
+	}
+	rules = slices.DeleteFunc(rules, func(r types.CORSRule) bool { return aws.ToString(r.ID) == corsRule })
+	rules = append(rules, types.CORSRule{
+		ID: aws.String(corsRule), AllowedMethods: []string{http.MethodPut}, AllowedOrigins: []string{origin}, AllowedHeaders: []string{"*"}, MaxAgeSeconds: aws.Int32(corsAge),
+	})
+	_, err = b.api.PutBucketCors(ctx, &s3.PutBucketCorsInput{
+		Bucket: &b.target.Bucket, CORSConfiguration: &types.CORSConfiguration{CORSRules: rules},
+	})
+	if err != nil {
+		return b.errorf("allow uploads to", "", b.explain(ctx, err))
+	}
+	return nil
+}
+
+// AllowsUploads reports whether pages of an origin may send parts.
+func (b *Bucket) AllowsUploads(ctx context.Context, origin string) (bool, error) {
+	rules, err := b.corsRules(ctx)
+	return slices.ContainsFunc(rules, func(r types.CORSRule) bool {
+		return slices.Contains(r.AllowedMethods, http.MethodPut) && fits(r.AllowedOrigins, origin) && fits(r.AllowedHeaders, "x-amz-checksum-sha256")
+	}), err
+}
+
+// fits reports whether a value is one of the patterns, of which each may have a star for
+// anything.
+func fits(patterns []string, value string) bool {
+	return slices.ContainsFunc(patterns, func(p string) bool {
+		before, after, star := strings.Cut(p, "*")
+		return p == value || star && len(value) >= len(before)+len(after) && strings.HasPrefix(value, before) && strings.HasSuffix(value, after)
+	})
+}
+
+// corsRules are those of the bucket; none if it has no configuration.
+func (b *Bucket) corsRules(ctx context.Context) ([]types.CORSRule, error) {
+	out, err := b.api.GetBucketCors(ctx, &s3.GetBucketCorsInput{Bucket: &b.target.Bucket})
+	var api smithy.APIError
+	switch {
+	case err == nil:
+		return out.CORSRules, nil
+	case errors.As(err, &api) && api.ErrorCode() == "NoSuchCORSConfiguration":
+		return nil, nil
+	}
+	return nil, b.errorf("read the CORS configuration of", "", b.explain(ctx, err))
+}

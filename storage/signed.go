@@ -1,0 +1,145 @@
+package storage
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	v4 "github.com/aws/aws-sdk-go-v2/aws/signer/v4"
+	"github.com/aws/aws-sdk-go-v2/service/s3"
+	"github.com/aws/aws-sdk-go-v2/service/s3/types"
+)
+
+// What follows is for uploads whose parts a program without our key sends, such as a page in
+// a browser: it gets a signed URL for each part.
+
+// ErrIncomplete says that the parts of an upload are not those of the object.
+var ErrIncomplete = errors.New("the parts that were uploaded do not make up the object")
+
+// signedPart is the size of the smallest part, in bytes.
+const signedPart = 16 * mebibyte
+
+// MaxObject is how many bytes an object may have at most.
+const MaxObject = 5 << 40
+
+// SignedPartSize is the size in bytes of the parts but the last in which a program sends an
+// object of a size. It depends on nothing else, so that an upload can be resumed anywhere.
+func SignedPartSize(size int64) int64 {
+	part := (size + maxParts - 1) / maxParts
+	return max((part+mebibyte-1)/mebibyte*mebibyte, signedPart)
+}
+
+// SentPart is a part that the server has.
+type SentPart struct {
+	Number int
+	Size   int64  // bytes
+	SHA256 string // base64; "" if the server keeps none
+	etag   string // with its quotes
+}
+
+// BeginUpload begins an upload in parts, of which the server checks and keeps the SHA-256. It
+// stays until it is completed or aborted.
+func (b *Bucket) BeginUpload(ctx context.Context, key, contentType string) (OpenUpload, error) {
+	up := Upload{ContentType: contentType}
+	if err := up.check(); err != nil {
+		return OpenUpload{}, b.errorf("begin the upload of", key, err)
+	}
+	u := &upload{bucket: b, key: key, up: up, proof: byTrailer}
+	if err := u.create(ctx); err != nil {
+		return OpenUpload{}, b.errorf("begin the upload of", key, err)
+	}
+	return OpenUpload{Key: key, ID: u.id}, nil
+}
+
+// SentParts returns the parts that the server has, in their order. An upload that is not of
+// this bucket and key, or no longer there, is [ErrNotFound].
+func (b *Bucket) SentParts(ctx context.Context, u OpenUpload) ([]SentPart, error) {
+	var parts []SentPart
+	in := &s3.ListPartsInput{Bucket: &b.target.Bucket, Key: &u.Key, UploadId: &u.ID}
+	for {
+		out, err := b.api.ListParts(ctx, in)
+		if err != nil {
+			return nil, b.errorf("list the parts of", u.Key, noUpload(b.explain(ctx, err)))
+		}
+		for _, p := range out.Parts {
+			parts = append(parts, SentPart{int(aws.ToInt32(p.PartNumber)), aws.ToInt64(p.Size), aws.ToString(p.ChecksumSHA256), aws.ToString(p.ETag)})
+		}
+		if !aws.ToBool(out.IsTruncated) || out.NextPartNumberMarker == nil {
+			return parts, nil
+		}
+		in.PartNumberMarker = out.NextPartNumberMarker
+	}
+}
+
+// noUpload makes [ErrNotFound] of the error that an upload is not there.
+func noUpload(err error) error {
+	if errors.Is(err, errNoUpload) {
+		return fmt.Errorf("%w: %w", ErrNotFound, err)
+	}
+	return err
+}
+
+// PartURL is what a program needs to send a part: it is good for one part of a length and a
+// SHA-256, which the server checks.
+type PartURL struct {
+	URL    string
+	Header http.Header // that the program has to send
+}
+
+// SignPart signs the PUT of a part for some time. It sends nothing. The URL leads to the
+// endpoint of this bucket's target, which the program must reach under that name.
+func (b *Bucket) SignPart(ctx context.Context, u OpenUpload, number int, length int64, sum [32]byte, valid time.Duration) (PartURL, error) {
+	query := "X-Amz-Expires=" + strconv.Itoa(int(valid.Seconds())) + "&partNumber=" + strconv.Itoa(number) + "&uploadId=" + escapeKey(u.ID)
+	checksum := base64.StdEncoding.EncodeToString(sum[:])
+	r := b.build(ctx, &request{method: http.MethodPut, key: u.Key, query: query, header: http.Header{}})
+	r.ContentLength = length
+	r.Header = http.Header{"X-Amz-Checksum-Sha256": {checksum}}
+	key := aws.Credentials{AccessKeyID: b.target.AccessKeyID, SecretAccessKey: string(b.target.SecretAccessKey)}
+	at := time.Now().Add(b.clock.signWith())
+	url, _, err := b.signer.PresignHTTP(ctx, key, r, unsigned, "s3", b.target.region(), at, func(o *v4.SignerOptions) {
+		o.DisableURIPathEscaping, o.DisableHeaderHoisting = true, true
+	})
+	if err != nil {
+		return PartURL{}, b.errorf("sign a part of", u.Key, err)
+	}
+	return PartURL{url, r.Header}, nil
+}
+
+// CompleteUpload makes an object of a size of the parts that were sent. It fails with
+// [ErrIncomplete] if one is missing, or is not as long as it should be; with [ErrChanged] if
+// there is another object of the key, unless it may be replaced; and with [ErrNotFound] as
+// [Bucket.SentParts] does.
+func (b *Bucket) CompleteUpload(ctx context.Context, open OpenUpload, size int64, replace bool) (Object, error) {
+	sent, err := b.SentParts(ctx, open)
+	if err != nil {
+		return Object{}, err
+	}
+	u := &upload{
+		bucket: b, key: open.Key, up: Upload{Size: size}, parts: Parts{Size: SignedPartSize(size)}, proof: byTrailer,
+		id: open.ID, onlyNew: !replace, done: map[int32]types.CompletedPart{},
+	}
+	count, err := u.parts.count(size)
+	if err != nil {
+		return Object{}, b.errorf("complete the upload of", open.Key, fmt.Errorf("%w: %w", ErrIncomplete, err))
+	}
+	for i, p := range sent {
+		number := int32(i + 1) //nolint:gosec // at most maxParts
+		if p.Number != i+1 || number > count || p.Size != u.part(number).length {
+			return Object{}, b.errorf("complete the upload of", open.Key, fmt.Errorf("%w: part %d has %d bytes", ErrIncomplete, p.Number, p.Size))
+		}
+		u.done[number] = types.CompletedPart{PartNumber: &number, ETag: aws.String(p.etag), ChecksumSHA256: nonEmpty(p.SHA256)}
+	}
+	if len(sent) < int(count) {
+		return Object{}, b.errorf("complete the upload of", open.Key, fmt.Errorf("%w: part %d of %d is missing", ErrIncomplete, len(sent)+1, count))
+	}
+	o, err := u.complete(ctx)
+	if err != nil {
+		return Object{}, b.errorf("complete the upload of", open.Key, noUpload(err))
+	}
+	return o, nil
+}
