@@ -79,7 +79,7 @@ func mayImport() map[string][]string {
 		"web/signin":     {"registry", "registry/people", "web/access", "web/auth", "web/oidc"},
 		"web/console":    {"explain", "internal/human", "pipeline/interim", "registry/...", "web/access", "web/api", "web/auth", "web/ops", "web/permission", "web/reply"},
 		"web/front":      {"registry/people", "web/access", "web/api", "web/console", "web/memberapi", "web/ops", "web/reply", "web/signin"},
-		"web/api":        {"explain/...", "pipeline/interim", "progress", "registry/...", "web/access", "web/auth", "web/oidc", "web/ops", "web/permission", "web/reply"},
+		"web/api":        {"bag", "explain/...", "pipeline/interim", "progress", "registry/...", "storage", "web/access", "web/auth", "web/oidc", "web/ops", "web/permission", "web/reply"},
 		"web/mail":       {"registry/..."},
 		"web/memberapi":  {"registry/...", "web/access", "web/permission", "web/reply"},
 		"web/request":    nil,

@@ -38,6 +38,19 @@ func (r Records) Institution(ctx context.Context, s registry.Scope, id int64) (r
 	return i, nil
 }
 
+// InstitutionNamed returns an institution within a scope by its identifier
+// (institutions_identifier_key), or ErrNotFound.
+func (r Records) InstitutionNamed(ctx context.Context, s registry.Scope, identifier string) (registry.Institution, error) {
+	args := scoped(s)
+	args["identifier"] = identifier
+	rows, _ := r.db.Query(ctx, institutionSQL+` AND identifier = @identifier`, args)
+	i, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[registry.Institution])
+	if err != nil {
+		return registry.Institution{}, fmt.Errorf("look up an institution: %w", registry.Refusal(err))
+	}
+	return i, nil
+}
+
 // InstitutionChanges are what is set of an institution; nil leaves it.
 type InstitutionChanges struct {
 	Name            *string

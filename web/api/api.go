@@ -37,6 +37,7 @@ type API struct {
 	ArchiveClass func(option string, fromArchive bool) string
 	Fixity       Fixity
 	Interim      Interim
+	Deposits     Deposits
 
 	// Next lists the items that workers with these pools would claim now, up to n of each. What
 	// is wrong with the pools is a problem of the request.
@@ -63,6 +64,7 @@ func (a *API) Register(t *ops.API) {
 	a.tokens(t)
 	a.users(t)
 	a.institutions(t)
+	a.deposits(t)
 	a.items(t)
 	a.estimates(t)
 	a.next(t)

@@ -153,6 +153,13 @@ A exports.make {"kind": "inventory", "scope": {"object": "test.edu/bag"}} > expo
 A exports.list limit=1
 A exports.show id=export
 A exports.content id=export
+U deposits.check {"name": "~.tar", "size": 0, "outline": "AA=="}
+U deposits.begin {"name": "crawl.tar", "size": 7}
+U deposits.list
+U deposits.parts id=upload {"name": "bag.tar", "size": 1000, "parts": [{"number": 1, "sha256": "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA="}]}
+U deposits.show id=upload name=bag.tar
+U deposits.complete id=upload {"name": "bag.tar", "size": 1000}
+A deposits.abort id=aborted name=bag.tar
 S actions.list since=2026-01-01T00:00:00Z count=true
 `
 
@@ -189,6 +196,10 @@ func newCrawled(t *testing.T) *crawled {
 		c.people[letter] = s.in(strings.ToLower(letter)+"@archive.org", who[0], who[1])
 	}
 	c.people["*"] = s.browser()
+	s.receive()
+	upload := c.people["U"].deposits("bag.tar", noise(1000))
+	upload.sends(1)
+	c.names["upload"], c.names["aborted"] = upload.id, c.people["U"].deposits("bag.tar", noise(1000)).id
 	c.names["running"] = s.running(store)
 	s.exec(`INSERT INTO worker_processes (worker, node, host, pid, pid_started, heartbeat, pools)
 		VALUES ('node-1-7', 'node-1', 'host', 7, 1, interval '1 minute', '[{"name": "all", "slots": 4}]')`)

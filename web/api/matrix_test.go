@@ -143,6 +143,13 @@ exports.list              U A R S
 exports.make              U A R S
 exports.show              U A R S
 exports.content           U A R S
+deposits.check            U A S
+deposits.list             U A S
+deposits.begin            U A S
+deposits.show             U A S
+deposits.parts            U A S
+deposits.complete         U A S
+deposits.abort            U A S
 institutions.list         U A R O S
 institutions.show         U A R O S
 institutions.add          S b f

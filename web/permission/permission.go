@@ -18,6 +18,8 @@ const (
 	ItemsWorkers Permission = "items.workers" // names of hosts and processes, and what workers would claim next
 	ItemsDecide  Permission = "items.decide"  // requeue, release, cancel, priority, note, review
 
+	DepositsMake Permission = "deposits.make" // judge bags, and upload them into the receiving bucket
+
 	PlansRead    Permission = "plans.read"
 	PlansMake    Permission = "plans.make"
 	PlansApply   Permission = "plans.apply"
@@ -84,6 +86,7 @@ var table = []struct {
 	{ItemsRead, u | a | r | o | s},
 	{ItemsWorkers, r | o | s},
 	{ItemsDecide, o | s},
+	{DepositsMake, u | a | s},
 	{PlansRead, o | s},
 	{PlansMake, o | s},
 	{PlansApply, o | s},
