@@ -58,6 +58,7 @@ type Surroundings struct {
 	Storage  *settings.Storage // implies S3
 	Viruses  *virus.Scanner
 	Host     *HostNeeds
+	Origin   string // of the pages from which browsers upload to receiving buckets; "": none
 
 	Starting bool   // the process is to run: Redis and TMPDIR may be written to
 	Write    string // WriteNothing, or which buckets' rights are tried by writing

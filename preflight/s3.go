@@ -206,8 +206,8 @@ func (s Surroundings) checkInstitutions(ctx context.Context, client *storage.Cli
 		for i, in := range institutions {
 			group.Go(func() error {
 				into[i] = [2]Finding{
-					s.institutionBucket(groupCtx, client, in, in.ReceivingBucket, "receiving bucket of "+in.Identifier, storage.Trial{Delete: true}),
-					s.institutionBucket(groupCtx, client, in, in.RestoreBucket, "restore bucket of "+in.Identifier, storage.Trial{Uploads: true}),
+					s.institutionBucket(groupCtx, client, in, in.ReceivingBucket, "receiving bucket of "+in.Identifier, storage.Trial{Delete: true}, s.Origin),
+					s.institutionBucket(groupCtx, client, in, in.RestoreBucket, "restore bucket of "+in.Identifier, storage.Trial{Uploads: true}, ""),
 				}
 				return nil
 			})
@@ -232,7 +232,7 @@ func (s Surroundings) checkInstitutions(ctx context.Context, client *storage.Cli
 	return all
 }
 
-func (s Surroundings) institutionBucket(ctx context.Context, client *storage.Client, in registry.Institution, name, what string, t storage.Trial) Finding {
+func (s Surroundings) institutionBucket(ctx context.Context, client *storage.Client, in registry.Institution, name, what string, t storage.Trial, origin string) Finding {
 	ctx, cancel := context.WithTimeout(ctx, checkTime)
 	defer cancel()
 	service := fault.Bucket(name)
@@ -252,6 +252,15 @@ func (s Surroundings) institutionBucket(ctx context.Context, client *storage.Cli
 		if f := rights(ctx, service, b, names, t); f.State != OK {
 			f.Check = what
 			return f.lesser()
+		}
+	}
+	if origin != "" {
+		if allowed, err := b.AllowsUploads(ctx, origin); err != nil || !allowed {
+			found := "bucket answers; pages of " + origin + " may not upload to it"
+			if err != nil {
+				found = fmt.Sprintf("bucket answers; whether pages of %s may upload to it is unknown: %v", origin, err)
+			}
+			return warn(service, what, found, "to let people deposit with a browser: farol institution cors "+in.Identifier)
 		}
 	}
 	return good(service, what, "bucket answers")

@@ -71,6 +71,9 @@ func runCheck(cmd *cobra.Command, write string, wait waiting, asJSON bool) error
 	}
 	s := surroundingsOf(&config)
 	s.Write = write
+	if s.Origin, err = connect.Load((*settings.Reader).ReadOrigin); err != nil {
+		return err
+	}
 	all, err := wait.until(cmd.Context(), s, func(list []preflight.Finding) bool { return preflight.Worst(list) != preflight.Failed }, connect.NewLogger(config.Log), nil)
 	if err != nil {
 		return err

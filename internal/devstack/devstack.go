@@ -77,6 +77,7 @@ type Stack struct {
 	PoolerURL          string // the same by way of PgBouncer, which has two connections for each database
 	RedisURL           string // with the password
 	S3Endpoint         string // https://127.0.0.1:port; the region and keys below
+	S3Plain            string // http://127.0.0.1:port: the same service for browsers of this machine
 	S3CAFile           string // PEM; trust this to talk to S3Endpoint
 	AccessKeyID        string
 	SecretAccessKey    string

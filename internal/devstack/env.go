@@ -24,7 +24,7 @@ func (s *Stack) Env() []string {
 		"FAROL_NSQD_HTTP_ADDR=" + s.NSQDHTTPAddr,
 	}
 	if s.WebAddr != "" {
-		list = append(list, "FAROL_WEB_ADDR="+s.WebAddr, "FAROL_WEB_URL=http://"+s.WebAddr, "FAROL_WEB_KEY="+s.secrets.WebKey)
+		list = append(list, "FAROL_WEB_ADDR="+s.WebAddr, "FAROL_WEB_URL=http://"+s.WebAddr, "FAROL_WEB_KEY="+s.secrets.WebKey, "FAROL_WEB_S3_ENDPOINT="+s.S3Plain)
 	}
 	if s.SMTPAddr != "" {
 		list = append(list, "FAROL_SMTP_URL=smtp://"+s.SMTPAddr, "FAROL_MAIL_FROM=Farol <farol@localhost>")

@@ -22,7 +22,8 @@ const region = "us-east-1"
 
 // S3Settings are what the gateway's process gets to know.
 type S3Settings struct {
-	Addr            string        `json:"addr"` // host:port
+	Addr            string        `json:"addr"`  // host:port
+	Plain           string        `json:"plain"` // the same without TLS, for browsers, which do not trust our authority
 	Dir             string        `json:"dir"`
 	CertFile        string        `json:"cert_file"`
 	KeyFile         string        `json:"key_file"`
@@ -51,10 +52,10 @@ func (s *Stack) startS3(ctx context.Context) error {
 		}
 	}
 	run := func(ctx context.Context, addrs []string) (*child, error) {
-		settings.Addr = addrs[0]
+		settings.Addr, settings.Plain = addrs[0], addrs[1]
 		return s.launch(ctx, S3, "s3", settings)
 	}
-	addrs, c, err := s.onPorts(ctx, []string{"s3"}, run)
+	addrs, c, err := s.onPorts(ctx, []string{"s3", "s3-plain"}, run)
 	if err != nil {
 		return err
 	}
@@ -62,6 +63,7 @@ func (s *Stack) startS3(ctx context.Context) error {
 		again:   func(ctx context.Context) (*child, error) { return run(ctx, addrs) },
 		answers: func(ctx context.Context) bool { return listens(ctx, addrs[0]) },
 	})
+	s.S3Plain = "http://" + addrs[1]
 	s.S3Endpoint, s.S3CAFile, s.Region = "https://"+addrs[0], caFile, region
 	s.AccessKeyID, s.SecretAccessKey = s.secrets.AccessKeyID, s.secrets.SecretAccessKey
 	return nil

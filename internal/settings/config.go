@@ -285,15 +285,38 @@ func ReadKeep(s *Reader) (c Keep) {
 	return c
 }
 
-// Institution is what farol institution add --create-buckets reads.
+// ReadOrigin returns the origin of the server for people, see [Site.Origin].
+func (s *Reader) ReadOrigin() string {
+	var c Site
+	s.readSite(&c)
+	return c.Origin()
+}
+
+// Institution is what farol institution reads that has to do with buckets.
 type Institution struct {
 	Database Database
 	S3       S3
+	Site     Site
 }
 
 // ReadInstitution reads [Institution].
 func ReadInstitution(s *Reader) (c Institution) {
 	s.read(&c.Database, &c.S3)
+	s.readSite(&c.Site)
+	return c
+}
+
+// Deposits is what farol serve reads as well, to judge bags and to have browsers upload them.
+type Deposits struct {
+	S3       S3
+	Profiles bag.Profiles
+	MaxFiles int // of a bag
+}
+
+// ReadDeposits reads [Deposits].
+func ReadDeposits(s *Reader) (c Deposits) {
+	s.read(&c.S3)
+	c.Profiles, c.MaxFiles = s.ReadProfiles(), s.ReadMaxFiles()
 	return c
 }
 

@@ -20,6 +20,8 @@ type Web struct {
 	Costs   string         `env:"FAROL_WEB_MEMBER_COSTS" envDefault:"off" is:"on or off" oneof:"on off" doc:"Access of institutional admins to the report of costs. Staff and auditors have it in any case"`
 	Proxies string         `env:"FAROL_WEB_PROXIES" is:"addresses or networks such as 10.0.0.0/8, separated by commas" doc:"Proxies whose X-Forwarded-For is believed, and which end TLS"`
 
+	S3Endpoint string `env:"FAROL_WEB_S3_ENDPOINT" is:"an http(s) URL" doc:"S3 service of the receiving buckets under the name by which browsers reach it. Without it, FAROL_S3_ENDPOINT"`
+
 	PlanAlone int `env:"FAROL_PLAN_SECOND" envDefault:"1000" min:"0" doc:"Number of items that a plan over the REST API may change without a second person's approval"`
 
 	site      Site
@@ -41,6 +43,16 @@ func (c *Web) Base() string {
 		return "https://" + c.Addr
 	}
 	return "http://" + c.Addr
+}
+
+// Origin is what a browser calls the pages of the server, such as https://farol.example.org; ""
+// if FAROL_WEB_URL is not set.
+func (c Site) Origin() string {
+	u, err := url.Parse(c.WebURL)
+	if err != nil || u.Host == "" {
+		return ""
+	}
+	return u.Scheme + "://" + u.Host
 }
 
 // Host is the name under which people reach the server, without a port; "" if no URL says.

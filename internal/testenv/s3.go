@@ -22,6 +22,7 @@ import (
 // [RestoreDelay] to restore.
 type S3Server struct {
 	Endpoint        string // https://127.0.0.1:port, for path-style addresses
+	Plain           string // http://127.0.0.1:port: the same for browsers
 	CAFile          string // PEM of the authority to trust
 	AccessKeyID     string
 	SecretAccessKey string
@@ -35,7 +36,7 @@ func S3(t testing.TB) S3Server {
 	t.Helper()
 	s := stack(t, devstack.S3)
 	return S3Server{
-		Endpoint: s.S3Endpoint, CAFile: s.S3CAFile, Region: s.Region,
+		Endpoint: s.S3Endpoint, Plain: s.S3Plain, CAFile: s.S3CAFile, Region: s.Region,
 		AccessKeyID: s.AccessKeyID, SecretAccessKey: s.SecretAccessKey,
 		Prefix: "t" + strings.ToLower(rand.Text()[:11]) + "-",
 	}

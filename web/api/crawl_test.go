@@ -159,7 +159,7 @@ U deposits.list
 U deposits.parts id=upload {"name": "bag.tar", "size": 1000, "parts": [{"number": 1, "sha256": "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA="}]}
 U deposits.show id=upload name=bag.tar
 U deposits.complete id=upload {"name": "bag.tar", "size": 1000}
-A deposits.abort id=aborted name=bag.tar
+A deposits.abort id=aborted {"name": "bag.tar"}
 S actions.list since=2026-01-01T00:00:00Z count=true
 `
 

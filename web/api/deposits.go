@@ -65,6 +65,11 @@ type (
 		DepositID
 		DepositName
 	}
+	depositEnd struct {
+		DepositID
+
+		Body DepositName
+	}
 	depositRequest struct {
 		DepositID
 
@@ -123,7 +128,7 @@ func (a *API) deposits(t *ops.API) {
 	a.depositChecks(t, op("deposits.check", post, "/api/v1/deposits/check", "Judge a bag before it is uploaded",
 		"The same as `farol validate`, but for the digests of files whose content is not in the outline. Nothing is kept. 503 while other bags are judged."))
 	all := op("deposits.list", get, "/api/v1/deposits", "List uploads that were begun and not finished",
-		"Up to 1,000, also those that other programs have begun in the receiving bucket.")
+		"Up to 1,000, also those of bags that other programs have begun in the receiving bucket.")
 	all.Answers = []int{http.StatusNotFound}
 	ops.Register(t, all, a.listDeposits)
 	begin := op("deposits.begin", post, "/api/v1/deposits", "Begin the upload of a bag",
@@ -137,7 +142,7 @@ func (a *API) deposits(t *ops.API) {
 		"409 if parts are missing, or if the receiving bucket has another tar of this name. Sent again, it is answered as before.")
 	complete.Audit = true
 	ops.Register(t, complete, a.completeDeposit)
-	abort := op("deposits.abort", remove, "/api/v1/deposits/{id}", "Give up an upload, and delete its parts", "")
+	abort := op("deposits.abort", post, "/api/v1/deposits/{id}/abort", "Give up an upload, and delete its parts", "")
 	abort.Audit, abort.Status = true, http.StatusNoContent
 	ops.Register(t, abort, a.abortDeposit)
 }
@@ -161,13 +166,21 @@ func (a *API) depositor(ctx context.Context, c access.Caller, identifier string)
 
 // receiver is [API.depositor] for a bag of a name that it may have.
 func (a *API) receiver(ctx context.Context, c access.Caller, n DepositName) (registry.Institution, *storage.Bucket, error) {
-	if !strings.HasSuffix(n.Name, ".tar") {
-		return registry.Institution{}, nil, ops.Problem(http.StatusBadRequest, ops.CodeBadRequest, "the name does not end in .tar")
-	}
-	if f, ok := bag.JudgeName(n.Name); !ok {
-		return registry.Institution{}, nil, ops.Problem(http.StatusBadRequest, ops.CodeBadRequest, f.Message)
+	if fault := nameFault(n.Name); fault != "" {
+		return registry.Institution{}, nil, ops.Problem(http.StatusBadRequest, ops.CodeBadRequest, fault)
 	}
 	return a.depositor(ctx, c, n.Institution)
+}
+
+// nameFault is why a bag cannot have a name; "": it can.
+func nameFault(name string) string {
+	if !strings.HasSuffix(name, ".tar") {
+		return "the name does not end in .tar"
+	}
+	if f, ok := bag.JudgeName(name); !ok {
+		return f.Message
+	}
+	return ""
 }
 
 // stored makes of an error of the receiving bucket what the caller is answered.
@@ -194,12 +207,15 @@ func (a *API) listDeposits(ctx context.Context, c access.Caller, in *DepositOwne
 	if err != nil {
 		return nil, err
 	}
-	views := []depositView{}
+	views, seen := []depositView{}, 0
 	for u, err := range bucket.OpenUploads(ctx) {
 		if err != nil {
 			return nil, a.stored(ctx, err)
 		}
-		if views = append(views, depositView{ID: u.ID, Name: u.Key, BegunAt: &u.Begun}); len(views) == mostUploads {
+		if nameFault(u.Key) == "" {
+			views = append(views, depositView{ID: u.ID, Name: u.Key, BegunAt: &u.Begun})
+		}
+		if seen++; seen == mostUploads {
 			break
 		}
 	}
@@ -331,13 +347,13 @@ func (a *API) completed(ctx context.Context, bucket *storage.Bucket, in *deposit
 	return o, nil
 }
 
-func (a *API) abortDeposit(ctx context.Context, c access.Caller, in *depositQuery) (*empty, error) {
-	owner, bucket, err := a.receiver(ctx, c, in.DepositName)
+func (a *API) abortDeposit(ctx context.Context, c access.Caller, in *depositEnd) (*empty, error) {
+	owner, bucket, err := a.receiver(ctx, c, in.Body)
 	if err != nil {
 		return nil, err
 	}
-	entry := registry.AuditEntry{Operation: "deposits.abort", SubjectType: "deposit", SubjectID: in.Name, Institution: owner.ID}
-	u := storage.OpenUpload{Key: in.Name, ID: in.ID}
+	entry := registry.AuditEntry{Operation: "deposits.abort", SubjectType: "deposit", SubjectID: in.Body.Name, Institution: owner.ID}
+	u := storage.OpenUpload{Key: in.Body.Name, ID: in.ID}
 	if _, err = bucket.SentParts(ctx, u); err == nil { // to abort what is not there is no failure for S3
 		err = bucket.Abort(ctx, u)
 	}

@@ -98,6 +98,8 @@ func (d *depositor) body(more ...any) map[string]any {
 	return b
 }
 
+func (d *depositor) named() map[string]any { return map[string]any{"name": d.name} }
+
 func (d *depositor) path(action string) string { return "/api/v1/deposits/" + d.id + action }
 
 func (d *depositor) query() string { return d.path("") + "?name=" + url.QueryEscape(d.name) }
@@ -268,14 +270,14 @@ func TestUploadsOfOthersDoNotExist(t *testing.T) {
 	}
 	same("show", thief.do("GET", other.query(), nil), thief.do("GET", none.query(), nil))
 	same("complete", thief.do("POST", other.path("/complete"), other.body()), thief.do("POST", none.path("/complete"), none.body()))
-	same("abort", thief.do("DELETE", other.query(), nil), thief.do("DELETE", none.query(), nil))
+	same("abort", thief.do("POST", other.path("/abort"), other.named()), thief.do("POST", none.path("/abort"), none.named()))
 	of := func(institution string, c *depositor) (list []answer) {
 		body := c.body("institution", institution)
 		parts := c.body("institution", institution, "parts", []map[string]any{{"number": 1, "sha256": strings.Repeat("A", 43) + "="}})
 		return []answer{
 			thief.do("GET", "/api/v1/deposits?institution="+institution, nil), thief.do("POST", "/api/v1/deposits", body),
 			thief.do("GET", c.query()+"&institution="+institution, nil), thief.do("POST", c.path("/parts"), parts),
-			thief.do("POST", c.path("/complete"), body), thief.do("DELETE", c.query()+"&institution="+institution, nil),
+			thief.do("POST", c.path("/complete"), body), thief.do("POST", c.path("/abort"), map[string]any{"name": c.name, "institution": institution}),
 			thief.do("POST", "/api/v1/deposits/check", map[string]any{"name": c.name, "size": 0, "outline": "AA==", "institution": institution}),
 		}
 	}
@@ -324,7 +326,7 @@ func TestNamesThatNoDepositMayHave(t *testing.T) {
 		parts := bad.body("parts", []map[string]any{{"number": 1, "sha256": strings.Repeat("A", 43) + "="}})
 		for i, a := range []answer{
 			u.do("POST", "/api/v1/deposits", bad.body()), u.do("GET", bad.query(), nil), u.do("POST", bad.path("/parts"), parts),
-			u.do("POST", bad.path("/complete"), bad.body()), u.do("DELETE", bad.query(), nil),
+			u.do("POST", bad.path("/complete"), bad.body()), u.do("POST", bad.path("/abort"), bad.named()),
 		} {
 			if a.status != http.StatusBadRequest {
 				t.Errorf("%q, request %d: %d %s", name, i, a.status, a.body)
@@ -364,8 +366,8 @@ func TestADepositReplacesNothingByItself(t *testing.T) {
 	var begun struct{ ID string }
 	u.reads(u.wants(http.StatusCreated, "POST", "/api/v1/deposits", third.body("replace", true)), &begun)
 	third.id = begun.ID
-	u.wants(http.StatusNoContent, "DELETE", third.query(), nil)
-	u.wants(http.StatusNotFound, "DELETE", third.query(), nil)
+	u.wants(http.StatusNoContent, "POST", third.path("/abort"), third.named())
+	u.wants(http.StatusNotFound, "POST", third.path("/abort"), third.named())
 	u.wants(http.StatusNotFound, "GET", third.query(), nil)
 	u.wants(http.StatusNotFound, "POST", third.path("/complete"), third.body("replace", true))
 	var done deposited

@@ -88,7 +88,7 @@ func (p *Pages) show(v *visit, status int, file string, data any) {
 		http.Error(v.w, "Farol cannot show this page now. Try again in a moment.", http.StatusInternalServerError)
 		return
 	}
-	v.w.Header().Set("Content-Security-Policy", policy)
+	v.w.Header().Set("Content-Security-Policy", strings.Replace(policy, "connect-src 'self'", strings.TrimSpace("connect-src 'self' "+v.connect), 1))
 	v.w.Header().Set("Permissions-Policy", "camera=(), display-capture=(), geolocation=(), microphone=(), payment=(), usb=()")
 	v.w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	send(v.w, v.Request, status, b.Bytes())

@@ -20,14 +20,15 @@ import (
 type visit struct {
 	*http.Request
 
-	Caller access.Caller
-	pages  *Pages
-	w      http.ResponseWriter
-	sheet  sheet
-	title  string
-	watch  watched // what the page is kept up to date of
-	style  string  // of the whole page: "", "wide" or "wall"
-	file   string  // template of the page; "": that of the sheet
+	Caller  access.Caller
+	pages   *Pages
+	w       http.ResponseWriter
+	sheet   sheet
+	title   string
+	watch   watched // what the page is kept up to date of
+	style   string  // of the whole page: "", "wide" or "wall"
+	file    string  // template of the page; "": that of the sheet
+	connect string  // origin to which the script of the page may send, too; "": none
 }
 
 // list is an answer with several records.

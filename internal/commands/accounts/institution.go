@@ -21,7 +21,7 @@ import (
 
 // Institution is farol institution.
 func Institution() *cobra.Command {
-	return cli.Group("institution", "Register depositors", institutionAddCommand(), institutionSetCommand(), institutionListCommand())
+	return cli.Group("institution", "Register depositors", institutionAddCommand(), institutionSetCommand(), institutionListCommand(), institutionCORSCommand())
 }
 
 func institutionAddCommand() *cobra.Command {
@@ -34,8 +34,9 @@ func institutionAddCommand() *cobra.Command {
 
 By default the buckets are aptrust.receiving.IDENTIFIER and
 aptrust.restore.IDENTIFIER. Whether they exist is not checked: create them, or add
---create-buckets; "farol check" reports missing ones. Registering the same institution
-again changes nothing.`,
+--create-buckets; "farol check" reports missing ones. If FAROL_WEB_URL is set,
+--create-buckets also allows uploads with a browser, as "institution cors" does.
+Registering the same institution again changes nothing.`,
 		Example: `  farol institution add example.edu --name 'Example University' --create-buckets
   farol institution add library.org --name 'A Library' --receiving-bucket library-in --restore-bucket library-out`,
 		Args: cli.OneArg("institution by its identifier"),
@@ -96,7 +97,11 @@ func addInstitution(ctx context.Context, in registry.Institution, create bool) (
 			}
 		}
 	}
-	return register(ctx, s, in)
+	added, err := register(ctx, s, in)
+	if origin := config.Site.Origin(); err == nil && origin != "" {
+		err = allowUploads(ctx, s, added.ReceivingBucket, origin)
+	}
+	return added, err
 }
 
 func register(ctx context.Context, s *connect.Services, in registry.Institution) (registry.Institution, error) {

@@ -37,6 +37,9 @@ func runS3(ctx context.Context, in io.Reader, out io.Writer) error {
 	if err != nil {
 		return err
 	}
+	if err := servePlain(ctx, s); err != nil {
+		return err
+	}
 	served := make(chan error, 1)
 	go func() {
 		served <- embedgw.RunVersityGW(ctx, cold, &embedgw.Config{
