@@ -10,7 +10,6 @@ import (
 	"encoding/base64"
 	"fmt"
 	"io"
-	"log/slog"
 	"math/rand/v2"
 	"net/http"
 	"net/url"
@@ -24,7 +23,6 @@ import (
 	"github.com/farol-preservation/farol/bag"
 	"github.com/farol-preservation/farol/bag/bagtest"
 	"github.com/farol-preservation/farol/internal/testenv"
-	"github.com/farol-preservation/farol/pipeline/upkeep"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/storage"
 	"github.com/farol-preservation/farol/web/api"
@@ -240,9 +238,19 @@ func TestABagIsDepositedInParts(t *testing.T) {
 	if item.Name != d.name || item.Stage != "Receive" || item.ETag != done.ETag {
 		t.Errorf("%+v", item)
 	}
-	reader := upkeep.BucketReader{Registry: s.registry, Receiving: s.api.Deposits.Bucket, Log: slog.New(slog.DiscardHandler)}
-	if n, err := reader.ReadAll(t.Context()); n != 0 || err != nil {
-		t.Errorf("the reader of the bucket made %d items, %v", n, err)
+	s.exec(`UPDATE work_items SET status = 'Failed' WHERE id = $1`, *done.Item)
+	now, err := s.registry.Now(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for o, err := range s.receiving(s.test).List(t.Context(), "", "") { // as the reader of the bucket does
+		if err != nil {
+			t.Fatal(err)
+		}
+		u := registry.Upload{Key: o.Key, ETag: o.ETag, Size: o.Size, LastModified: o.LastModified}
+		if ids, err := s.registry.CreateIngests(t.Context(), s.test, now, []registry.Upload{u}); len(ids) != 0 || err != nil {
+			t.Errorf("the reader of the bucket makes the items %v, %v", ids, err)
+		}
 	}
 	got := ask[string](s, `SELECT string_agg(operation || ' ' || outcome || ' ' || subject_id || ' ' || actor, ', ' ORDER BY id) FROM actions WHERE subject_type = 'deposit'`)
 	want := "deposits.begin done a bag+ö.tar u@archive.org, deposits.complete refused a bag+ö.tar u@archive.org, deposits.complete refused a bag+ö.tar u@archive.org, " +

@@ -164,7 +164,7 @@
   let run = null;
   const begun = (file) => {
     const me = {
-      file, paused: false, replace: false, id: '', requests: new Set(), running: false,
+      file, paused: false, replace: false, id: '', requests: new Set(), running: false, turn: 0,
       of: { name: file.name, size: file.size, ...(institution ? { institution: institution.value.trim() } : {}) },
       check() { if (run !== me) throw new Stopped(); },
       read(pos) { $('progress').value = pos / file.size; },
@@ -253,7 +253,7 @@
     if (!me.paused && navigator.onLine && now - me.talked > 30000) { me.talked = now; said(Math.floor(100 * n / me.file.size) + ' per cent uploaded.'); }
   };
 
-  const lane = async (me) => {
+  const lane = async (me, turn) => { // of an attempt: where one lane fails, the others stop
     for (let number; (number = me.queue.shift());) {
       const from = (number - 1) * me.partSize;
       for (let wait = 1000, failures = 0; ; wait = Math.min(wait * 2, 60000)) {
@@ -261,6 +261,7 @@
         while (me.paused) await new Promise((resumed) => me.waiting.push(resumed));
         await online();
         me.check();
+        if (me.turn !== turn) throw new Stopped();
         const content = await me.file.slice(from, from + me.partSize).arrayBuffer(), sha256 = await digest(content);
         if (me.sent.get(number) === sha256) { me.done += content.byteLength; break; }
         const { parts } = await ask(me, 'POST', '/' + encodeURIComponent(me.id) + '/parts', { ...me.of, parts: [{ number, sha256 }] });
@@ -307,7 +308,7 @@
       $('pause').textContent = 'Pause';
       ticking = setInterval(() => figures(me), 500);
       const lanes = Math.max(1, Math.min(4, Math.floor(mostMemory / me.partSize)));
-      await Promise.all(Array.from({ length: lanes }, () => lane(me)));
+      await Promise.all(Array.from({ length: lanes }, () => lane(me, me.turn)));
       figures(me);
       show('pause', false);
       report('All parts have arrived. The bucket puts them together.');
@@ -321,8 +322,8 @@
       report(err instanceof Refused ? err.message.charAt(0).toUpperCase() + err.message.slice(1) + '.' : 'The file cannot be read. If it has changed, choose it again.');
       if (err.status === 409 && err.message.includes('already')) show('replace', true);
       else show('go', err.status !== undefined);
+      me.turn++;
       me.requests.forEach((r) => r.abort());
-      me.queue = [];
     } finally {
       clearInterval(ticking);
       me.running = false;
