@@ -128,7 +128,7 @@ func (b *Bucket) CompleteUpload(ctx context.Context, open OpenUpload, size int64
 		return Object{}, b.errorf("complete the upload of", open.Key, fmt.Errorf("%w: %w", ErrIncomplete, err))
 	}
 	for i, p := range sent {
-		number := int32(i + 1) //nolint:gosec // at most maxParts
+		number := int32(i + 1)
 		if p.Number != i+1 || number > count || p.Size != u.part(number).length {
 			return Object{}, b.errorf("complete the upload of", open.Key, fmt.Errorf("%w: part %d has %d bytes", ErrIncomplete, p.Number, p.Size))
 		}
