@@ -49,9 +49,15 @@ func (p *Pages) object(v *visit) (any, error) {
 		d.Events = found.Items
 	}
 	for _, t := range []tagLine{
-		{"Title", o.Title}, {"Description", o.Description}, {"Alternate identifier", o.AltIdentifier}, {"Bag group", o.BagGroupIdentifier},
-		{"Source organization", o.SourceOrganization}, {"Internal sender identifier", o.InternalSenderIdentifier},
-		{"Internal sender description", o.InternalSenderDescription}, {"BagIt profile", o.BagItProfileIdentifier}, {"Encoding of the tag files", o.TagEncoding},
+		{"Title", o.Title},
+		{"Description", o.Description},
+		{"Alternate identifier", o.AltIdentifier},
+		{"Bag group", o.BagGroupIdentifier},
+		{"Source organization", o.SourceOrganization},
+		{"Internal sender identifier", o.InternalSenderIdentifier},
+		{"Internal sender description", o.InternalSenderDescription},
+		{"BagIt profile", o.BagItProfileIdentifier},
+		{"Encoding of the tag files", o.TagEncoding},
 	} {
 		if t.Value != "" {
 			d.Tags = append(d.Tags, t)
@@ -82,8 +88,11 @@ func (d *objectPage) arrange(items []registry.WorkItem) {
 // exportsFor are the exports of an object that a person may make.
 func exportsFor(v *visit) []exportKind {
 	list := []exportKind{
-		{"inventory", "active files as CSV"}, {"manifest", "their SHA-256"},
-		{"evidence", "all that proves what is kept, as a ZIP archive"}, {"events", "PREMIS events as JSON lines"}, {"premis", "PREMIS 3 XML"},
+		{"inventory", "active files as CSV"},
+		{"manifest", "their SHA-256"},
+		{"evidence", "all that proves what is kept, as a ZIP archive"},
+		{"events", "PREMIS events as JSON lines"},
+		{"premis", "PREMIS 3 XML"},
 	}
 	if v.Caller.Person.Role == registry.RoleInstitutionalUser {
 		list = list[:2]
