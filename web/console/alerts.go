@@ -2,6 +2,7 @@ package console
 
 import (
 	"net/url"
+	"slices"
 	"time"
 
 	"github.com/farol-preservation/farol/registry/browse"
@@ -41,5 +42,8 @@ func (p *Pages) alerts(v *visit) (any, error) {
 		return nil, err
 	}
 	l.Unread, l.Many = found.Items, found.Next != nil
+	if !l.Many { // the others are those that are read
+		l.Rows = slices.DeleteFunc(l.Rows, func(a browse.Alert) bool { return a.ReadAt == nil })
+	}
 	return l, nil
 }
