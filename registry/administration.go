@@ -153,6 +153,25 @@ func (r *Registry) Workers(ctx context.Context) ([]Worker, error) {
 	return Collect[Worker](ctx, r.db, "list workers", `SELECT `+workerColumns+` FROM workers ORDER BY node, started, worker`, nil)
 }
 
+// EndedWorker is a worker process that has ended.
+type EndedWorker struct {
+	Worker   string    `json:"worker"`
+	Node     string    `json:"node"`
+	PID      int       `json:"pid" db:"pid"`
+	Started  time.Time `json:"started"`
+	LastBeat time.Time `json:"last_heard_at"`
+	Ended    time.Time `json:"ended"`
+	Ending   string    `json:"ending"` // stopped, killed, oom, panic or silent
+}
+
+// EndedWorkers lists up to n worker processes that have ended, the last first. All rows are
+// read: upkeep deletes them after a week.
+func (r *Registry) EndedWorkers(ctx context.Context, n int) ([]EndedWorker, error) {
+	return Collect[EndedWorker](ctx, r.db, "list workers that have ended", `
+		SELECT worker, node, pid, started_at AS started, heartbeat_at AS last_beat, ended_at AS ended, ending
+		FROM worker_processes WHERE ended_at IS NOT NULL ORDER BY ended_at DESC, worker LIMIT @n`, pgx.NamedArgs{"n": n})
+}
+
 // Drain asks a worker to claim nothing more, end what it has, and stop.
 func (r *Registry) Drain(ctx context.Context, worker string) (Worker, error) {
 	rows, _ := r.db.Query(ctx, `SELECT `+workerColumns+` FROM drain_worker($1)`, worker)

@@ -19,6 +19,7 @@ type QueueStage struct {
 	Lease       float64 `json:"lease_seconds"`
 	Heartbeat   float64 `json:"heartbeat_seconds"`
 	Timeout     float64 `json:"timeout_seconds"` // 0: as long as it needs
+	Overdue     float64 `json:"overdue_seconds"` // for which an item may be due before the staff is alerted
 	Cap         int     `json:"cap"`             // of items at once in all processes; 0: any number
 	Paused      bool    `json:"paused"`
 	Waiting     int64   `json:"waiting"` // items
@@ -28,7 +29,8 @@ type QueueStage struct {
 
 const stageColumns = `
 	s.action, s.stage, s.ordinal, s.worker, s.topic, s.max_attempts, extract(epoch FROM s.lease)::float8 AS lease,
-	extract(epoch FROM s.heartbeat)::float8 AS heartbeat, coalesce(extract(epoch FROM s.processing_timeout), 0)::float8 AS timeout, coalesce(s.cap, 0) AS cap, s.paused`
+	extract(epoch FROM s.heartbeat)::float8 AS heartbeat, coalesce(extract(epoch FROM s.processing_timeout), 0)::float8 AS timeout,
+	extract(epoch FROM s.overdue)::float8 AS overdue, coalesce(s.cap, 0) AS cap, s.paused`
 
 // Stages lists the stages of all actions in their order, those of ingests first,
 // with how many items are at each.

@@ -53,7 +53,7 @@ func (v *server) serveWeb(ctx context.Context) error {
 		ArchiveClass: func(option string, fromArchive bool) string {
 			return restore.ArchiveClass(option, v.config.ClassOf, fromArchive)
 		},
-		Fixity: api.Fixity{Days: v.config.Fixity.Days, Tries: v.config.Fixity.Attempts}, Interim: v.interim(ctx), Deposits: v.deposits(ctx), Next: v.next,
+		Fixity: api.Fixity{Days: v.config.Fixity.Days, Tries: v.config.Fixity.Attempts}, Interim: v.interim(ctx), Deposits: v.deposits(ctx), Next: v.next, Mirror: v.mirror(),
 		Providers: oidc.New(providersOf(c), oidc.Options{Keys: keys, Base: c.Base(), Log: v.log}),
 	}
 	guard := access.Guard{}

@@ -222,7 +222,8 @@ type Server struct {
 	Database Database
 	Pull     Pull
 	Web      Web
-	Fixity   Fixity // only of a server for people
+	Fixity   Fixity // only of a server for people, as the next
+	NSQ      NSQ
 	Log      Log
 	HTTP     HTTP
 	Classes
@@ -233,7 +234,7 @@ func ReadServer(web bool) func(*Reader) Server {
 	return func(s *Reader) (c Server) {
 		s.read(&c.Database, &c.Pull, &c.Log, &c.HTTP)
 		if web {
-			s.read(&c.Fixity)
+			s.read(&c.Fixity, &c.NSQ)
 			s.readWeb(&c.Web, true)
 			c.Classes = s.readClasses()
 		}

@@ -57,7 +57,7 @@ func settingsTables() string {
 		{&S3{}, "`work`, `schedule`, `identify`, `read-buckets`, `institution cors`, `institution add --create-buckets`, `janitor`, `doctor`, `check`, `item files`; if set: `serve`"},
 		{&Staging{}, "`work`, `schedule`, `janitor`, `doctor`, `check`, `item files`; if S3 is set up: `serve`"},
 		{&Keep{}, "`work`, `schedule`, `janitor`, `check`, `item files`"},
-		{&NSQ{}, "`mirror`"},
+		{&NSQ{}, "`mirror`; the HTTP addresses, if set: `serve`"},
 		{&Work{}, "`work`"},
 		{&Identify{}, "`work`, `identify`, `check`"},
 		{&Virus{}, "`work`, `check`"},

@@ -43,6 +43,9 @@ type API struct {
 	// is wrong with the pools is a problem of the request.
 	Next func(ctx context.Context, pools []string, n int) ([]int64, error)
 
+	// Mirror compares the queue with what nsqd shows of it; nil: nsqd's address is not known.
+	Mirror func(context.Context) (MirrorView, error)
+
 	// Stops is closed when the process ends, and open streams with it; nil: never.
 	Stops <-chan struct{}
 
@@ -78,6 +81,7 @@ func (a *API) Register(t *ops.API) {
 	a.addedStages(t)
 	a.services(t)
 	a.workers(t)
+	a.mirror(t)
 	a.schedules(t)
 	a.fixity(t)
 	a.progress(t)

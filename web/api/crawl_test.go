@@ -133,7 +133,9 @@ S services.list
 S services.hold service=s3:Wasabi%20OR {"reason": "Trials."}
 S services.release service=s3:Wasabi%20OR {}
 S workers.list
+S workers.ended
 S workers.drain worker=node-1-7
+S mirror.show
 S schedules.list
 S schedules.set job=janitor {"paused": false}
 S schedules.run job=janitor

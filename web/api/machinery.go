@@ -15,6 +15,9 @@ import (
 // healthAge is how old the answer of the database may be.
 const healthAge = time.Second
 
+// endedShown is how many workers are listed that have ended.
+const endedShown = 20
+
 type (
 	byWorker struct {
 		Worker string `path:"worker" maxLength:"255" doc:"Name of the worker"`
@@ -68,6 +71,11 @@ func (a *API) workers(t *ops.API) {
 		func(ctx context.Context, _ access.Caller, _ *empty) (*body[list[registry.Worker]], error) {
 			found, err := a.Registry.Workers(ctx)
 			return &body[list[registry.Worker]]{list[registry.Worker]{Items: found}}, err
+		})
+	ops.Register(t, reads("workers.ended", "/api/v1/workers/ended", "List the last 20 worker processes that have ended, and how", "", permission.ItemsWorkers),
+		func(ctx context.Context, _ access.Caller, _ *empty) (*body[list[registry.EndedWorker]], error) {
+			found, err := a.Registry.EndedWorkers(ctx, endedShown)
+			return &body[list[registry.EndedWorker]]{list[registry.EndedWorker]{Items: found}}, err
 		})
 	ops.Register(t, ops.Operation{
 		ID: "workers.drain", Method: post, Path: "/api/v1/workers/{worker}/drain", Summary: "Drain a worker", Access: ops.Holders, Needs: permission.WorkersDrain, Audit: true,

@@ -123,7 +123,9 @@ stages.resume             O S
 stages.pause_all          O S
 stages.resume_all         O S
 workers.list              O S
+workers.ended             O S
 workers.drain             O S
+mirror.show               O S
 schedules.list            O S
 schedules.set             O S
 schedules.run             O S

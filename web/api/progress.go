@@ -37,9 +37,10 @@ const (
 )
 
 type (
-	groupsView struct {
+	GroupsView struct {
 		Items    []browse.Group `json:"items"`
 		Complete bool           `json:"complete" doc:"false: more than 10,000 items are parked, and so many were read"`
+		Age      float64        `json:"age_seconds" doc:"They are read every 5 seconds at most"`
 	}
 	// ProgressView is how far an item is.
 	ProgressView struct {
@@ -87,9 +88,14 @@ type itemFilesQuery struct {
 // progress is how far items are.
 func (a *API) progress(t *ops.API) {
 	ops.Register(t, reads("items.groups", "/api/v1/items/groups", "Group parked items by error code, stage and action", "", permission.ItemsRead),
-		func(ctx context.Context, c access.Caller, _ *empty) (*body[groupsView], error) {
-			groups, complete, err := a.browse(c).Groups(ctx)
-			return &body[groupsView]{groupsView{groups, complete}}, err
+		func(ctx context.Context, c access.Caller, _ *empty) (*body[GroupsView], error) {
+			id, _ := c.Scope.Institution()
+			v, age, err := a.figures.groups.of(id).get(ctx, queueAge, func(ctx context.Context) (v GroupsView, err error) {
+				v.Items, v.Complete, err = a.browse(c).Groups(ctx)
+				return v, err
+			})
+			v.Age = age.Seconds()
+			return &body[GroupsView]{v}, err
 		})
 	ops.Register(t, reads("items.progress", "/api/v1/items/{id}/progress", "Show how far an item is: files, bytes, rate, time left, and files in progress",
 		"503 if the server does not reach Redis, which has the figures.", permission.ItemsRead), a.itemProgress)

@@ -24,9 +24,11 @@ type figures struct {
 	queue    kept[browse.Queue]
 	model    kept[*estimate.Model]
 	database kept[registry.Figures]
-	history  keptBy[span, historyView]
+	history  keptBy[span, HistoryView]
 	fixity   kept[fixityArchive]
-	own      keptBy[int64, fixityOwn] // by the ID of the institution
+	own      keptBy[int64, fixityOwn]  // by the ID of the institution
+	groups   keptBy[int64, GroupsView] // by the ID of the institution; 0: all
+	mirror   kept[MirrorView]
 	health   kept[struct{}]
 }
 
@@ -85,8 +87,8 @@ type (
 	}
 )
 
-// queueView is the queue as far as a caller may see it.
-type queueView struct {
+// QueueView is the queue as far as a caller may see it.
+type QueueView struct {
 	At       time.Time      `json:"at" doc:"When it was read"`
 	Age      float64        `json:"age_seconds" doc:"It is read every 5 seconds at most"`
 	Total    QueueBand      `json:"total"`
@@ -94,13 +96,13 @@ type queueView struct {
 	Database *queueDatabase `json:"database" doc:"null for people of an institution"`
 }
 
-type matrixView struct {
+type MatrixView struct {
 	At         time.Time               `json:"at" doc:"When it was read"`
 	Age        float64                 `json:"age_seconds"`
 	Partitions []browse.QueuePartition `json:"partitions" doc:"One for each institution, stage and size band that has items"`
 }
 
-type historyView struct {
+type HistoryView struct {
 	Age   float64        `json:"age_seconds"`
 	Hours []browse.Ended `json:"hours" doc:"Hours in which items of an action came to an end with a status"`
 }
@@ -121,20 +123,20 @@ func (a *API) queue(t *ops.API) {
 	ops.Register(t, reads("queue.show", "/api/v1/queue", "Show how many items wait, run and are parked",
 		"People of an institution see its items; staff and operators also see how the database stands.", permission.QueueRead), a.showQueue)
 	ops.Register(t, reads("queue.matrix", "/api/v1/queue/matrix", "Show the queue by institution, stage and size band", "", permission.QueueRead),
-		func(ctx context.Context, c access.Caller, _ *empty) (*body[matrixView], error) {
+		func(ctx context.Context, c access.Caller, _ *empty) (*body[MatrixView], error) {
 			q, age, err := a.readQueue(ctx)
-			return &body[matrixView]{matrixView{q.At(), age.Seconds(), append([]browse.QueuePartition{}, q.Of(c.Scope)...)}}, err
+			return &body[MatrixView]{MatrixView{q.At(), age.Seconds(), append([]browse.QueuePartition{}, q.Of(c.Scope)...)}}, err
 		})
 	ops.Register(t, reads("queue.history", "/api/v1/queue/history", "Show how many items came to an end in each hour",
 		"An item that was requeued since does not count. The answer may be a minute old.", permission.QueueRead),
-		func(ctx context.Context, c access.Caller, in *HistorySpan) (*body[historyView], error) {
+		func(ctx context.Context, c access.Caller, in *HistorySpan) (*body[HistoryView], error) {
 			id, _ := c.Scope.Institution()
-			v, age, err := a.figures.history.of(span{id, in.Hours}).get(ctx, time.Minute, func(ctx context.Context) (v historyView, err error) {
+			v, age, err := a.figures.history.of(span{id, in.Hours}).get(ctx, time.Minute, func(ctx context.Context) (v HistoryView, err error) {
 				v.Hours, err = a.browse(c).History(ctx, in.Hours)
 				return v, err
 			})
 			v.Age = age.Seconds()
-			return &body[historyView]{v}, err
+			return &body[HistoryView]{v}, err
 		})
 }
 
@@ -157,12 +159,12 @@ func (a *API) readQueue(ctx context.Context) (browse.Queue, time.Duration, error
 	return a.figures.queue.get(ctx, queueAge, func(ctx context.Context) (browse.Queue, error) { return browse.TakeQueue(ctx, a.Registry) })
 }
 
-func (a *API) showQueue(ctx context.Context, c access.Caller, _ *empty) (*body[queueView], error) {
+func (a *API) showQueue(ctx context.Context, c access.Caller, _ *empty) (*body[QueueView], error) {
 	q, age, err := a.readQueue(ctx)
 	if err != nil {
 		return nil, err
 	}
-	v := queueView{At: q.At(), Age: age.Seconds()}
+	v := QueueView{At: q.At(), Age: age.Seconds()}
 	if v.Bands, err = a.emptied(ctx, c, bandsOf(q.Of(c.Scope))); err != nil {
 		return nil, err
 	}
@@ -176,7 +178,7 @@ func (a *API) showQueue(ctx context.Context, c access.Caller, _ *empty) (*body[q
 		}
 		v.Database = databaseOf(f)
 	}
-	return &body[queueView]{v}, nil
+	return &body[QueueView]{v}, nil
 }
 
 // bandsOf adds up the partitions of all institutions.

@@ -22,8 +22,8 @@ type ByStage struct {
 
 func (s ByStage) id() string { return string(s.Action) + "/" + string(s.Stage) }
 
-// stageList are the stages, with the pause of what has no items.
-type stageList struct {
+// StageList are the stages, with the pause of what has no items.
+type StageList struct {
 	Items  []registry.StageSettings `json:"items"`
 	Fixity registry.StagePause      `json:"fixity_checks" doc:"Paused like a stage, as /stages/Fixity Check/Fixity Check"`
 	Age    float64                  `json:"age_seconds" doc:"Of the numbers of items"`
@@ -99,12 +99,12 @@ func (a *API) pause(ctx context.Context, c access.Caller, operation, subject str
 	return &body[list[registry.StagePause]]{list[registry.StagePause]{Items: changed}}, err
 }
 
-func (a *API) listStages(ctx context.Context, c access.Caller, _ *empty) (*body[stageList], error) {
+func (a *API) listStages(ctx context.Context, c access.Caller, _ *empty) (*body[StageList], error) {
 	stages, err := a.Registry.StageSettings(ctx)
 	if err != nil {
 		return nil, err
 	}
-	v := stageList{Items: stages}
+	v := StageList{Items: stages}
 	pauses, err := a.Registry.Pauses(ctx)
 	if err != nil {
 		return nil, err
@@ -119,7 +119,7 @@ func (a *API) listStages(ctx context.Context, c access.Caller, _ *empty) (*body[
 			return nil, err
 		}
 	}
-	return &body[stageList]{v}, nil
+	return &body[StageList]{v}, nil
 }
 
 // seenPause is a pause as a caller may see it: texts of staff are for staff.

@@ -1,0 +1,45 @@
+package main
+
+import (
+	"context"
+
+	"github.com/farol-preservation/farol/nsqcompat"
+	"github.com/farol-preservation/farol/web/api"
+)
+
+// mirror compares the queue with what nsqd shows of it; nil: nsqd's address is not known.
+func (v *server) mirror() func(context.Context) (api.MirrorView, error) {
+	at := v.config.NSQ
+	if at.HTTPAddr == "" && at.LookupdAddr == "" {
+		return nil
+	}
+	m := nsqcompat.NewMirror(v.DB, nsqcompat.MirrorOptions{NSQDHTTPAddr: at.HTTPAddr, LookupdAddr: at.LookupdAddr, FixityDays: v.config.Fixity.Days, Log: v.log})
+	return func(ctx context.Context) (api.MirrorView, error) {
+		s, err := m.Status(ctx)
+		if err != nil && len(s.Topics) == 0 {
+			v.log.DebugContext(ctx, "nsqd's figures are not known", "err", err)
+			return api.MirrorView{Topics: []api.MirrorTopic{}, Note: "nsqd does not answer. The pipeline does not need it: the mirror catches up when it is back."}, nil
+		}
+		return mirrorView(s, err == nil), nil
+	}
+}
+
+// mirrorView are the figures of the registry and of nsqd. Which process mirrors is known to
+// those database users only who may see the sessions of others.
+func mirrorView(s nsqcompat.Status, leader bool) api.MirrorView {
+	view := api.MirrorView{Known: true, NSQD: s.NSQD, Behind: s.Behind, Oldest: s.Oldest.Seconds(), Topics: []api.MirrorTopic{}}
+	if leader {
+		runs := s.Leader != nil
+		view.Running = &runs
+		if runs {
+			view.Since = &s.Leader.Since
+		}
+	}
+	for _, t := range s.Topics {
+		view.Topics = append(view.Topics, api.MirrorTopic{
+			Topic: t.Topic, Due: t.Claimable, Running: t.Running, Later: t.Later, Depth: t.Depth, InFlight: t.InFlight, Deferred: t.Deferred,
+			Drift: t.Drift, PausedInFarol: t.PausedInFarol, PausedInNSQ: t.PausedInNSQ,
+		})
+	}
+	return view
+}
