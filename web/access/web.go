@@ -2,6 +2,7 @@ package access
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"net"
@@ -172,4 +173,15 @@ func Local(address string) bool {
 	u, err := url.Parse(address)
 	return err == nil && u.Scheme == "" && u.Host == "" && u.User == nil && strings.HasPrefix(address, "/") &&
 		!strings.HasPrefix(address, "//") && !strings.ContainsAny(address, "\\\r\n\t")
+}
+
+// SessionKey is a fingerprint of what gives a browser its session, by which a process can
+// recognise it while the database does not answer; "": the browser has none.
+func (w *Web) SessionKey(r *http.Request) string {
+	secret := w.opened(r, sessionCookie, 200)
+	if secret == "" {
+		return ""
+	}
+	sum := sha256.Sum256([]byte(secret))
+	return string(sum[:])
 }

@@ -44,6 +44,9 @@ func (v MirrorView) Drift() (n int64) {
 	return n
 }
 
+// Stands reports whether it is known that no mirror runs.
+func (v MirrorView) Stands() bool { return v.Running != nil && !*v.Running }
+
 // mirror compares the queue with what nsqd shows of it. The figures are kept for all who ask:
 // nsqd is asked over its HTTP API.
 func (a *API) mirror(t *ops.API) {

@@ -42,6 +42,7 @@ type Pages struct {
 	templates map[string]*template.Template // by file
 	assets    map[string]asset              // by name
 	live      *live
+	seen      seen // of staff, for the time that the database is away
 }
 
 // sheet is a page, and its line in the list of pages.
@@ -169,7 +170,9 @@ func (p *Pages) visit(w http.ResponseWriter, r *http.Request) (*visit, bool) {
 	switch {
 	case err != nil:
 		p.log.WarnContext(r.Context(), "cannot find out who asks for a page; the person is asked to try again", "err", err)
-		p.away(v)
+		if !p.lastNow(v) {
+			p.away(v)
+		}
 		return nil, false
 	case !c.Browser():
 		to := "/sign-in"

@@ -13,5 +13,5 @@ func sheets() []sheet {
 		{Path: "/deposit", Title: "Deposit a bag", File: "deposit.html", Nav: "Work", Key: "b", Needs: permission.DepositsMake, Load: (*Pages).deposit},
 		{Path: "/items/{id}", Title: "Item", File: "item.html", Shell: "farol item explain {id}", Needs: permission.ItemsRead, Load: (*Pages).item},
 		{Path: "/items/{id}/files", Title: "Files of an item", File: "item-files.html", Shell: "farol item files {id}", Needs: permission.ItemsRead, Load: (*Pages).itemFiles},
-	}, recordSheets(), restorationSheets(), deletionSheets(), alertSheets(), archiveSheets(), peopleSheets(), accountSheets())
+	}, machinerySheets(), recordSheets(), restorationSheets(), deletionSheets(), alertSheets(), archiveSheets(), peopleSheets(), accountSheets())
 }

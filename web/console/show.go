@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -53,20 +54,28 @@ type link struct {
 
 // nav is the list of pages that a person may see.
 func (p *Pages) nav(c access.Caller, current string) (list []group) {
+	here := ""
+	for _, s := range p.sheets { // the page itself, or else the nearest that it lies below
+		path := s.listed()
+		if s.Nav != "" && len(path) > len(here) && (current == path || path != "/" && strings.HasPrefix(current, path+"/")) {
+			here = path
+		}
+	}
 	for _, s := range p.sheets {
 		if s.Nav == "" || !s.may(c) {
 			continue
 		}
-		if len(list) == 0 || list[len(list)-1].Name != s.Nav {
-			list = append(list, group{Name: s.Nav})
+		i := slices.IndexFunc(list, func(g group) bool { return g.Name == s.Nav })
+		if i < 0 {
+			i, list = len(list), append(list, group{Name: s.Nav})
 		}
-		g := &list[len(list)-1]
-		path := strings.TrimSuffix(s.Path, "{$}")
-		here := current == path || path != "/" && strings.HasPrefix(current, path+"/")
-		g.Sheets = append(g.Sheets, link{path, s.Title, s.Key, here})
+		list[i].Sheets = append(list[i].Sheets, link{s.listed(), s.Title, s.Key, s.listed() == here})
 	}
 	return list
 }
+
+// listed is the address of a page in the list of pages.
+func (s sheet) listed() string { return strings.TrimSuffix(s.Path, "{$}") }
 
 // show answers with a page. It is made whole before, so that a page is never cut by an error.
 func (p *Pages) show(v *visit, status int, file string, data any) {
@@ -75,7 +84,7 @@ func (p *Pages) show(v *visit, status int, file string, data any) {
 		Search: v.URL.Query().Get("q"), Style: v.style, Here: v.URL.RequestURI(), Watch: v.watch.address(),
 		Shell: v.shell(), Assets: map[string]string{}, Scheme: v.Caller.Person.Scheme, Done: p.takeDone(v),
 	}
-	if v.Caller.Full() && v.style != "wall" {
+	if v.Caller.Full() && v.style != "wall" && status != http.StatusServiceUnavailable {
 		s.Alerts = p.unread(v)
 	}
 	for name := range p.assets {

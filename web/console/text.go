@@ -24,7 +24,7 @@ func (p *Pages) functions() template.FuncMap {
 		"key": newKey, "link": linkTo, "esc": url.PathEscape, "deref": deref, "list": func(v ...any) []any { return v }, "json": asJSON,
 		"may":  func(s *screen, needs string) bool { return s.visit.Caller.Holds(permission.Permission(needs)) },
 		"when": when, "day": day, "table": tableOf, "has": func(list []string, v string) bool { return contains(list, v) }, "add": func(a, b int) int { return a + b },
-		"dict": dict, "rich": rich, "took": took, "today": func() string { return time.Now().UTC().Format(time.DateOnly) },
+		"dict": dict, "stagename": stageName, "stagepath": stagePath, "rough": func(n float64) string { return rough(seconds64(n)) }, "counted": func(n any, one, many string) string { return counted(whole(n), one, many) }, "rich": rich, "took": took, "today": func() string { return time.Now().UTC().Format(time.DateOnly) },
 	}
 }
 

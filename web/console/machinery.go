@@ -1,0 +1,167 @@
+package console
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/web/api"
+	"github.com/farol-preservation/farol/web/permission"
+)
+
+// machinerySheets are the pages for those who look after the queue.
+func machinerySheets() []sheet {
+	const work, machinery = "Work", "Machinery"
+	return []sheet{
+		{Path: nowPath, Title: "Now", File: "now.html", Nav: work, Key: "n", Shell: "farol item list --needs-review", Needs: permission.QueueRead, Staff: true, Load: (*Pages).now},
+		{Path: "/items/groups", Title: "Groups of failures", File: "groups.html", Nav: work, Key: "f", Shell: "farol item list --needs-review", Needs: permission.ItemsRead, Staff: true, Load: (*Pages).groups},
+		{Path: "/plans", Title: "Plans", File: "plans.html", Nav: work, Key: "p", Shell: "farol plan list", Needs: permission.PlansRead, Load: (*Pages).plans},
+		{Path: "/plans/new", Title: "Make a plan", File: "plan-new.html", Shell: "farol plan requeue", Needs: permission.PlansMake, Load: (*Pages).newPlan},
+		{Path: "/plans/{id}", Title: "Plan", File: "plan.html", Shell: "farol plan show {id}", Needs: permission.PlansRead, Load: (*Pages).plan},
+		{Path: "/queue", Title: "Queue", File: "queue.html", Nav: machinery, Key: "q", Shell: "farol stage list", Needs: permission.QueueRead, Load: (*Pages).queue},
+		{Path: "/stages", Title: "Stages", File: "stages.html", Nav: machinery, Shell: "farol stage list", Needs: permission.QueueRead, Staff: true, Load: (*Pages).stages},
+		{Path: "/stages/{action}/{stage}", Title: "Stage", File: "stage.html", Shell: "farol stage list", Needs: permission.QueueRead, Staff: true, Load: (*Pages).stage},
+		{Path: "/workers", Title: "Workers", File: "workers.html", Nav: machinery, Key: "w", Shell: "farol workers", Needs: permission.ItemsWorkers, Staff: true, Load: (*Pages).workers},
+		{Path: "/services", Title: "Services", File: "services.html", Nav: machinery, Shell: "farol services", Needs: permission.ItemsWorkers, Staff: true, Load: (*Pages).services},
+		{Path: "/schedules", Title: "Schedules", File: "schedules.html", Nav: machinery, Shell: "farol schedule list", Needs: permission.SchedulesRead, Load: (*Pages).schedules},
+		{Path: "/mirror", Title: "Mirror", File: "mirror.html", Nav: machinery, Shell: "farol mirror status", Needs: permission.ItemsWorkers, Staff: true, Load: (*Pages).mirror},
+		{Path: "/wall", Title: "Wall", File: "wall.html", Nav: machinery, Needs: permission.QueueRead, Staff: true, Load: (*Pages).wall},
+	}
+}
+
+// grid is the queue as a table: a row for each stage, a column for each size band.
+type grid struct {
+	Bands []string
+	Rows  []gridRow
+	Total api.QueueBand
+}
+
+// gridRow is a stage of the queue.
+type gridRow struct {
+	registry.StageSettings
+
+	Cells []gridCell
+	All   gridCell
+	Late  bool // its first item has been due for longer than the stage allows
+}
+
+// gridCell are the items of a stage in one size band.
+type gridCell struct {
+	api.QueueBand
+
+	Live int64 // that are not parked
+}
+
+// Path leads to the items of a cell.
+func (c gridCell) Path() string {
+	tab := "live"
+	if c.Live == 0 {
+		tab = "failed"
+	}
+	return linkTo("/items", "tab", tab, "stage", c.Stage, "action", c.Action)
+}
+
+// Path leads to the page of a stage.
+func (r gridRow) Path() string { return stagePath(r.Action, r.Stage) }
+
+// bandNames are the bounds of the size bands, in their order.
+func bandNames() []string {
+	return []string{"under 64 MiB", "64 MiB to 1 GiB", "1 to 64 GiB", "64 GiB and more"}
+}
+
+// gridOf arranges the queue by stages, in their order. Of the stages that are not of ingests,
+// those are left out that have no items and are not paused.
+func gridOf(q api.QueueView, stages []registry.StageSettings) grid {
+	g := grid{Bands: bandNames(), Total: q.Total}
+	for _, b := range q.Bands {
+		for int(b.SizeBand) >= len(g.Bands) { // one that a later version has added
+			g.Bands = append(g.Bands, "band "+strconv.Itoa(len(g.Bands)))
+		}
+	}
+	for _, s := range stages {
+		r := gridRow{StageSettings: s, Cells: make([]gridCell, len(g.Bands))}
+		r.All.Action, r.All.Stage = s.Action, s.Stage
+		for i := range r.Cells {
+			r.Cells[i].Action, r.Cells[i].Stage = s.Action, s.Stage
+		}
+		for _, b := range q.Bands {
+			if b.Action == s.Action && b.Stage == s.Stage && b.SizeBand >= 0 {
+				r.Cells[b.SizeBand].add(b.QueueBand)
+				r.All.add(b.QueueBand)
+			}
+		}
+		r.Late = !s.Paused && s.Overdue > 0 && r.All.OldestDue > s.Overdue
+		if s.Action == "Ingest" || s.Paused || r.All.Live+r.All.Parked > 0 {
+			g.Rows = append(g.Rows, r)
+		}
+	}
+	return g
+}
+
+func (c *gridCell) add(b api.QueueBand) {
+	c.Due, c.Delayed, c.Waiting = c.Due+b.Due, c.Delayed+b.Delayed, c.Waiting+b.Waiting
+	c.Running, c.Parked, c.Bytes = c.Running+b.Running, c.Parked+b.Parked, c.Bytes+b.Bytes
+	c.OldestDue = max(c.OldestDue, b.OldestDue)
+	c.Live = c.Due + c.Delayed + c.Waiting + c.Running
+}
+
+// late are the stages whose first item has been due for too long.
+func (g grid) late() (list []gridRow) {
+	for _, r := range g.Rows {
+		if r.Late {
+			list = append(list, r)
+		}
+	}
+	return list
+}
+
+// paused are the stages that are paused.
+func (g grid) paused() (list []gridRow) {
+	for _, r := range g.Rows {
+		if r.Paused {
+			list = append(list, r)
+		}
+	}
+	return list
+}
+
+// counted is a number with its word: "1 item", "12 items".
+func counted(n int64, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return number(n) + " " + many
+}
+
+// listed are some names within a sentence.
+func listed(names []string) string {
+	if n := len(names); n > 1 {
+		return strings.Join(names[:n-1], ", ") + " and " + names[n-1]
+	}
+	return strings.Join(names, "")
+}
+
+// sizesOf says which sizes a pool takes.
+func sizesOf(least, most int64) string {
+	switch {
+	case least > 0 && most > 0:
+		return fmt.Sprintf("%s to %s", sized(least).Short(), sized(most).Short())
+	case least > 0:
+		return sized(least).Short() + " and more"
+	case most > 0:
+		return "up to " + sized(most).Short()
+	}
+	return "any size"
+}
+
+// names are the texts of a list of another type.
+func names[T ~string](list []T) (out []string) {
+	for _, one := range list {
+		if !slices.Contains(out, string(one)) {
+			out = append(out, string(one))
+		}
+	}
+	return out
+}

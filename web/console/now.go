@@ -1,0 +1,194 @@
+package console
+
+import (
+	"fmt"
+	"net/url"
+	"time"
+
+	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/registry/browse"
+	"github.com/farol-preservation/farol/registry/fixity"
+	"github.com/farol-preservation/farol/registry/upkeep"
+	"github.com/farol-preservation/farol/web/api"
+)
+
+// nowPage is what staff sees first.
+type nowPage struct {
+	Old      *time.Time // when this was read, if the database does not answer now; nil: it does
+	At       time.Time
+	Sentence string
+	Needs    []need
+	Queue    api.QueueView
+	Grid     grid
+	Groups   []browse.Group // the largest
+	Pools    []poolBar
+	Ended    spark
+	Parked   spark
+	Unknown  []string // what could not be read, and why
+}
+
+// need is something that a person has to look at.
+type need struct {
+	Text, Path string
+	Held       bool // a person decided it; it is no failure
+}
+
+// groupsShown is how many groups of parked items the first page names.
+const groupsShown = 5
+
+// now reads the first page of staff, from figures that the API keeps for all who ask. While
+// the database does not answer, it is the page as it was last.
+func (p *Pages) now(v *visit) (any, error) {
+	v.watch.figures = true
+	d, err := p.readNow(v)
+	if err != nil {
+		return nil, err
+	}
+	p.seen.keep(p.web.SessionKey(v.Request), v.Caller, *d)
+	return d, nil
+}
+
+func (p *Pages) readNow(v *visit) (*nowPage, error) {
+	q, err := get[api.QueueView](v, "queue", nil)
+	if err != nil {
+		return nil, err
+	}
+	stages, err := get[api.StageList](v, "stages", nil)
+	if err != nil {
+		return nil, err
+	}
+	d := &nowPage{At: q.At, Queue: q, Grid: gridOf(q, stages.Items)}
+	p.needsOfItems(v, d)
+	p.needsOfStages(d)
+	p.needsOfWorkers(v, d)
+	p.needsOfServices(v, d)
+	p.needsOfJobs(v, d)
+	if h := part[api.HistoryView](v, d, "The last 24 hours", "queue/history", url.Values{"hours": {"24"}}); h != nil {
+		d.Ended = sparkOf("Items that ended with success", time.Now(), 24, h.Hours, registry.Success)
+		d.Parked = sparkOf("Items that were parked", time.Now(), 24, h.Hours, registry.Failed, registry.Suspended)
+	}
+	d.Sentence = needsYou(len(d.Needs))
+	return d, nil
+}
+
+// part reads a part of the page; nil: it is not known, which the page says.
+func part[T any](v *visit, d *nowPage, name, path string, query url.Values) *T {
+	found, reason := optional[T](v, path, query)
+	if found == nil {
+		d.Unknown = append(d.Unknown, name+": "+reason)
+	}
+	return found
+}
+
+func needsYou(n int) string {
+	switch n {
+	case 0:
+		return "Nothing needs you."
+	case 1:
+		return "1 thing needs you."
+	}
+	return fmt.Sprintf("%d things need you.", n)
+}
+
+func (d *nowPage) needs(path, text string, args ...any) {
+	d.Needs = append(d.Needs, need{Text: fmt.Sprintf(text, args...), Path: path})
+}
+
+func (*Pages) needsOfItems(v *visit, d *nowPage) {
+	g := part[api.GroupsView](v, d, "Groups of failures", "items/groups", nil)
+	if g == nil || len(g.Items) == 0 {
+		return
+	}
+	var items int64
+	for _, one := range g.Items {
+		items += one.Items
+	}
+	more := ""
+	if !g.Complete {
+		more = "more than "
+	}
+	d.needs("/items/groups", "%s%s for a person, in %s.", more, counted(items, "item waits", "items wait"), counted(int64(len(g.Items)), "group", "groups"))
+	d.Groups = g.Items[:min(len(g.Items), groupsShown)]
+}
+
+func (*Pages) needsOfStages(d *nowPage) {
+	for _, r := range d.Grid.late() {
+		d.needs("/queue", "An item at %s has been due for %s. The stage allows %s.", stageName(r.Action, r.Stage), rough(seconds64(r.All.OldestDue)), rough(seconds64(r.Overdue)))
+	}
+	paused := d.Grid.paused()
+	for i, r := range paused {
+		if i == 3 && len(paused) > 4 {
+			d.Needs = append(d.Needs, need{fmt.Sprintf("%d more stages are paused.", len(paused)-i), "/queue", true})
+			break
+		}
+		d.Needs = append(d.Needs, need{stageName(r.Action, r.Stage) + " is paused" + because(r.PauseReason) + ".", r.Path(), true})
+	}
+}
+
+// because is the reason of a pause within a sentence; "" if none was given.
+func because(reason *string) string {
+	if reason == nil || *reason == "" {
+		return ""
+	}
+	return " (" + *reason + ")"
+}
+
+func (*Pages) needsOfWorkers(v *visit, d *nowPage) {
+	w := part[listOf[registry.Worker]](v, d, "Workers", "workers", nil)
+	if w == nil {
+		return
+	}
+	d.Pools = poolBars(w.Items)
+	if len(w.Items) == 0 && d.Queue.Total.Due > 0 {
+		d.needs("/workers", "No worker runs, and %s due. Start one with farol work.", counted(d.Queue.Total.Due, "item is", "items are"))
+	}
+}
+
+func (*Pages) needsOfServices(v *visit, d *nowPage) {
+	if s := part[listOf[registry.Service]](v, d, "Services", "services", nil); s != nil {
+		for _, one := range s.Items {
+			switch {
+			case one.HeldBy != nil:
+				d.Needs = append(d.Needs, need{one.Service + " is held" + because(one.HeldReason) + ".", "/services", true})
+			case one.State != "ok":
+				d.needs("/services", "%s", sentence(one.Text))
+			}
+		}
+	}
+	if b := part[listOf[fixity.RepairStop]](v, d, "Repair limits", "brakes", nil); b != nil {
+		for _, one := range b.Items {
+			d.needs("/fixity", "Repair has stopped at %s: too many of its copies failed.", one.Provider)
+		}
+	}
+}
+
+func (*Pages) needsOfJobs(v *visit, d *nowPage) {
+	if s := part[listOf[upkeep.Schedule]](v, d, "Recurring jobs", "schedules", nil); s != nil {
+		for _, one := range s.Items {
+			switch jobState(one) {
+			case jobLate:
+				d.needs("/schedules", "The job %s is late by %s. Check that farol schedule runs.", one.Job, rough(one.Late))
+			case jobFailed:
+				d.needs("/schedules", "The last run of the job %s failed: %s", one.Job, sentence(one.Error))
+			}
+		}
+	}
+	if m := part[api.MirrorView](v, d, "Mirror to NSQ", "mirror", nil); m != nil && m.Known {
+		switch drift := m.Drift(); {
+		case m.Stands():
+			d.needs("/mirror", "No mirror to NSQ runs. Start farol mirror.")
+		case drift > 0:
+			d.needs("/mirror", "nsqd shows another queue: it is off by %s.", counted(drift, "message", "messages"))
+		}
+	}
+}
+
+func seconds64(n float64) time.Duration { return time.Duration(n * float64(time.Second)) }
+
+// stageName is a stage as it is named to people: that of an ingest without its action.
+func stageName(a registry.Action, s registry.Stage) string {
+	if a == "Ingest" || string(a) == string(s) {
+		return string(s)
+	}
+	return string(s) + " of " + string(a)
+}

@@ -1,0 +1,238 @@
+package console
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+
+	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/registry/plans"
+	"github.com/farol-preservation/farol/web/api"
+	"github.com/farol-preservation/farol/web/permission"
+)
+
+// plansPage is a page of plans.
+type plansPage struct {
+	Plans  []planRow
+	More   string
+	State  string
+	States []string
+}
+
+// planRow is a plan in the list.
+type planRow struct {
+	plans.Plan
+
+	What  string // what it does, in a few words
+	State string // in words
+	Todo  int64  // items that it changes
+}
+
+func (p *Pages) plans(v *visit) (any, error) {
+	q := v.query("state", "after")
+	d := plansPage{State: q.Get("state"), States: []string{"ready", "applying", "applied", "undoing", "undone"}}
+	q.Set("limit", "25")
+	found, err := get[listOf[plans.Plan]](v, "plans", q)
+	if err != nil {
+		return nil, err
+	}
+	for _, one := range found.Items {
+		d.Plans = append(d.Plans, p.planRow(one))
+	}
+	d.More = v.more(found.Next)
+	return d, nil
+}
+
+func (p *Pages) planRow(one plans.Plan) planRow {
+	r := planRow{Plan: one, What: whatOf(one), State: one.State, Todo: one.Items - one.Refused}
+	if p.waits(one) {
+		r.State = "waits for a second person"
+	}
+	return r
+}
+
+// waits reports whether another person has to approve a plan before it is applied.
+func (p *Pages) waits(one plans.Plan) bool {
+	return one.State == "ready" && one.ApprovedAt == nil && one.Items-one.Refused > p.api.PlanAlone
+}
+
+// whatOf says what a plan does to each of its items.
+func whatOf(p plans.Plan) string {
+	switch {
+	case p.Action == "set priority" && p.Priority != nil:
+		return fmt.Sprintf("set priority %d", *p.Priority)
+	case p.ToStage != nil:
+		return p.Action + " to " + string(*p.ToStage)
+	}
+	return p.Action
+}
+
+// planPage is a plan, with what can be decided about it.
+type planPage struct {
+	plans.View
+
+	Tag     string
+	What    string
+	Todo    int64 // items that it changes, or has to
+	Done    int64 // of these, that have been dealt with
+	Percent int64
+	Alone   int64 // so many items one person may change
+	Counts  []planCount
+	Shown   string // state of the items that are listed; "": the first to come
+	Items   []plans.Item
+	More    string
+	Own     bool // the person who looks has made it
+
+	WaitsForOther                            bool // to approve it
+	Approve, Apply, GoOn, Stop, Undo, Delete bool
+}
+
+// Any reports whether anything is to be decided.
+func (d planPage) Any() bool {
+	return d.WaitsForOther || d.Apply || d.GoOn || d.Stop || d.Undo || d.Delete
+}
+
+// planCount is how many items of a plan are in a state.
+type planCount struct {
+	State string
+	Items int64
+}
+
+// itemStates are the states of a plan's items, in the order of their lives.
+func itemStates() []string {
+	return []string{"planned", "done", "refused", "changed", "undone", "not undone"}
+}
+
+func (p *Pages) plan(v *visit) (any, error) {
+	id := v.id()
+	view, tag, err := getTagged[plans.View](v, "plans/"+id, nil)
+	if err != nil {
+		return nil, err
+	}
+	one := view.Plan
+	d := planPage{View: view, Tag: tag, What: whatOf(one), Todo: one.Items - one.Refused, Alone: p.api.PlanAlone, Own: one.CreatedBy == v.Caller.Person.Email}
+	for _, state := range itemStates() {
+		if n := one.Counts[state]; n > 0 {
+			d.Counts = append(d.Counts, planCount{state, n})
+		}
+	}
+	d.progress()
+	d.decisions(v, p.waits(one))
+	v.title = fmt.Sprintf("Plan %d – %s", one.ID, d.What)
+	v.watch.figures = one.State == "applying" || one.State == "undoing"
+	if d.Shown = v.URL.Query().Get("items"); slices.Contains(itemStates(), d.Shown) {
+		q := v.query("after")
+		q.Set("state", d.Shown)
+		q.Set("limit", "50")
+		found, err := get[listOf[plans.Item]](v, "plans/"+id+"/items", q)
+		if err != nil {
+			return nil, err
+		}
+		d.Items, d.More = found.Items, v.more(found.Next)
+	} else {
+		d.Shown, d.Items = "", view.Sample
+	}
+	return d, nil
+}
+
+// progress says how far a plan is that is applied or undone.
+func (d *planPage) progress() {
+	c := d.Plan.Counts
+	switch d.State {
+	case "applying", "applied":
+		d.Done = d.Todo - c["planned"]
+	case "undoing", "undone":
+		d.Done = c["undone"] + c["not undone"]
+		d.Todo = d.Done + c["done"]
+	}
+	if d.Todo > 0 {
+		d.Percent = 100 * d.Done / d.Todo
+	}
+}
+
+// decisions says what the person may decide about the plan as it stands.
+func (d *planPage) decisions(v *visit, waits bool) {
+	carried := d.Carry != nil
+	d.WaitsForOther = waits
+	d.Approve = waits && !d.Own && v.Holds(permission.PlansApprove)
+	d.Apply = d.State == "ready" && d.Todo > 0 && !waits && v.Holds(permission.PlansApply)
+	d.GoOn = d.State == "applying" && !carried && v.Holds(permission.PlansApply)
+	d.Stop = d.State == "applying" && v.Holds(permission.PlansUndo)
+	d.Undo = (d.State == "applied" || d.State == "undoing" && !carried) && v.Holds(permission.PlansUndo)
+	d.Delete = (d.State == "ready" || d.State == "undone") && v.Holds(permission.PlansMake)
+}
+
+// planFields are the fields of a filter of items that a plan can have, too. Those of the list
+// of items have the same names.
+func planFields() []string {
+	return []string{
+		"ids", "status", "stage", "action", "institution", "error_code", "name", "name_prefix", "object", "worker", "storage_option", "review",
+		"size_min", "size_max", "updated_after", "updated_before", "created_after", "created_before",
+	}
+}
+
+// newPlanPage is the form that a plan is made by.
+type newPlanPage struct {
+	Filter  []filterField // what is chosen
+	IDs     int           // how many items were chosen one by one
+	Stages  []string
+	Alone   int64
+	Dropped []string // what the list was narrowed by that a plan cannot be
+}
+
+// filterField is a part of a plan's filter.
+type filterField struct {
+	Name   string // of the field of the operation
+	Label  string
+	Values []string
+}
+
+func (p *Pages) newPlan(v *visit) (any, error) {
+	d := newPlanPage{Alone: p.api.PlanAlone}
+	q := v.query(append(planFields(), itemFields()...)...)
+	for _, name := range planFields() {
+		if values := q[name]; len(values) > 0 {
+			d.Filter = append(d.Filter, filterField{"filter." + name, labelOf(name), values})
+			if name == "ids" {
+				d.IDs = len(values)
+			}
+		}
+		delete(q, name)
+	}
+	for name := range q {
+		d.Dropped = append(d.Dropped, labelOf(name))
+	}
+	slices.Sort(d.Dropped)
+	stages, err := get[api.StageList](v, "stages", nil)
+	if err != nil {
+		return nil, err
+	}
+	var list []registry.Stage
+	for _, s := range stages.Items {
+		list = append(list, s.Stage)
+	}
+	d.Stages = names(list)
+	return d, nil
+}
+
+// labelOf is the name of a filter for people.
+func labelOf(name string) string {
+	labels := map[string]string{
+		"ids": "Items", "status": "Status", "stage": "Stage", "action": "Action", "institution": "Institution", "error_code": "Error code", "name": "Bag",
+		"name_prefix": "Bag begins with", "object": "Object", "worker": "Worker", "storage_option": "Storage option", "review": "Only those that wait for a person",
+		"size_min": "Bytes, at least", "size_max": "Bytes, at most", "updated_after": "Updated after", "updated_before": "Updated before",
+		"created_after": "Created after", "created_before": "Created before", "plan": "Plan", "deletion": "Deletion",
+	}
+	if label := labels[name]; label != "" {
+		return label
+	}
+	return name
+}
+
+// Text is the values of a part of the filter, for people.
+func (f filterField) Text() string {
+	if f.Name == "filter.ids" && len(f.Values) > 12 {
+		return fmt.Sprintf("%s items: %s, …", strconv.Itoa(len(f.Values)), listed(f.Values[:12]))
+	}
+	return listed(f.Values)
+}

@@ -1,0 +1,122 @@
+package console
+
+import (
+	"cmp"
+	"net/url"
+	"slices"
+	"time"
+
+	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/registry/browse"
+	"github.com/farol-preservation/farol/web/api"
+	"github.com/farol-preservation/farol/web/permission"
+)
+
+// nextShown is how many items the page of the queue names that workers would claim next.
+const nextShown = "8"
+
+// queuePage is the queue as far as a person may see it.
+type queuePage struct {
+	Queue  api.QueueView
+	Grid   grid
+	Shares []share // of the institutions; only for those who see all
+	Fixity registry.StagePause
+	Ended  spark
+	Parked spark
+	Paused int // stages
+
+	Next        []registry.WorkItem // what workers would claim next
+	NextUnknown string              // why that is not known
+	WithNext    bool                // it is for this person
+}
+
+// share is what an institution has in the queue.
+type share struct {
+	Institution                            string
+	Due, Delayed, Waiting, Running, Parked int64
+	Bytes                                  int64
+	OldestDue                              float64
+}
+
+func (*Pages) queue(v *visit) (any, error) {
+	v.watch.figures = true
+	q, err := get[api.QueueView](v, "queue", nil)
+	if err != nil {
+		return nil, err
+	}
+	stages, err := get[api.StageList](v, "stages", nil)
+	if err != nil {
+		return nil, err
+	}
+	d := queuePage{Queue: q, Grid: gridOf(q, stages.Items), Fixity: stages.Fixity}
+	d.Paused = len(d.Grid.paused())
+	if v.Caller.Scope.All() {
+		if m, _ := optional[api.MatrixView](v, "queue/matrix", nil); m != nil {
+			d.Shares = sharesOf(m.Partitions)
+		}
+	}
+	if h, _ := optional[api.HistoryView](v, "queue/history", url.Values{"hours": {"24"}}); h != nil {
+		d.Ended = sparkOf("Items that ended with success", time.Now(), 24, h.Hours, registry.Success)
+		d.Parked = sparkOf("Items that were parked", time.Now(), 24, h.Hours, registry.Failed, registry.Suspended)
+	}
+	// It looks into the queue as a worker does, so it is not looked up by pages that only keep
+	// their figures up to date.
+	if d.WithNext = v.Caller.Scope.All() && v.Holds(permission.ItemsWorkers); d.WithNext && v.Header.Get("X-Refresh") == "" {
+		next, reason := optional[listOf[registry.WorkItem]](v, "items/next", url.Values{"limit": {nextShown}})
+		if d.NextUnknown = reason; next != nil {
+			d.Next = next.Items
+		}
+	}
+	return d, nil
+}
+
+// sharesOf adds up what each institution has in the queue, in the order of the queue's bytes:
+// those with the most first.
+func sharesOf(partitions []browse.QueuePartition) (list []share) {
+	at := map[string]int{}
+	for _, p := range partitions {
+		i, found := at[p.Institution]
+		if !found {
+			i = len(list)
+			at[p.Institution] = i
+			list = append(list, share{Institution: p.Institution})
+		}
+		s := &list[i]
+		s.Due, s.Delayed, s.Waiting, s.Running, s.Parked = s.Due+p.Due, s.Delayed+p.Delayed, s.Waiting+p.Waiting, s.Running+p.Running, s.Parked+p.Parked
+		s.Bytes, s.OldestDue = s.Bytes+p.Bytes, max(s.OldestDue, p.OldestDue)
+	}
+	slices.SortFunc(list, func(a, b share) int {
+		return cmp.Or(cmp.Compare(b.Bytes, a.Bytes), cmp.Compare(a.Institution, b.Institution))
+	})
+	return list
+}
+
+// stages are the stages of all actions with their settings.
+func (*Pages) stages(v *visit) (any, error) {
+	return get[api.StageList](v, "stages", nil)
+}
+
+// stagePage is a stage with its settings.
+type stagePage struct {
+	registry.StageSettings
+
+	Name  string
+	Tag   string // which its settings are changed with
+	Added bool   // by people, and can be removed
+}
+
+// stagePath leads to the page of a stage.
+func stagePath(a registry.Action, s registry.Stage) string {
+	return "/stages/" + url.PathEscape(string(a)) + "/" + url.PathEscape(string(s))
+}
+
+func (*Pages) stage(v *visit) (any, error) {
+	action, name := registry.Action(v.PathValue("action")), registry.Stage(v.PathValue("stage"))
+	s, tag, err := getTagged[registry.StageSettings](v, stagePath(action, name)[1:], nil)
+	if err != nil {
+		return nil, err
+	}
+	d := stagePage{StageSettings: s, Name: stageName(s.Action, s.Stage), Tag: tag, Added: s.Worker == "http" && s.Action == "Ingest"}
+	v.title = "Stage " + d.Name
+	return d, nil
+}

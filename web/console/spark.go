@@ -1,0 +1,63 @@
+package console
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/registry/browse"
+)
+
+// Size of a spark line, in units of its drawing.
+const (
+	sparkWide = 480
+	sparkHigh = 64
+)
+
+// spark is a line of numbers over hours, as an SVG and as a table.
+type spark struct {
+	Title  string // what is counted
+	Hours  []sparkHour
+	Line   string // path of the line
+	Area   string // path of the area below it
+	Most   int64  // in one hour
+	Sum    int64
+	Bytes  int64
+	Height int
+	Width  int
+}
+
+// sparkHour is an hour, with how many.
+type sparkHour struct {
+	At time.Time
+	N  int64
+}
+
+// sparkOf counts the items that ended in one of the statuses in each of the last hours.
+func sparkOf(title string, now time.Time, hours int, ended []browse.Ended, statuses ...registry.Status) spark {
+	s := spark{Title: title, Height: sparkHigh, Width: sparkWide}
+	first := now.UTC().Truncate(time.Hour).Add(-time.Duration(hours-1) * time.Hour)
+	for i := range hours {
+		s.Hours = append(s.Hours, sparkHour{At: first.Add(time.Duration(i) * time.Hour)})
+	}
+	for _, e := range ended {
+		i := int(e.Hour.Sub(first) / time.Hour)
+		if e.Hour.Before(first) || i >= hours || !contains(names(statuses), string(e.Status)) {
+			continue
+		}
+		s.Hours[i].N += e.Items
+		s.Sum, s.Bytes, s.Most = s.Sum+e.Items, s.Bytes+e.Bytes, max(s.Most, s.Hours[i].N)
+	}
+	var line strings.Builder
+	for i, h := range s.Hours {
+		x, y := float64(i)*sparkWide/float64(max(hours-1, 1)), float64(sparkHigh-2)
+		if s.Most > 0 {
+			y -= float64(h.N) * (sparkHigh - 6) / float64(s.Most)
+		}
+		fmt.Fprintf(&line, "%c%.1f %.1f", map[bool]rune{true: 'M', false: 'L'}[i == 0], x, y)
+	}
+	s.Line = line.String()
+	s.Area = fmt.Sprintf("%sL%d %dL0 %dZ", s.Line, sparkWide, sparkHigh, sparkHigh)
+	return s
+}

@@ -1,0 +1,83 @@
+package console
+
+import (
+	"time"
+
+	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/registry/upkeep"
+	"github.com/farol-preservation/farol/web/api"
+)
+
+// jobRow is a recurring job, and how it stands.
+type jobRow struct {
+	upkeep.Schedule
+
+	State string
+}
+
+// States of a job.
+const (
+	jobPaused  = "paused"
+	jobRunning = "running"
+	jobLate    = "late"
+	jobFailed  = "failed"
+	jobNever   = "never ran"
+	jobGood    = "in time"
+)
+
+// unnoticed is how late a job may be without anything being wrong, as for farol schedule list.
+const unnoticed = time.Minute
+
+// jobState says how a job stands.
+func jobState(s upkeep.Schedule) string {
+	switch {
+	case s.Paused:
+		return jobPaused
+	case s.Running:
+		return jobRunning
+	case s.Late > unnoticed:
+		return jobLate
+	case s.Error != "":
+		return jobFailed
+	case s.EndedAt == nil:
+		return jobNever
+	}
+	return jobGood
+}
+
+func (*Pages) schedules(v *visit) (any, error) {
+	found, err := get[listOf[upkeep.Schedule]](v, "schedules", nil)
+	if err != nil {
+		return nil, err
+	}
+	var rows []jobRow
+	for _, s := range found.Items {
+		rows = append(rows, jobRow{s, jobState(s)})
+	}
+	return rows, nil
+}
+
+// servicesPage are the services that workers need.
+type servicesPage struct {
+	Services []registry.Service
+	Bad      int // that are held or fail
+}
+
+func (*Pages) services(v *visit) (any, error) {
+	found, err := get[listOf[registry.Service]](v, "services", nil)
+	if err != nil {
+		return nil, err
+	}
+	d := servicesPage{Services: found.Items}
+	for _, s := range found.Items {
+		if s.State != "ok" {
+			d.Bad++
+		}
+	}
+	return d, nil
+}
+
+// mirror compares the queue with what nsqd shows of it.
+func (*Pages) mirror(v *visit) (any, error) {
+	return get[api.MirrorView](v, "mirror", nil)
+}
