@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -43,6 +44,41 @@ func (k *kept[T]) get(ctx context.Context, least time.Duration, compute func(con
 	k.asked = time.Now()
 	k.took = k.asked.Sub(began)
 	return k.value, 0, k.err
+}
+
+// recent is such a value that takes long, or asks another program: who asks gets it as it was
+// last, and does not wait for a newer one, but for the first. The zero value is ready for use.
+type recent[T any] struct {
+	kept[T]
+
+	last atomic.Pointer[T]
+	at   atomic.Pointer[time.Time]
+	busy atomic.Bool
+}
+
+// get returns the value as it was last, with its age, and has it computed again if it is
+// older than least.
+func (k *recent[T]) get(ctx context.Context, least time.Duration, compute func(context.Context) (T, error)) (T, time.Duration, error) {
+	read := func(ctx context.Context) (T, time.Duration, error) {
+		v, age, err := k.kept.get(ctx, least, compute)
+		if at := time.Now().Add(-age); err == nil {
+			k.last.Store(&v)
+			k.at.Store(&at)
+		}
+		return v, age, err
+	}
+	at := k.at.Load()
+	if at == nil {
+		return read(ctx)
+	}
+	age := time.Since(*at)
+	if age >= least && k.busy.CompareAndSwap(false, true) {
+		go func() {
+			defer k.busy.Store(false)
+			_, _, _ = read(context.WithoutCancel(ctx))
+		}()
+	}
+	return *k.last.Load(), age, nil
 }
 
 // keptBy are such values by what they are about. Of these there are few.

@@ -28,7 +28,7 @@ type figures struct {
 	fixity   kept[fixityArchive]
 	own      keptBy[int64, fixityOwn]  // by the ID of the institution
 	groups   keptBy[int64, GroupsView] // by the ID of the institution; 0: all
-	mirror   kept[MirrorView]
+	mirror   recent[MirrorView]
 	health   kept[struct{}]
 }
 

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/web/api"
@@ -54,12 +53,8 @@ type gridCell struct {
 	Live int64 // that are not parked
 }
 
-// Path leads to the items of a cell.
-func (c gridCell) Path() string {
-	tab := "live"
-	if c.Live == 0 {
-		tab = "failed"
-	}
+// Path leads to the items of a cell, in a tab of their list.
+func (c gridCell) Path(tab string) string {
 	return linkTo("/items", "tab", tab, "stage", c.Stage, "action", c.Action)
 }
 
@@ -133,14 +128,6 @@ func counted(n int64, one, many string) string {
 		return "1 " + one
 	}
 	return number(n) + " " + many
-}
-
-// listed are some names within a sentence.
-func listed(names []string) string {
-	if n := len(names); n > 1 {
-		return strings.Join(names[:n-1], ", ") + " and " + names[n-1]
-	}
-	return strings.Join(names, "")
 }
 
 // sizesOf says which sizes a pool takes.

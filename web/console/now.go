@@ -121,7 +121,11 @@ func (*Pages) needsOfStages(d *nowPage) {
 			d.Needs = append(d.Needs, need{fmt.Sprintf("%d more stages are paused.", len(paused)-i), "/queue", true})
 			break
 		}
-		d.Needs = append(d.Needs, need{stageName(r.Action, r.Stage) + " is paused" + because(r.PauseReason) + ".", r.Path(), true})
+		waits := ""
+		if n := r.All.Live - r.All.Running; n > 0 {
+			waits = ", and " + counted(n, "item waits", "items wait")
+		}
+		d.Needs = append(d.Needs, need{stageName(r.Action, r.Stage) + " is paused" + because(r.PauseReason) + waits + ".", r.Path(), true})
 	}
 }
 

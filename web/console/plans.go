@@ -3,7 +3,7 @@ package console
 import (
 	"fmt"
 	"slices"
-	"strconv"
+	"strings"
 
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/plans"
@@ -174,11 +174,13 @@ func planFields() []string {
 // newPlanPage is the form that a plan is made by.
 type newPlanPage struct {
 	Filter  []filterField // what is chosen
-	IDs     int           // how many items were chosen one by one
 	Stages  []string
 	Alone   int64
 	Dropped []string // what the list was narrowed by that a plan cannot be
 }
+
+// valuesShown is how many values of a part of a filter are named.
+const valuesShown = 12
 
 // filterField is a part of a plan's filter.
 type filterField struct {
@@ -189,13 +191,16 @@ type filterField struct {
 
 func (p *Pages) newPlan(v *visit) (any, error) {
 	d := newPlanPage{Alone: p.api.PlanAlone}
-	q := v.query(append(planFields(), itemFields()...)...)
+	fields := planFields()
+	for _, name := range itemFields() {
+		if !slices.Contains(fields, name) {
+			fields = append(fields, name)
+		}
+	}
+	q := v.query(fields...)
 	for _, name := range planFields() {
 		if values := q[name]; len(values) > 0 {
 			d.Filter = append(d.Filter, filterField{"filter." + name, labelOf(name), values})
-			if name == "ids" {
-				d.IDs = len(values)
-			}
 		}
 		delete(q, name)
 	}
@@ -231,8 +236,13 @@ func labelOf(name string) string {
 
 // Text is the values of a part of the filter, for people.
 func (f filterField) Text() string {
-	if f.Name == "filter.ids" && len(f.Values) > 12 {
-		return fmt.Sprintf("%s items: %s, …", strconv.Itoa(len(f.Values)), listed(f.Values[:12]))
+	most := min(len(f.Values), valuesShown)
+	text := strings.Join(f.Values[:most], " or ")
+	if f.Name == "filter.ids" {
+		text = counted(int64(len(f.Values)), "item", "items") + ": " + strings.Join(f.Values[:most], ", ")
 	}
-	return listed(f.Values)
+	if most < len(f.Values) {
+		text += ", …"
+	}
+	return text
 }

@@ -129,7 +129,7 @@ func poolBars(workers []registry.Worker) (list []poolBar) {
 		for _, p := range poolsOf(w) {
 			parts = append(parts, fmt.Sprintf("%s (%s)", p.Name, sizesOf(p.MinSize, p.MaxSize)))
 		}
-		name := listed(parts)
+		name := strings.Join(parts, ", ")
 		i := slices.IndexFunc(list, func(b poolBar) bool { return b.Name == name })
 		if i < 0 {
 			i, list = len(list), append(list, poolBar{Name: name})
