@@ -87,6 +87,9 @@ type planPage struct {
 	Approve, Apply, GoOn, Stop, Undo, Delete bool
 }
 
+// Left is how many items are still to be dealt with.
+func (d planPage) Left() int64 { return d.Todo - d.Done }
+
 // Any reports whether anything is to be decided.
 func (d planPage) Any() bool {
 	return d.WaitsForOther || d.Apply || d.GoOn || d.Stop || d.Undo || d.Delete
