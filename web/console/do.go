@@ -103,6 +103,9 @@ func (p *Pages) refused(v *visit, o ops.Operation, form url.Values, err error) {
 		p.log.WarnContext(v.Context(), "cannot carry out what a form asks for; the person is asked to send it again", "operation", o.ID, "err", err)
 		found = ops.Problem(http.StatusServiceUnavailable, ops.CodeTryLater, "Farol cannot answer now; send the form again in a moment")
 	}
+	if form.Has(ops.FormKey) && found.Status < http.StatusInternalServerError && found.RetryAfter == "" { // else this refusal would be its answer for good
+		form.Set(ops.FormKey, newKey())
+	}
 	v.title = "Not done: " + lower(o.Summary)
 	data := map[string]any{"Detail": sentence(found.Detail), "Code": found.Code, "Operation": o.ID, "Fields": fieldsOf(form), "Back": back(form, ops.Answer{})}
 	file := "refused.html"

@@ -58,10 +58,6 @@ type poolBar struct {
 	slots
 }
 
-// silentAfter is how many seconds a worker may be silent before the page says so: it sends a
-// heartbeat every few seconds.
-const silentAfter = 30
-
 func (*Pages) workers(v *visit) (any, error) {
 	v.watch.figures = true
 	found, err := get[listOf[registry.Worker]](v, "workers", nil)
@@ -71,11 +67,8 @@ func (*Pages) workers(v *visit) (any, error) {
 	d := workersPage{Pools: poolBars(found.Items)}
 	for _, w := range found.Items {
 		r := workerRow{Worker: w, Taken: slotsOf(w), State: "working"}
-		switch {
-		case w.Draining:
+		if w.Draining {
 			r.State = "draining"
-		case w.HeartbeatAgo > silentAfter:
-			r.State = "silent"
 		}
 		for _, p := range poolsOf(w) {
 			r.Takes = append(r.Takes, p.takes())

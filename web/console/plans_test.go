@@ -1,0 +1,93 @@
+package console_test
+
+import (
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/farol-preservation/farol/internal/testenv"
+	"github.com/farol-preservation/farol/registry"
+)
+
+// A group of failures leads to a plan; that is made, approved by a second person, applied and
+// undone.
+func TestPlanOfAGroup(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.parked(5) // one person may change 3
+	s.item("parked "+hostile+".tar", `status = 'Failed', stage = 'Store', retry = false, needs_admin_review = true, claim_token = 3, entered_token = 2, error_code = 'timeout'`)
+	maker, second := s.in(registry.RoleOperator, ""), s.in(registry.RoleOperator, "")
+	group := maker.sees("/items/groups", "6 items wait for a person, in 1 group.", "timeout at Store", "The stage exceeded its timeout", "Whose fault: the system's", "then requeue the group", "6 items")
+	to := "/plans/new?action=Ingest&error_code=timeout&stage=Store&status=Failed&status=Suspended"
+	if !strings.Contains(group.text, `href="`+strings.ReplaceAll(to, "&", "&amp;")+`"`) {
+		t.Fatalf("the group does not lead to %s: %s", to, group.text)
+	}
+	form := maker.sees(to, "Status Failed or Suspended", "Stage Store", "Action Ingest", "Error code timeout", "more than 3 items").formOf(t, "plans.make", "action", "requeue")
+	form.Set("stage", "Validate")
+	page := maker.done("plans.make", form)
+	page.shows(t, "requeue to Validate", "it changes 6 items; above 3, another person has to approve it first", "6 met the condition", "You have made this plan, so you cannot approve it", "planned 6")
+	page.escaped(t, made)
+	path := page.path
+	if got := ask[string](s, `SELECT action || ' ' || to_stage || ' ' || items || ' ' || created_by FROM plans`); got != "requeue Validate 6 "+maker.person.Email {
+		t.Errorf("the plan is: %s", got)
+	}
+	if strings.Contains(page.text, "/do/plans.apply") || strings.Contains(page.text, "/do/plans.approve") {
+		t.Error("the maker may apply or approve a large plan")
+	}
+	approve := second.sees(path, "Nobody approves a plan of their own").form(t, "plans.approve")
+	maker.refused("plans.approve", approve, http.StatusConflict, "Nobody approves a plan of their own")
+	second.sees("/plans", "requeue to Validate", "waits for a second person")
+	apply := second.done("plans.approve", approve).form(t, "plans.apply")
+	mine := maker.sees(path, "it changes 6 items when it is applied", second.person.Email).form(t, "plans.apply")
+	s.exec(`UPDATE sessions SET strong_at = now() - interval '1 day' WHERE user_id = $1`, maker.person.ID)
+	proof := maker.send("/do/plans.apply", mine) // whose form is sent again with the proof
+	proof.shows(t, "Prove once more who you are")
+	s.exec(`UPDATE sessions SET strong_at = now() WHERE user_id = $1`, maker.person.ID)
+	again := answer{text: strings.ReplaceAll(proof.text, "/proof/", "/do/")}.form(t, "plans.apply")
+	again.Del("proof")
+	maker.done("plans.apply", again)
+	testenv.Eventually(t, "the plan to be applied", func() bool { return strings.Contains(words(maker.open(path).text), "✓ applied") })
+	if n := ask[int](s, `SELECT count(*) FROM work_items WHERE stage = 'Validate' AND status = 'Pending'`); n != 6 {
+		t.Errorf("%d of 6 items are requeued", n)
+	}
+	second.refused("plans.apply", apply, http.StatusPreconditionFailed, "changed", `value="5"`)
+	maker.sees(path+"?items=done", "Items that are done", "parked-1.tar")
+	maker.done("plans.undo", maker.open(path).form(t, "plans.undo"))
+	testenv.Eventually(t, "the plan to be undone", func() bool { return ask[string](s, `SELECT state FROM plans`) == "undone" })
+	if n := ask[int](s, `SELECT count(*) FROM work_items WHERE stage = 'Store' AND status = 'Failed' AND error_code = 'timeout'`); n != 6 {
+		t.Errorf("%d of 6 items are restored", n)
+	}
+	maker.done("plans.delete", maker.open(path).form(t, "plans.delete"))
+	maker.sees("/plans", "No plans yet.")
+}
+
+// A plan for chosen items is about these, and says by what it cannot be narrowed. What cannot
+// be planned is refused, with what was typed.
+func TestPlanOfChosenItems(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	one, two, ended := s.item("one.tar", ""), s.item("two.tar", ""), s.item("ended.tar", `status = 'Cancelled'`)
+	o := s.in(registry.RoleOperator, "")
+	page := o.sees(fmt.Sprintf("/plans/new?ids=%d&ids=%d&plan=7", one, ended), fmt.Sprintf("Items 2 items: %d, %d", one, ended), "narrowed by “plan”")
+	form := page.formOf(t, "plans.make", "action", "set priority")
+	form.Set("priority", "900")
+	form = o.refused("plans.make", form, http.StatusBadRequest, "priority", `value="900"`).form(t, "plans.make")
+	form.Set("priority", "-7")
+	plan := o.done("plans.make", form)
+	plan.shows(t, "set priority -7", "it changes 1 item when it is applied", "of these 1 are refused", "Not as planned", "refused")
+	apply := plan.form(t, "plans.apply")
+	o.done("plans.apply", apply)
+	testenv.Eventually(t, "the plan to be applied", func() bool { return ask[string](s, `SELECT state FROM plans`) == "applied" })
+	if got := ask[string](s, `SELECT string_agg(id || ':' || priority, ' ' ORDER BY id) FROM all_work_items WHERE id IN ($1, $2)`, one, two); got != fmt.Sprintf("%d:-7 %d:0", one, two) {
+		t.Errorf("the priorities are %s", got)
+	}
+	o.sees("/plans/new", "At least one field is needed")
+	if a := s.in(registry.RoleInstitutionalAdmin, "test.edu").send("/do/plans.make", url.Values{"action": {"cancel"}, "filter.ids": {fmt.Sprint(one)}}); a.status != http.StatusForbidden {
+		t.Errorf("a member makes plans: %d", a.status)
+	}
+	if a := o.open("/plans/99"); a.status != http.StatusNotFound {
+		t.Errorf("a plan that is not there: %d", a.status)
+	}
+}
