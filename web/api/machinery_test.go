@@ -234,6 +234,13 @@ func TestWorkersAreDrained(t *testing.T) {
 	if a := o.wants(200, "GET", "/api/v1/workers", nil); !strings.Contains(a.body, `"worker":"node-1-7"`) || !strings.Contains(a.body, `"slots":4`) {
 		t.Error(a.body)
 	}
+	s.exec(`INSERT INTO worker_processes (worker, node, host, pid, pid_started, heartbeat, ended_at, ending)
+		SELECT 'gone-' || n, 'node-2', 'host', n, 1, interval '1 minute', now() - n * interval '1 minute', 'oom' FROM generate_series(1, 21) n`)
+	var ended struct{ Items []registry.EndedWorker }
+	o.reads(o.wants(200, "GET", "/api/v1/workers/ended", nil), &ended)
+	if n := len(ended.Items); n != 20 || ended.Items[0].Worker != "gone-1" || ended.Items[19].Worker != "gone-20" || ended.Items[0].Ending != "oom" {
+		t.Errorf("%d workers have ended: %+v", n, ended.Items)
+	}
 	if a := o.wants(200, "POST", "/api/v1/workers/node-1-7/drain", nil); !strings.Contains(a.body, `"draining":true`) {
 		t.Error(a.body)
 	}

@@ -239,14 +239,16 @@ func TestServicesAndSchedulesPages(t *testing.T) {
 // The mirror shows both sides, or why they are not known.
 func TestMirrorPage(t *testing.T) {
 	t.Parallel()
-	runs := false
-	s := newSite(t, func(a *api.API) {
-		a.Mirror = func(context.Context) (api.MirrorView, error) {
-			return api.MirrorView{Known: true, NSQD: "nsqd:4151", Running: &runs, Behind: 2, Oldest: 90, Topics: []api.MirrorTopic{{Topic: "ingest06_storage", Due: 5, Depth: 2, Drift: 3, PausedInNSQ: true}}}, nil
+	with := func(runs *bool) func(*api.API) {
+		return func(a *api.API) {
+			a.Mirror = func(context.Context) (api.MirrorView, error) {
+				return api.MirrorView{Known: true, NSQD: "nsqd:4151", Running: runs, Behind: 2, Oldest: 90, Topics: []api.MirrorTopic{{Topic: "ingest06_storage", Due: 5, Depth: 2, Drift: 3, PausedInNSQ: true}}}, nil
+			}
 		}
-	})
-	o := s.in(registry.RoleOperator, "")
+	}
+	o := newSite(t, with(new(bool))).in(registry.RoleOperator, "")
 	o.sees("/mirror", "nsqd is off by 3 messages. No mirror runs", "ingest06_storage 5 2 0 0 0 0 ≠ 3 ‖ paused in NSQ only", "2 messages, the first for 1 min", "nsqd:4151")
 	o.sees("/now", "No mirror to NSQ runs.")
+	newSite(t, with(nil)).in(registry.RoleOperator, "").sees("/now", "nsqd shows another queue: it is off by 3 messages.")
 	newSite(t).in(registry.RoleOperator, "").sees("/mirror", "Not known now: This server does not know where nsqd is: its administrator sets FAROL_NSQD_HTTP_ADDR")
 }

@@ -24,7 +24,8 @@ func TestPlanOfAGroup(t *testing.T) {
 	if !strings.Contains(group.text, `href="`+strings.ReplaceAll(to, "&", "&amp;")+`"`) {
 		t.Fatalf("the group does not lead to %s: %s", to, group.text)
 	}
-	form := maker.sees(to, "Status Failed or Suspended", "Stage Store", "Action Ingest", "Error code timeout", "more than 3 items").formOf(t, "plans.make", "action", "requeue")
+	chosen := maker.sees(to, "Status Failed or Suspended Stage Store Action Ingest Error code timeout Requeue", "more than 3 items")
+	form := chosen.formOf(t, "plans.make", "action", "requeue")
 	form.Set("stage", "Validate")
 	page := maker.done("plans.make", form)
 	page.shows(t, "requeue to Validate", "it changes 6 items; above 3, another person has to approve it first", "6 met the condition", "You have made this plan, so you cannot approve it", "planned 6")
