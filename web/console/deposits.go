@@ -24,8 +24,8 @@ func depositSheets() []sheet {
 // first is the first page of the person who has signed in.
 func (p *Pages) first(v *visit) (any, error) {
 	if v.Caller.Scope.All() {
-		v.file = "items.html" // until the staff has a first page of its own
-		return p.items(v)
+		v.file, v.title = "now.html", "Now"
+		return p.now(v)
 	}
 	return p.deposits(v)
 }

@@ -14,7 +14,6 @@ import (
 func machinerySheets() []sheet {
 	const work, machinery = "Work", "Machinery"
 	return []sheet{
-		{Path: nowPath, Title: "Now", File: "now.html", Nav: work, Key: "n", Shell: "farol item list --needs-review", Needs: permission.QueueRead, Staff: true, Load: (*Pages).now},
 		{Path: "/items/groups", Title: "Groups of failures", File: "groups.html", Nav: work, Key: "f", Shell: "farol item list --needs-review", Needs: permission.ItemsRead, Staff: true, Load: (*Pages).groups},
 		{Path: "/plans", Title: "Plans", File: "plans.html", Nav: work, Key: "p", Shell: "farol plan list", Needs: permission.PlansRead, Load: (*Pages).plans},
 		{Path: "/plans/new", Title: "Make a plan", File: "plan-new.html", Shell: "farol plan requeue", Needs: permission.PlansMake, Load: (*Pages).newPlan},

@@ -12,8 +12,8 @@ import (
 	"github.com/farol-preservation/farol/web/api"
 )
 
-// hostile is a text of others that would change a page, or turn its lines around.
-const hostile = `<script>alert(1)</script> "gone" ` + "\u202e"
+// hostileText is a text of others that would change a page, or turn its lines around.
+const hostileText = `<script>alert(1)</script> "gone" ` + "\u202e"
 
 // formOf is the first form for an operation that has a field with a value.
 func (a answer) formOf(t *testing.T, operation, field, value string) url.Values {
@@ -59,17 +59,17 @@ func (b *browser) refused(operation string, form url.Values, status int, reason 
 	return a
 }
 
-// The hostile text as people read it: as it is, and where the registry cleans texts before.
+// The hostileText text as people read it: as it is, and where the registry cleans texts before.
 const (
 	made    = `<script>alert(1)</script> "gone" \u202e`
 	plainly = `<script>alert(1)</script> "gone"`
 )
 
-// escaped fails the test if a page has the hostile text as it is, or lacks it.
+// escaped fails the test if a page has the hostileText text as it is, or lacks it.
 func (a answer) escaped(t *testing.T, as string) {
 	t.Helper()
 	if strings.Contains(a.text, "<script>alert") || strings.Contains(a.text, "\u202e") {
-		t.Errorf("%s shows a hostile text as it is: %s", a.path, a.text)
+		t.Errorf("%s shows a hostileText text as it is: %s", a.path, a.text)
 	}
 	a.shows(t, as)
 }
@@ -115,7 +115,7 @@ func TestQueuePage(t *testing.T) {
 	all.lacks(t, "The numbers are those of your institution")
 
 	pause := all.formOf(t, "stages.pause", "stage", "Receive")
-	pause.Set("reason", hostile)
+	pause.Set("reason", hostileText)
 	member.refused("stages.pause", pause, http.StatusForbidden, "Nothing was changed", `<script>alert(1)</script> "gone"`)
 	paused := func() bool { return ask[bool](s, `SELECT paused FROM stage_settings WHERE stage = 'Receive'`) }
 	if paused() {
@@ -204,14 +204,14 @@ func TestServicesAndSchedulesPages(t *testing.T) {
 	s.exec(`INSERT INTO known_services (service, of_process) VALUES ('s3:Wasabi OR', false), ('disk', true)`)
 	s.exec(`UPDATE schedules SET next_run_at = now() + interval '1 hour'`)
 	s.exec(`UPDATE schedules SET next_run_at = now() - interval '10 minutes' WHERE job = 'topic-log'`)
-	s.exec(`UPDATE schedules SET error = $1, ended_at = now(), began_at = now(), runs = 3, failures = 1 WHERE job = 'janitor'`, hostile)
+	s.exec(`UPDATE schedules SET error = $1, ended_at = now(), began_at = now(), runs = 3, failures = 1 WHERE job = 'janitor'`, hostileText)
 	o := s.in(registry.RoleOperator, "")
 	page := o.sees("/services", "All services answer.", "s3:Wasabi OR ✓ ok")
 	hold := page.form(t, "services.hold")
 	if hold.Get("service") != "s3:Wasabi OR" {
 		t.Errorf("the service of a process can be held: %v", hold)
 	}
-	hold.Set("reason", hostile)
+	hold.Set("reason", hostileText)
 	after := o.done("services.hold", hold)
 	after.escaped(t, plainly)
 	after.shows(t, "1 service is not in order.")
@@ -248,7 +248,7 @@ func TestMirrorPage(t *testing.T) {
 	}
 	o := newSite(t, with(new(bool))).in(registry.RoleOperator, "")
 	o.sees("/mirror", "nsqd is off by 3 messages. No mirror runs", "ingest06_storage 5 2 0 0 0 0 ≠ 3 ‖ paused in NSQ only", "2 messages, the first for 1 min", "nsqd:4151")
-	o.sees("/now", "No mirror to NSQ runs.")
-	newSite(t, with(nil)).in(registry.RoleOperator, "").sees("/now", "nsqd shows another queue: it is off by 3 messages.")
+	o.sees("/", "No mirror to NSQ runs.")
+	newSite(t, with(nil)).in(registry.RoleOperator, "").sees("/", "nsqd shows another queue: it is off by 3 messages.")
 	newSite(t).in(registry.RoleOperator, "").sees("/mirror", "Not known now: This server does not know where nsqd is: its administrator sets FAROL_NSQD_HTTP_ADDR")
 }

@@ -125,12 +125,12 @@ func (*Pages) needsOfStages(d *nowPage) {
 		if n := r.All.Live - r.All.Running; n > 0 {
 			waits = ", and " + counted(n, "item waits", "items wait")
 		}
-		d.Needs = append(d.Needs, need{stageName(r.Action, r.Stage) + " is paused" + because(r.PauseReason) + waits + ".", r.Path(), true})
+		d.Needs = append(d.Needs, need{stageName(r.Action, r.Stage) + " is paused" + becauseOf(r.PauseReason) + waits + ".", r.Path(), true})
 	}
 }
 
-// because is the reason of a pause within a sentence; "" if none was given.
-func because(reason *string) string {
+// becauseOf is the reason of a pause within a sentence; "" if none was given.
+func becauseOf(reason *string) string {
 	if reason == nil || *reason == "" {
 		return ""
 	}
@@ -153,7 +153,7 @@ func (*Pages) needsOfServices(v *visit, d *nowPage) {
 		for _, one := range s.Items {
 			switch {
 			case one.HeldBy != nil:
-				d.Needs = append(d.Needs, need{one.Service + " is held" + because(one.HeldReason) + ".", "/services", true})
+				d.Needs = append(d.Needs, need{one.Service + " is held" + becauseOf(one.HeldReason) + ".", "/services", true})
 			case one.State != "ok":
 				d.needs("/services", "%s", sentence(one.Text))
 			}

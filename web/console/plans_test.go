@@ -17,7 +17,7 @@ func TestPlanOfAGroup(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	s.parked(5) // one person may change 3
-	s.item("parked "+hostile+".tar", `status = 'Failed', stage = 'Store', retry = false, needs_admin_review = true, claim_token = 3, entered_token = 2, error_code = 'timeout'`)
+	s.item("parked "+hostileText+".tar", `status = 'Failed', stage = 'Store', retry = false, needs_admin_review = true, claim_token = 3, entered_token = 2, error_code = 'timeout'`)
 	maker, second := s.in(registry.RoleOperator, ""), s.in(registry.RoleOperator, "")
 	group := maker.sees("/items/groups", "6 items wait for a person, in 1 group.", "timeout at Store", "The stage exceeded its timeout", "Whose fault: the system's", "then requeue the group", "6 items")
 	to := "/plans/new?action=Ingest&error_code=timeout&stage=Store&status=Failed&status=Suspended"

@@ -16,7 +16,7 @@ const (
 )
 
 // nowPath is where staff sees how things stand.
-const nowPath = "/now"
+const nowPath = "/"
 
 // seen is the first page of the staff who looked last. While the database does not answer,
 // nobody's session can be looked up; those who were signed in a moment ago see what they saw
