@@ -57,8 +57,8 @@ func (p page) puts(at storage.PartURL, content []byte) (int, string) {
 	}
 	defer answer.Body.Close() //nolint:errcheck // read below
 	text, err := io.ReadAll(answer.Body)
-	if err != nil {
-		p.t.Fatal(err)
+	if err != nil { // likewise, before its answer has been read
+		return answer.StatusCode, err.Error()
 	}
 	return answer.StatusCode, string(text)
 }
