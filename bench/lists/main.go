@@ -43,6 +43,7 @@ type config struct {
 	postgres []string
 	callers  int
 	crowd    int
+	streams  int
 	pause    time.Duration
 	dur      time.Duration
 	rounds   int
@@ -52,7 +53,9 @@ type config struct {
 }
 
 // parts are what can be measured.
-func parts() []string { return []string{"lists", "rate", "memory", "transitions", "indexes"} }
+func parts() []string {
+	return []string{"lists", "console", "rate", "memory", "transitions", "indexes"}
+}
 
 func parse(args []string, stderr io.Writer) (c config, err error) {
 	f := flag.NewFlagSet("lists", flag.ContinueOnError)
@@ -66,9 +69,10 @@ func parse(args []string, stderr io.Writer) (c config, err error) {
 	f.Int64Var(&c.sizes.Copies, "copies", 1, "recorded copies of each file")
 	f.Int64Var(&c.sizes.Institutions, "institutions", 60, "institutions; the largest has a quarter of everything")
 	f.StringVar(&c.dir, "dir", "", "directory of the database, which is kept there and used again; empty: a temporary one")
-	only := f.String("only", "", "what is measured: lists, rate, memory, transitions or indexes, by commas; empty: everything")
+	only := f.String("only", "", "what is measured: lists, console, rate, memory, transitions or indexes, by commas; empty: everything")
 	f.IntVar(&c.callers, "callers", 50, "people who read lists")
 	f.IntVar(&c.crowd, "crowd", 500, "callers while the memory is measured")
+	f.IntVar(&c.streams, "streams", 200, "pages that are kept up to date while people open pages")
 	f.DurationVar(&c.pause, "pause", time.Second, "mean time between an answer and the next request of the same person")
 	f.DurationVar(&c.dur, "dur", 5*time.Minute, "how long the lists are read; the other parts take a fifth of it for each round")
 	f.IntVar(&c.rounds, "rounds", 5, "pairs of rounds, with and without what is compared")
@@ -95,7 +99,7 @@ func parse(args []string, stderr io.Writer) (c config, err error) {
 }
 
 func (c *config) check() error {
-	numbers := []int{c.callers, c.crowd, c.rounds, c.rate, c.bags, c.archived}
+	numbers := []int{c.callers, c.crowd, c.streams + 1, c.rounds, c.rate, c.bags, c.archived}
 	switch {
 	case slices.Min(numbers) < 1, c.dur <= 0, c.pause < 0:
 		return errors.New("numbers and times must be more than nothing")
@@ -148,6 +152,8 @@ func (m *measurement) measure(ctx context.Context, part string) error {
 	switch part {
 	case "lists":
 		return m.lists(ctx)
+	case "console":
+		return m.console(ctx)
 	case "rate":
 		return m.requests(ctx)
 	case "memory":

@@ -33,6 +33,7 @@ type caller struct {
 	scope  scope
 	may    []permission.Permission
 	token  string
+	cookie string // of a session, while it opens pages; "": it asks the API
 	client *http.Client
 	visits [][]visit // of each list and place those that there are
 	upto   []float64 // of each of them the sum of the weights up to it
@@ -188,6 +189,7 @@ type sample struct {
 	visit  visit
 	caller string
 	took   time.Duration
+	bytes  int // of a page
 	failed *refusal
 }
 
@@ -223,8 +225,14 @@ func (p *people) crowd(ctx context.Context, n int, d, pause time.Duration, url s
 // measured requests a page. A refusal is a sample.
 func (c *caller) measured(ctx context.Context, url string, v visit) (sample, error) {
 	began := time.Now()
-	_, err := c.get(ctx, url+v.url)
-	s := sample{visit: v, caller: c.name, took: time.Since(began)}
+	var text []byte
+	var err error
+	if c.cookie != "" {
+		text, err = c.open(ctx, url+v.url)
+	} else {
+		_, err = c.get(ctx, url+v.url)
+	}
+	s := sample{visit: v, caller: c.name, took: time.Since(began), bytes: len(text)}
 	if errors.As(err, &s.failed) {
 		return s, nil
 	}

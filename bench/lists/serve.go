@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/netip"
 	"os"
 	"os/exec"
 	"strconv"
@@ -17,6 +18,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/farol-preservation/farol/internal/commands/items"
 	"github.com/farol-preservation/farol/internal/memory"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/web/access"
@@ -77,9 +79,17 @@ func newHandler(ctx context.Context, o orders) (http.Handler, error) {
 	}
 	r := registry.New(db)
 	a := &api.API{
-		Registry: r, Web: &access.Web{Tokens: access.NewTokens(r, false), Registry: r}, Version: "bench", Rate: unlimited,
+		Registry: r, Version: "bench", Rate: unlimited,
+		Web:  &access.Web{Tokens: access.NewTokens(r, false), Registry: r, Proxies: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}},
 		Log:  slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn})),
 		Auth: auth.New(r, auth.Options{Keys: keys, Issuer: "Farol"}), PlanAlone: 1,
+		Next: func(ctx context.Context, given []string, n int) ([]int64, error) {
+			pools, err := items.PoolsOf(given)
+			if err != nil {
+				return nil, err
+			}
+			return items.Next(ctx, db, pools, n)
+		},
 		ArchiveClass: func(string, bool) string { return "" }, Fixity: api.Fixity{Days: 90, Tries: 3},
 	}
 	handler, _ := front.Handler(a, access.Guard{}, func(mux *http.ServeMux) http.Handler { return mux })

@@ -19,11 +19,11 @@ import (
 
 // How many pages are kept up to date at most. The others are loaded again now and then.
 const (
-	mostWatched   = 200   // items of one page
-	mostStreams   = 500   // pages of a process
-	mostOfSession = 3     // pages of a session
-	mostItems     = 5_000 // items of all pages
-	mostNews      = 100   // new items that are counted
+	mostWatched   = 200    // items of one page
+	mostStreams   = 500    // pages of a process
+	mostOfSession = 3      // pages of a session
+	mostItems     = 25_000 // items of all pages: one of fifty rows for each stream
+	mostNews      = 100    // new items that are counted
 )
 
 const (

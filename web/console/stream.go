@@ -63,6 +63,8 @@ func (p *Pages) stream(w http.ResponseWriter, r *http.Request) {
 func (p *Pages) openStream(w http.ResponseWriter, r *http.Request) (*stream, *reply.Problem) {
 	c, err := p.web.Caller(r)
 	switch {
+	case r.Context().Err() != nil: // the page was left
+		return nil, ops.Problem(http.StatusServiceUnavailable, ops.CodeTryLater, "the page was left")
 	case err != nil:
 		p.log.WarnContext(r.Context(), "cannot find out who asks for a stream; the page tries again", "err", err)
 		return nil, ops.Problem(http.StatusServiceUnavailable, ops.CodeTryLater, "Farol cannot answer now; try again in a moment")
