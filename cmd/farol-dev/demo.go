@@ -28,28 +28,28 @@ var errUnexpected = errors.New("not every bag ended as it should")
 
 func demoCommand() *cobra.Command {
 	var data string
-	var hold bool
+	var keep bool
 	c := &cobra.Command{
 		Use:   "demo",
 		Short: "Watch real bags go from a receiving bucket into preservation storage",
 		Long: `Start private servers, register two institutions, upload sample bags of several
 kinds, ingest them with two worker processes, and show how each bag ended. Then restore
-some and delete one. At the end the servers are stopped and, unless --data is given,
-their data is removed.`,
+some and delete one. A link at the beginning leads a browser to the console. At the end
+the servers are stopped and, unless --data is given, their data is removed.`,
 		Example: `  farol demo
-  farol demo --hold
+  farol demo --keep
   farol demo --data ./demo-data`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return runDemo(cmd.Context(), cmd.OutOrStdout(), data, hold)
+			return runDemo(cmd.Context(), cmd.OutOrStdout(), data, keep)
 		},
 	}
 	c.Flags().StringVar(&data, "data", "", "keep data, logs and addresses in this new directory")
-	c.Flags().BoolVar(&hold, "hold", false, "keep everything up after the table until Ctrl-C")
+	c.Flags().BoolVar(&keep, "keep", false, "keep everything up after the table until Ctrl-C")
 	return c
 }
 
-func runDemo(ctx context.Context, out io.Writer, dir string, hold bool) (err error) {
+func runDemo(ctx context.Context, out io.Writer, dir string, keep bool) (err error) {
 	temporary := dir == ""
 	if dir, err = demoDir(dir); err != nil {
 		return err
@@ -79,13 +79,17 @@ func runDemo(ctx context.Context, out io.Writer, dir string, hold bool) (err err
 	cli.Say(out, "Up after %v: two workers and the mirror run; nsqadmin is at %s while they do.\n",
 		time.Since(began).Round(10*time.Millisecond), l.NSQAdminURL)
 
+	if err := l.invite(ctx, out, "Watch the bags in a browser"); err != nil {
+		return err
+	}
+
 	d := &demo{local: l, out: out}
 	if err := d.run(ctx); err != nil {
 		return err
 	}
-	if hold {
+	if keep {
 		fmt.Fprintf(out, "\nStill up, until Ctrl-C: . %s/env\n", l.dir)
-		return errors.Join(d.verdict(), l.watch(ctx, out))
+		return errors.Join(d.verdict(), l.invite(ctx, out, "Sign in to the console"), l.watch(ctx, out))
 	}
 	if err := d.verdict(); err != nil {
 		return cli.Failure{Code: cli.ExitFailed, Err: err, Next: "see the logs in " + filepath.Join(l.dir, "log")}
@@ -168,14 +172,11 @@ func (d *demo) run(ctx context.Context) error {
 // deposit uploads the bags, and a file that is not a bag, as depositors would.
 func (d *demo) deposit(ctx context.Context, round []sample) error {
 	for _, s := range round {
-		tar, err := os.CreateTemp(d.dir, "sample-*.tar")
+		size, err := d.upload(ctx, s)
 		if err != nil {
-			return fmt.Errorf("make a sample bag: %w", err)
+			return err
 		}
-		err = errors.Join(d.upload(ctx, s, tar), tar.Close(), os.Remove(tar.Name()))
-		if err != nil {
-			return fmt.Errorf("deposit %s: %w", s.key, err)
-		}
+		d.bytes += size
 	}
 	receiving, err := d.bucket("aptrust.receiving." + lighthouse)
 	if err != nil {
@@ -195,26 +196,6 @@ func (d *demo) deposit(ctx context.Context, round []sample) error {
 		return fmt.Errorf("%d bags were uploaded, and the bucket reader found %d", len(round), n)
 	}
 	return nil
-}
-
-func (d *demo) upload(ctx context.Context, s sample, tar *os.File) error {
-	if err := s.bag.WriteTar(tar); err != nil {
-		return err
-	}
-	size, err := tar.Seek(0, io.SeekCurrent)
-	if err != nil {
-		return err
-	}
-	receiving, err := d.bucket("aptrust.receiving." + s.institution)
-	if err != nil {
-		return err
-	}
-	if _, err := tar.Seek(0, io.SeekStart); err != nil {
-		return err
-	}
-	d.bytes += size
-	_, err = receiving.Put(ctx, s.key, tar, storage.Upload{Size: size})
-	return err
 }
 
 // most is how long a round may take before something must be wrong.

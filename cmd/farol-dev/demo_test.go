@@ -12,11 +12,12 @@ import (
 	"github.com/farol-preservation/farol/internal/testenv"
 )
 
-// A demo that is interrupted leaves nothing behind, at any time.
+// A demo that is interrupted leaves nothing behind, at any time. A browser can look before
+// the first bag is uploaded.
 func TestAnInterruptedDemoLeavesNothing(t *testing.T) {
 	t.Parallel()
 	program := testenv.DevBinary(t)
-	for _, seen := range []string{"Starting PostgreSQL", "Up after"} {
+	for _, seen := range []string{"Starting PostgreSQL", "Up after", "http://127.0.0.1:"} {
 		scratch := t.TempDir()
 		c := exec.CommandContext(t.Context(), program, "demo")
 		c.Env = []string{"TMPDIR=" + scratch, "PATH=" + os.Getenv("PATH"), "HOME=" + os.Getenv("HOME"), "PG_BINDIR=" + os.Getenv("PG_BINDIR")}

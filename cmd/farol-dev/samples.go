@@ -1,10 +1,17 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"time"
 
 	"github.com/farol-preservation/farol/bag/bagtest"
 	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/storage"
 )
 
 // A sample is a bag of the demonstration and how it must end.
@@ -74,6 +81,59 @@ func secondRound() []sample {
 		},
 		status: "Success", note: "Ingest complete", files: 5, copies: 10,
 	}}
+}
+
+// firstInstitution is there from the first start of farol dev.
+const firstInstitution = "test.edu"
+
+// betweenFirst is so long that a person can follow one bag after the other.
+const betweenFirst = 4 * time.Second
+
+// firstBags are what a new farol dev begins with: a dozen, of which one fails. Those of
+// many files are seen in each stage, since a file takes longer than a megabyte.
+func firstBags() (list []sample) {
+	for i, files := range []int{4000, 800, 8000, 2000} {
+		name := fmt.Sprintf("diary-%d", i+1)
+		list = append(list, sample{institution: firstInstitution, key: name + ".tar", bag: bagtest.Spec{
+			Name: name, Title: fmt.Sprintf("a diary of %d pages", files), Files: pages("data/page", files),
+		}})
+	}
+	for _, s := range samples() {
+		if s.status == "Success" || s.key == "wrong-digest.tar" {
+			s.institution = firstInstitution
+			list = append(list, s)
+		}
+	}
+	rand.New(rand.NewPCG(7, 0)).Shuffle(len(list), func(i, j int) { list[i], list[j] = list[j], list[i] }) // always the same
+	return list
+}
+
+// upload deposits a bag as a depositor would, and returns its size.
+func (l *local) upload(ctx context.Context, s sample) (size int64, err error) {
+	tar, err := os.CreateTemp(l.dir, "sample-*.tar")
+	if err != nil {
+		return 0, fmt.Errorf("make a sample bag: %w", err)
+	}
+	defer func() {
+		if err = errors.Join(err, tar.Close(), os.Remove(tar.Name())); err != nil {
+			err = fmt.Errorf("deposit %s: %w", s.key, err)
+		}
+	}()
+	if err := s.bag.WriteTar(tar); err != nil {
+		return 0, err
+	}
+	if size, err = tar.Seek(0, io.SeekCurrent); err != nil {
+		return 0, err
+	}
+	if _, err := tar.Seek(0, io.SeekStart); err != nil {
+		return 0, err
+	}
+	receiving, err := l.bucket("aptrust.receiving." + s.institution)
+	if err != nil {
+		return 0, err
+	}
+	_, err = receiving.Put(ctx, s.key, tar, storage.Upload{Size: size})
+	return size, err
 }
 
 func text(path string) bagtest.File {

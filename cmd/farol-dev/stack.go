@@ -151,8 +151,8 @@ func (l *local) institution(ctx context.Context, name, identifier string) error 
 	return l.createInstitutionBuckets(ctx)
 }
 
-// startHelpers starts workers and mirror, and the scheduler, which reads buckets at
-// the interval given.
+// startHelpers starts workers, mirror and the server for people, and the scheduler, which
+// reads buckets at the interval given; with none there is no scheduler.
 func (l *local) startHelpers(ctx context.Context, readEvery time.Duration) (*helpers, error) {
 	environ := append(l.Env(), "FAROL_COLD_POLL=1s") // the gateway takes seconds, not hours
 	if readEvery > 0 {
@@ -165,9 +165,9 @@ func (l *local) startHelpers(ctx context.Context, readEvery time.Duration) (*hel
 	h.start("worker-small", "work", "--max-size", "1GiB", "--slots", "8")
 	h.start("worker-large", "work", "--min-size", "1GiB", "--slots", "2")
 	h.start("mirror", "mirror")
+	h.startWith("serve", []string{"FAROL_DATABASE_URL=" + l.webURL, "FAROL_DATABASE_DIRECT_URL="}, "serve", "--web")
 	if readEvery > 0 {
 		h.start("schedule", "schedule")
-		h.startWith("serve", []string{"FAROL_DATABASE_URL=" + l.webURL, "FAROL_DATABASE_DIRECT_URL="}, "serve", "--web")
 	}
 	return h, nil
 }

@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"time"
 
+	"github.com/farol-preservation/farol/internal/cli"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/people"
 )
@@ -14,8 +16,20 @@ import (
 // developer is the first admin of a stack. There is no password: a link signs in.
 const developer = "developer@localhost.localdomain"
 
+// invite prints a link that signs the first admin in, as the last line: it is what a
+// newcomer clicks at.
+func (l *local) invite(ctx context.Context, out io.Writer, what string) error {
+	link, err := l.signInLink(ctx)
+	if err != nil {
+		return err
+	}
+	cli.Say(out, "\n%s. This link signs you in as the first admin, once and within 15 minutes.\n`farol user reset %s` prints another, which sets a password.\n", what, developer)
+	fmt.Fprintln(out, link)
+	return nil
+}
+
 // serveTime is how long the server for people may take to listen.
-const serveTime = 15 * time.Second
+const serveTime = time.Minute
 
 // signInLink is a link that signs in the first admin of the stack, once.
 func (l *local) signInLink(ctx context.Context) (string, error) {

@@ -17,8 +17,8 @@ func devCommand() *cobra.Command {
 		Use:   "dev",
 		Short: "Run Farol and its servers on this machine until Ctrl-C",
 		Long: `Run PostgreSQL, Redis, an S3 gateway and nsqd on loopback ports, with all of Farol
-on top. It starts the program farol-dev, which has to be in the directory of farol:
-farol dev --help shows its options.`,
+on top, with the console for a browser. It starts the program farol-dev, which has to be
+in the directory of farol: farol dev --help shows its options.`,
 		Example: `  farol dev
   farol dev --data /srv/farol
   . ./.farol/env && farol item list`,
@@ -33,7 +33,7 @@ func demoCommand() *cobra.Command {
 program farol-dev, which has to be in the directory of farol: farol demo --help
 shows its options.`,
 		Example: `  farol demo
-  farol demo --hold
+  farol demo --keep
   farol demo --data ./demo-data`,
 	})
 }

@@ -134,7 +134,7 @@ func devProgram(t testing.TB) string {
 // start starts farol dev, waits until it says that it is up, and connects.
 func (d *devSite) start() {
 	d.t.Helper()
-	d.dev = startProcess(d.t, d.binary, d.root, workerSettings(), "dev", "--data", "data")
+	d.dev = startProcess(d.t, d.binary, d.root, workerSettings(), "dev", "--data", "data", "--empty")
 	d.dev.eventually("farol dev to be up", func() bool { return strings.Contains(d.dev.said(), "Farol is up after") })
 	d.settings = sourced(d.t, filepath.Join(d.root, "data", "env"))
 	d.connect(d.settings["FAROL_DATABASE_URL"], d.settings["FAROL_REDIS_URL"])
