@@ -269,7 +269,7 @@ func TestSettingsInDocumentsExist(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	known := map[string]bool{"FAROL_TARGET": true, "FAROL_OIDC": true, "FAROL_SCREENSHOTS": true} // as in FAROL_TARGET_…; the last is for tests
+	known := map[string]bool{"FAROL_TARGET": true, "FAROL_OIDC": true} // as in FAROL_TARGET_…
 	for _, name := range setting.FindAllString(generated+string(compose)+string(worker), -1) {
 		known[name] = true
 	}

@@ -129,12 +129,12 @@ func (b *Tab) Problems() []string {
 }
 
 // Screenshot writes the whole page to a file and returns its path. The variable
-// FAROL_SCREENSHOTS names the directory; else it is the test's own, which
+// FAROL_TEST_SCREENSHOTS names the directory; else it is the test's own, which
 // `go test -artifacts` keeps.
 func (b *Tab) Screenshot(name string) string {
 	b.t.Helper()
 	image, err := chromedp.Run(b.ctx, chromedp.FullScreenshot(100))
-	dir := os.Getenv("FAROL_SCREENSHOTS")
+	dir := os.Getenv("FAROL_TEST_SCREENSHOTS")
 	if dir == "" {
 		dir = b.t.ArtifactDir()
 	}

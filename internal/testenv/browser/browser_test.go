@@ -230,7 +230,7 @@ func TestBrowserIsChanged(t *testing.T) {
 // A picture is kept under the name of its test, where the run says.
 func TestScreenshotIsKept(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "new")
-	t.Setenv("FAROL_SCREENSHOTS", dir)
+	t.Setenv("FAROL_TEST_SCREENSHOTS", dir)
 	b := browser.Open(t, site(t))
 	b.Go("/plain")
 	path := b.Screenshot("plain, light")
