@@ -1,7 +1,9 @@
 package main
 
 import (
+	"bytes"
 	"cmp"
+	"compress/gzip"
 	"context"
 	"fmt"
 	"io"
@@ -112,7 +114,18 @@ func (m *measurement) signIn(ctx context.Context, c *caller) (string, error) {
 		return "", fmt.Errorf("sign in as %s: %s", c.name, a.Status)
 	}
 	text, err := c.open(ctx, m.server.url+"/")
-	return string(text), err
+	if err != nil {
+		return "", err
+	}
+	z, err := gzip.NewReader(bytes.NewReader(text))
+	if err != nil {
+		return "", fmt.Errorf("read the first page: %w", err)
+	}
+	text, err = io.ReadAll(z)
+	if err != nil {
+		return "", fmt.Errorf("read the first page: %w", err)
+	}
+	return string(text), nil
 }
 
 // pagesOf are the pages that a person may open.
@@ -152,6 +165,7 @@ func (c *caller) open(ctx context.Context, url string) ([]byte, error) {
 	}
 	r.Header.Set("Cookie", c.cookie)
 	r.Header.Set("Accept", "text/html")
+	r.Header.Set("Accept-Encoding", "gzip") // as it is on the line
 	got, err := c.client.Do(r)
 	if err != nil {
 		return nil, err

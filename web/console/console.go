@@ -16,6 +16,7 @@ import (
 	"net/http"
 	"path"
 	"strings"
+	"sync"
 
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/web/access"
@@ -42,7 +43,8 @@ type Pages struct {
 	templates map[string]*template.Template // by file
 	assets    map[string]asset              // by name
 	live      *live
-	seen      seen // of staff, for the time that the database is away
+	packers   sync.Pool // of gzip.Writer, each of which is most of a MiB
+	seen      seen      // of staff, for the time that the database is away
 }
 
 // sheet is a page, and its line in the list of pages.
@@ -144,7 +146,7 @@ func (p *Pages) asset(w http.ResponseWriter, r *http.Request) {
 	if r.URL.Query().Get("v") != a.hash { // of another version of the program, or asked for by hand
 		w.Header().Set("Cache-Control", "no-cache")
 	}
-	send(w, r, http.StatusOK, a.text)
+	p.send(w, r, http.StatusOK, a.text)
 }
 
 // Missing answers a browser that asks for a page that there is not.

@@ -40,7 +40,7 @@ func (p *Pages) reportCSV(w http.ResponseWriter, r *http.Request) {
 func save(v *visit, name string, text []byte) {
 	v.w.Header().Set("Content-Type", "text/csv; charset=utf-8")
 	v.w.Header().Set("Content-Disposition", `attachment; filename="`+name+`"`)
-	send(v.w, v.Request, http.StatusOK, text)
+	v.pages.send(v.w, v.Request, http.StatusOK, text)
 }
 
 // itemsCSV has the list of items saved as a table, with the filters of the page: the first

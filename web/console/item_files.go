@@ -52,7 +52,7 @@ func (p *Pages) explanation(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.Header().Set("Content-Disposition", fmt.Sprintf(`attachment; filename="item-%d.txt"`, e.Item.ID))
-	send(w, r, http.StatusOK, []byte(asText(e)))
+	p.send(w, r, http.StatusOK, []byte(asText(e)))
 }
 
 // asText is an explanation as a text.

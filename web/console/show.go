@@ -2,6 +2,7 @@ package console
 
 import (
 	"bytes"
+	"compress/gzip"
 	"errors"
 	"net/http"
 	"net/url"
@@ -100,14 +101,38 @@ func (p *Pages) show(v *visit, status int, file string, data any) {
 	v.w.Header().Set("Content-Security-Policy", strings.Replace(policy, "connect-src 'self'", strings.TrimSpace("connect-src 'self' "+v.connect), 1))
 	v.w.Header().Set("Permissions-Policy", "camera=(), display-capture=(), geolocation=(), microphone=(), payment=(), usb=()")
 	v.w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	send(v.w, v.Request, status, b.Bytes())
+	p.send(v.w, v.Request, status, b.Bytes())
 }
 
-func send(w http.ResponseWriter, r *http.Request, status int, text []byte) {
+// leastPacked is how many bytes are worth compressing.
+const leastPacked = 1 << 10
+
+// send answers with a text, compressed if the browser takes that (RFC 9110, section 12.5.3).
+func (p *Pages) send(w http.ResponseWriter, r *http.Request, status int, text []byte) {
+	w.Header().Add("Vary", "Accept-Encoding")
+	if len(text) >= leastPacked && strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
+		w.Header().Set("Content-Encoding", "gzip")
+		text = p.packed(text)
+	}
 	w.WriteHeader(status)
 	if r.Method != http.MethodHead {
 		w.Write(text) //nolint:errcheck // a browser that is gone reads nothing
 	}
+}
+
+// packed is a text compressed. A page has no secret that an attacker could guess by its size:
+// the secrets of a session are in no page, and an answer that has one is sent as it is.
+func (p *Pages) packed(text []byte) []byte {
+	var b bytes.Buffer
+	z, kept := p.packers.Get().(*gzip.Writer)
+	if !kept {
+		z = gzip.NewWriter(nil)
+	}
+	defer p.packers.Put(z)
+	z.Reset(&b)
+	z.Write(text) //nolint:errcheck // to memory
+	z.Close()     //nolint:errcheck // to memory
+	return b.Bytes()
 }
 
 // shell is the command that shows the same as a page.
