@@ -82,7 +82,7 @@ func TestConsoleFollowsABag(t *testing.T) {
 	staff.Shows("Whose fault: the system's")
 	staff.Click("button", "Requeue")
 	staff.Shows("Done: requeue an item")
-	worker = c.worker()
+	c.worker()
 	staff.Shows("The bag was ingested")
 	if n := ask[int](t, c.db, `SELECT count(*) FROM actions WHERE operation = 'items.requeue' AND outcome = 'done' AND actor = 'sam@test.edu'`); n != 1 {
 		t.Errorf("%d requeueings are on record", n)

@@ -37,6 +37,7 @@ const (
 )
 
 type (
+	// GroupsView are parked items by what they failed of.
 	GroupsView struct {
 		Items    []browse.Group `json:"items"`
 		Complete bool           `json:"complete" doc:"false: more than 10,000 items are parked, and so many were read"`

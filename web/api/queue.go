@@ -96,12 +96,14 @@ type QueueView struct {
 	Database *queueDatabase `json:"database" doc:"null for people of an institution"`
 }
 
+// MatrixView is the queue by institution, stage and size band.
 type MatrixView struct {
 	At         time.Time               `json:"at" doc:"When it was read"`
 	Age        float64                 `json:"age_seconds"`
 	Partitions []browse.QueuePartition `json:"partitions" doc:"One for each institution, stage and size band that has items"`
 }
 
+// HistoryView is what came to an end, by hours.
 type HistoryView struct {
 	Age   float64        `json:"age_seconds"`
 	Hours []browse.Ended `json:"hours" doc:"Hours in which items of an action came to an end with a status"`

@@ -73,7 +73,7 @@ func (p *Pages) carryOut(v *visit, form url.Values) {
 	}
 	if lines := p.secrets(v, answer); o.Secret && len(lines) > 0 {
 		v.title = "Done: " + lower(o.Summary)
-		v.Request.Header.Del("Accept-Encoding") // its size says nothing of it
+		v.Header.Del("Accept-Encoding") // its size says nothing of it
 		p.show(v, http.StatusOK, "secret.html", map[string]any{"Lines": lines, "Back": back(form, answer)})
 		return
 	}

@@ -116,7 +116,7 @@ func (p *Pages) send(w http.ResponseWriter, r *http.Request, status int, text []
 	}
 	w.WriteHeader(status)
 	if r.Method != http.MethodHead {
-		w.Write(text) //nolint:errcheck // a browser that is gone reads nothing
+		w.Write(text) //nolint:errcheck,gosec // a browser that is gone reads nothing; html/template has escaped what is HTML
 	}
 }
 
