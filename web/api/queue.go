@@ -130,10 +130,10 @@ func (a *API) queue(t *ops.API) {
 			return &body[MatrixView]{MatrixView{q.At(), age.Seconds(), append([]browse.QueuePartition{}, q.Of(c.Scope)...)}}, err
 		})
 	ops.Register(t, reads("queue.history", "/api/v1/queue/history", "Show how many items came to an end in each hour",
-		"An item that was requeued since does not count. The answer may be a minute old.", permission.QueueRead),
+		"An item that was requeued since does not count. The answer may be some seconds old.", permission.QueueRead),
 		func(ctx context.Context, c access.Caller, in *HistorySpan) (*body[HistoryView], error) {
 			id, _ := c.Scope.Institution()
-			v, age, err := a.figures.history.of(span{id, in.Hours}).get(ctx, time.Minute, func(ctx context.Context) (v HistoryView, err error) {
+			v, age, err := a.figures.history.of(span{id, in.Hours}).get(ctx, queueAge, func(ctx context.Context) (v HistoryView, err error) {
 				v.Hours, err = a.browse(c).History(ctx, in.Hours)
 				return v, err
 			})
