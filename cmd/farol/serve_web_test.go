@@ -50,7 +50,7 @@ func TestServeSignsInAtProviders(t *testing.T) {
 	for _, tc := range []struct{ path, at, shows string }{
 		{"/sign-in", "/sign-in", `href="/oidc/away"`},
 		{"/oidc/away", "/oidc/away", "This sign-in service does not answer"},
-		{"/oidc/test-edu", "/", "You are An Auditor"},
+		{"/oidc/test-edu", "/", ">An Auditor</a>"},
 		{"/api/v1/me", "/api/v1/me", `"email":"auditor@archive.org"`},
 	} {
 		a, err := browser.Get("http://" + addr + tc.path)
