@@ -158,6 +158,7 @@ func reasonOf(v *visit, i registry.WorkItem) failed {
 	if e == nil {
 		return f
 	}
+	forDepositors(v, e)
 	f.Why = e.Summary
 	if e.Cause != nil {
 		f.Fault, f.Todo = explain.Faults()[e.Cause.Fault], e.Cause.Todo

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/url"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/farol-preservation/farol/explain"
@@ -48,6 +49,7 @@ func (p *Pages) item(v *visit) (any, error) {
 	if d.Explain, err = get[explain.Explanation](v, "items/"+id+"/explain", nil); err != nil {
 		return nil, err
 	}
+	forDepositors(v, &d.Explain)
 	history, err := get[api.ItemHistory](v, "items/"+id+"/history", nil)
 	if err != nil {
 		return nil, err
@@ -80,6 +82,22 @@ func (p *Pages) item(v *visit) (any, error) {
 		v.watch.open = i.ID
 	}
 	return d, nil
+}
+
+// forDepositors leaves out of an explanation what only staff can do.
+func forDepositors(v *visit, e *explain.Explanation) {
+	if v.Holds(permission.ItemsDecide) {
+		return
+	}
+	for n := range e.Waits {
+		e.Waits[n].Remedy = ""
+	}
+	if c := e.Cause; c != nil && slices.Contains([]string{"storage", "system", "unknown"}, c.Fault) {
+		c.Todo, e.Todo = "Nothing. The staff of the archive sees it and decides.", nil
+	}
+	e.Todo = slices.DeleteFunc(e.Todo, func(line string) bool {
+		return strings.Contains(line, "`farol ") && !strings.Contains(line, "`farol validate ")
+	})
 }
 
 // codesOf explains the codes of an item's faults, but for that of the item itself.

@@ -158,7 +158,10 @@ func (p *Pages) problem(v *visit, err error) {
 	if found.RetryAfter != "" {
 		v.w.Header().Set("Retry-After", found.RetryAfter)
 	}
-	p.show(v, found.Status, "problem.html", map[string]any{"Detail": sentence(found.Detail), "Code": found.Code, "Errors": found.Errors})
+	p.show(v, found.Status, "problem.html", map[string]any{
+		"Detail": sentence(found.Detail), "Code": found.Code, "Errors": found.Errors,
+		"Again": found.Status >= http.StatusInternalServerError || found.RetryAfter != "",
+	})
 }
 
 // away answers while the database cannot be asked.
@@ -167,6 +170,7 @@ func (p *Pages) away(v *visit) {
 	v.w.Header().Set("Retry-After", "5")
 	p.show(v, http.StatusServiceUnavailable, "problem.html", map[string]any{
 		"Code":   ops.CodeTryLater,
+		"Again":  true,
 		"Detail": "The database does not answer. Nothing is lost: items wait where they are, and workers go on when it is back. Try again in a moment.",
 	})
 }

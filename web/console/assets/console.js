@@ -158,7 +158,10 @@
     const button = e.submitter;
     if (button && e.target.method === 'post') setTimeout(() => { button.disabled = true; setTimeout(() => { button.disabled = false; }, 5000); });
   });
-  if (matchMedia('(max-width: 900px)').matches) $('.pages details')?.removeAttribute('open');
+  const narrow = matchMedia('(max-width: 900px)'), list = $('.pages details'); // a wide page has nothing to open its list with
+  const fold = () => { if (list) list.open = !narrow.matches; };
+  narrow.addEventListener('change', fold);
+  fold();
 
   // Keys. They can be switched off (WCAG 2.1.4).
   const off = $('#keys-off');
