@@ -55,6 +55,7 @@ type ShownItem struct {
 	WorkItem
 	Estimate
 
+	Stages  []string   `json:"stages"` // those of its action, in their order
 	Why     []Obstacle `json:"why"`
 	Version string     `json:"-"` // ETag of the record, for a decision
 }
