@@ -52,8 +52,8 @@ func (b *QueueBand) add(c browse.QueuePartition) {
 	b.OldestDue = max(b.OldestDue, c.OldestDue)
 }
 
-// bandView is a band with the time until what is in it has left the stage.
-type bandView struct {
+// BandView is a band with the time until what is in it has left the stage.
+type BandView struct {
 	QueueBand
 
 	Empty   *estimate.Span `json:"empty_seconds" doc:"Until what waits and runs has left the stage, at the present rate, in seconds; null: not known"`
@@ -92,7 +92,7 @@ type QueueView struct {
 	At       time.Time      `json:"at" doc:"When it was read"`
 	Age      float64        `json:"age_seconds" doc:"It is read every 5 seconds at most"`
 	Total    QueueBand      `json:"total"`
-	Bands    []bandView     `json:"bands"`
+	Bands    []BandView     `json:"bands"`
 	Database *queueDatabase `json:"database" doc:"null for people of an institution"`
 }
 

@@ -57,6 +57,8 @@ type inWork struct {
 	Item   registry.WorkItem
 	Stages []railStage
 	Number int // of its stage, from 1; 0: not known
+	Left   string
+	NoLeft string // why it is not known how long it takes
 }
 
 // failed is an item that needs someone, and what to do about it.
@@ -102,6 +104,7 @@ func (p *Pages) deposits(v *visit) (any, error) {
 	}
 	d.MoreWork = more
 	d.Work = ways(v, work)
+	left(v, d.Work)
 	var parked []registry.WorkItem
 	if parked, d.More, err = newest(v, mostFailed, url.Values{"status": {string(registry.Failed), string(registry.Suspended)}}); err != nil {
 		return nil, err
@@ -149,6 +152,32 @@ func ways(v *visit, items []registry.WorkItem) (list []inWork) {
 		})
 	}
 	return list
+}
+
+// left adds to items how long they still take, as far as that is known. It is asked once for
+// all of them.
+func left(v *visit, items []inWork) {
+	q := url.Values{}
+	for i := range items {
+		items[i].NoLeft = "it has ended by now"
+		q.Add("id", fmt.Sprint(items[i].Item.ID))
+	}
+	if len(items) == 0 {
+		return
+	}
+	found, reason := optional[listOf[api.ItemEstimate]](v, "items/estimates", q)
+	if found == nil {
+		for i := range items {
+			items[i].NoLeft = reason
+		}
+		return
+	}
+	for _, e := range found.Items {
+		at := slices.IndexFunc(items, func(i inWork) bool { return i.Item.ID == e.ID })
+		if items[at].NoLeft = e.Unknown; e.End != nil {
+			items[at].Left = within(time.Until(e.End.Low), time.Until(e.End.High))
+		}
+	}
 }
 
 // reasonOf says why an item failed, whose fault it is, and what to do.

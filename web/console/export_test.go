@@ -36,3 +36,6 @@ type Sheet = sheet
 
 // Sheets are all pages.
 func Sheets() []Sheet { return sheets() }
+
+// Within is how a page shows an interval of time.
+func Within(low, high time.Duration) string { return within(low, high) }

@@ -34,6 +34,8 @@ type grid struct {
 	Bands []string
 	Rows  []gridRow
 	Total api.QueueBand
+
+	NotKnown []string // why it is not known of some cells when they are empty
 }
 
 // gridRow is a stage of the queue.
@@ -49,7 +51,8 @@ type gridRow struct {
 type gridCell struct {
 	api.QueueBand
 
-	Live int64 // that are not parked
+	Live  int64  // that are not parked
+	Empty string // how long until they have left the stage; "": not known, or it has none
 }
 
 // Path leads to the items of a cell, in a tab of their list.
@@ -84,6 +87,7 @@ func gridOf(q api.QueueView, stages []registry.StageSettings) grid {
 			if b.Action == s.Action && b.Stage == s.Stage && b.SizeBand >= 0 {
 				r.Cells[b.SizeBand].add(b.QueueBand)
 				r.All.add(b.QueueBand)
+				g.emptied(&r.Cells[b.SizeBand], b)
 			}
 		}
 		r.Late = !s.Paused && s.Overdue > 0 && r.All.OldestDue > s.Overdue
@@ -92,6 +96,17 @@ func gridOf(q api.QueueView, stages []registry.StageSettings) grid {
 		}
 	}
 	return g
+}
+
+// emptied says when a cell is empty, where that is known.
+func (g *grid) emptied(c *gridCell, b api.BandView) {
+	switch {
+	case b.Due+b.Running == 0:
+	case b.Empty != nil:
+		c.Empty = within(seconds64(b.Empty.Low), seconds64(b.Empty.High))
+	case !slices.Contains(g.NotKnown, b.Unknown):
+		g.NotKnown = append(g.NotKnown, b.Unknown)
+	}
 }
 
 func (c *gridCell) add(b api.QueueBand) {

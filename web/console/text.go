@@ -204,6 +204,22 @@ func rough(d time.Duration) string {
 	return unit(int(d.Hours()/24/365.25), "year")
 }
 
+// within is an interval of time in words: "9 min to 2 hours". What would be past is over at
+// any moment.
+func within(low, high time.Duration) string {
+	from, to := rough(max(low, 0)), rough(max(high, 0))
+	number, unit, _ := strings.Cut(from, " ")
+	switch _, same, _ := strings.Cut(to, " "); {
+	case high < time.Second:
+		return "a moment"
+	case from == to:
+		return to
+	case unit == same:
+		return number + " to " + to
+	}
+	return from + " to " + to
+}
+
 // mark is how a status looks: a shape, a class and its word. Colour alone says nothing.
 type mark struct{ Shape, Class, Word string }
 
