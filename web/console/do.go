@@ -1,6 +1,7 @@
 package console
 
 import (
+	"cmp"
 	"crypto/rand"
 	"encoding/base64"
 	"encoding/json"
@@ -81,15 +82,20 @@ func (p *Pages) carryOut(v *visit, form url.Values) {
 	http.Redirect(v.w, v.Request, back(form, answer), http.StatusSeeOther) //nolint:gosec // to a path of this server: access.Local
 }
 
-// back is where a form leads when it is done. It is of this server.
+// back is where a form leads when it is done. It is of this server. Where there is no new
+// record, it leads to the list.
 func back(form url.Values, answer ops.Answer) string {
 	to := form.Get(fieldBack)
 	var made struct {
-		ID json.Number `json:"id"`
+		ID   json.Number `json:"id"`
+		Item struct {
+			ID json.Number `json:"id"`
+		} `json:"item"`
 	}
 	if json.Unmarshal(answer.Body, &made) == nil {
-		to = strings.ReplaceAll(to, "{id}", url.PathEscape(made.ID.String()))
+		to = strings.ReplaceAll(to, "{id}", url.PathEscape(cmp.Or(made.ID, made.Item.ID).String()))
 	}
+	to = strings.TrimSuffix(to, "/{id}")
 	if !access.Local(to) {
 		return "/"
 	}
@@ -104,13 +110,21 @@ func (p *Pages) refused(v *visit, o ops.Operation, form url.Values, err error) {
 		p.log.WarnContext(v.Context(), "cannot carry out what a form asks for; the person is asked to send it again", "operation", o.ID, "err", err)
 		found = ops.Problem(http.StatusServiceUnavailable, ops.CodeTryLater, "Farol cannot answer now; send the form again in a moment")
 	}
-	if form.Has(ops.FormKey) && found.Status < http.StatusInternalServerError && found.RetryAfter == "" { // else this refusal would be its answer for good
+	unsure := found.Status >= http.StatusInternalServerError || found.RetryAfter != "" // sent again with its key, it is carried out at most once
+	lost := found.Code == ops.CodeAnswerLost                                           // with its key, it is not carried out again
+	if form.Has(ops.FormKey) && !unsure && !lost {                                     // else this refusal would be its answer for good
 		form.Set(ops.FormKey, newKey())
 	}
 	v.title = "Not done: " + lower(o.Summary)
-	data := map[string]any{"Detail": sentence(found.Detail), "Code": found.Code, "Operation": o.ID, "Fields": fieldsOf(form), "Back": back(form, ops.Answer{})}
+	data := map[string]any{
+		"Detail": sentence(found.Detail), "Code": found.Code, "Operation": o.ID, "Fields": fieldsOf(form), "Back": back(form, ops.Answer{}),
+		"Unsure": unsure && found.Status != http.StatusTooManyRequests, "Lost": lost,
+	}
 	file := "refused.html"
-	if found.Code == ops.CodeFreshProof {
+	switch found.Code {
+	case ops.CodeAnswerLost:
+		v.title = "Done, but its answer was lost: " + lower(o.Summary)
+	case ops.CodeFreshProof:
 		v.title, file = "Prove once more who you are", "proof.html"
 		data["Providers"] = p.api.Providers.Buttons()
 		data["Strong"] = v.Caller.Person.Strong()

@@ -78,6 +78,15 @@ func TestPlanOfChosenItems(t *testing.T) {
 	form.Set("priority", "-7")
 	plan := o.done("plans.make", form)
 	plan.shows(t, "set priority -7", "it changes 1 item when it is applied", "of these 1 are refused", "Not as planned", "refused")
+	s.exec(`UPDATE idempotency_keys SET status = NULL, body = NULL WHERE key = $1 AND done`, form.Get("key")) // as if the server had died then
+	lost := o.send("/do/plans.make", form)
+	lost.shows(t, "Done, but its answer was lost", "Nothing is carried out a second time")
+	if lost.status != http.StatusConflict || strings.Contains(lost.text, `action="/do/plans.make"`) || !strings.Contains(lost.text, `href="/plans">Look at it`) {
+		t.Errorf("a form whose answer was lost: %d %s", lost.status, lost.text)
+	}
+	if n := ask[int](s, `SELECT count(*) FROM plans`); n != 1 {
+		t.Errorf("%d plans were made by one form", n)
+	}
 	apply := plan.form(t, "plans.apply")
 	o.done("plans.apply", apply)
 	testenv.Eventually(t, "the plan to be applied", func() bool { return ask[string](s, `SELECT state FROM plans`) == "applied" })

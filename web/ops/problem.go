@@ -28,6 +28,7 @@ const (
 	CodeRefused          = "refused"
 	CodeChanged          = "changed"
 	CodeKeyReused        = "key-reused"
+	CodeAnswerLost       = "answer-lost"
 	CodeTooLarge         = "too-large"
 	CodeTooSlow          = "too-slow"
 	CodeRateLimited      = "rate-limited"

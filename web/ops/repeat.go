@@ -61,7 +61,7 @@ func keyProblem(state registry.KeyState) error {
 	case registry.KeyInWork:
 		return retryAfter(Problem(http.StatusConflict, CodeRefused, "a request with this Idempotency-Key is in progress; ask again in a moment"), time.Second)
 	case registry.KeyLost:
-		return Problem(http.StatusConflict, CodeRefused, "this request was carried out, but its answer was lost; read the record that it was about")
+		return Problem(http.StatusConflict, CodeAnswerLost, "this request was carried out, but its answer was lost; read the record that it was about")
 	case registry.KeyNew, registry.KeyAnswered:
 	}
 	return nil
