@@ -102,6 +102,12 @@ func TestItemsAreSavedAsATable(t *testing.T) {
 	if a := admin.open("/items.csv?" + url.Values{"error_code": {"by-hand"}, "status": {"Failed"}}.Encode()); strings.Contains(a.text, "plain.tar") || !strings.Contains(a.text, "by-hand") {
 		t.Error(a.text)
 	}
+	for tab, has := range map[string]bool{"failed": true, "review": true, "live": false, "ended": false} {
+		page := admin.open("/items?tab=" + tab + "&error_code=by-hand")
+		if a := admin.open("/items.csv?error_code=by-hand&tab=" + tab); strings.Contains(a.text, "by-hand") != has || has && !strings.Contains(page.text, `href="/items.csv?error_code=by-hand&amp;tab=`+tab+`"`) {
+			t.Errorf("the tab %s as a table: %s", tab, a.text)
+		}
+	}
 	if a := stays.open("/items.csv"); strings.Count(a.text, "\n") != 1 {
 		t.Errorf("the items of another: %s", a.text)
 	}

@@ -54,7 +54,7 @@ func (p *Pages) itemsCSV(w http.ResponseWriter, r *http.Request) {
 		p.problem(v, ops.Problem(http.StatusForbidden, ops.CodeNotAllowed, "this page is for other roles than yours"))
 		return
 	}
-	q := v.query(append(itemFields(), "review")...)
+	q := v.itemQuery()
 	q.Set("limit", "500")
 	var b bytes.Buffer
 	out := csv.NewWriter(&b)

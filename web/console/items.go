@@ -14,7 +14,8 @@ type itemList struct {
 	Narrowed  bool
 	Items     []registry.WorkItem
 	More      string
-	First     bool // it is the first page
+	Table     string // address of the same list as a table to save
+	First     bool   // it is the first page
 	Stages    []registry.Stage
 	Decide    bool // its items can be chosen, for a plan
 	Broad     string
@@ -48,19 +49,32 @@ func statusesOf(tab string) []string {
 	}[tab]
 }
 
+// itemQuery is the query for the items that an address asks for, by its tab and its filters.
+func (v *visit) itemQuery() url.Values {
+	q := v.query(itemFields()...)
+	tab := v.URL.Query().Get("tab")
+	if statuses := statusesOf(tab); len(statuses) > 0 && q.Get("status") == "" {
+		q["status"] = statuses
+	}
+	if tab == "review" {
+		q.Set("review", "true")
+	}
+	return q
+}
+
 // items is the list of work items.
 func (p *Pages) items(v *visit) (any, error) {
 	l := itemList{Tab: v.URL.Query().Get("tab"), AllScopes: v.Caller.Scope.All(), Decide: v.Holds("plans.make")}
-	q := v.query(append(itemFields(), "after")...)
-	l.Filter, l.First = v.query(itemFields()...), q.Get("after") == ""
+	q := v.itemQuery()
+	l.Filter, l.First = v.query(itemFields()...), true
+	if after := v.URL.Query().Get("after"); after != "" {
+		l.First = false
+		q.Set("after", after)
+	}
 	l.Narrowed = len(l.Filter) > 0
 	l.Tabs = itemTabs(l.Tab, l.Filter.Get("institution"))
-	if statuses := statusesOf(l.Tab); len(statuses) > 0 && l.Filter.Get("status") == "" {
-		q["status"] = statuses
-	}
-	if l.Tab == "review" {
-		q.Set("review", "true")
-	}
+	table := v.query(append(itemFields(), "tab")...)
+	l.Table = "/items.csv?" + table.Encode()
 	q.Set("limit", "50")
 	found, err := get[listOf[registry.WorkItem]](v, "items", q)
 	if reason, broad := tooBroad(err); broad {
