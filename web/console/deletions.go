@@ -111,6 +111,9 @@ func (p *Pages) deletion(v *visit) (any, error) {
 			d.Absent++
 		}
 	}
+	if of := d.Deletion; of.Done+of.Failed+of.Cancelled < of.Items {
+		v.every = 5
+	}
 	v.title = fmt.Sprintf("Deletion %d", d.Deletion.ID)
 	return d, nil
 }

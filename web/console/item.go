@@ -38,6 +38,12 @@ type railStage struct {
 	Class string // of the mark
 }
 
+// stateOf is how an item stands, as the stream says it: the page is fetched again when it has
+// changed.
+func stateOf(i registry.WorkItem) string {
+	return fmt.Sprintf("%s/%s/%d", i.Stage, i.Status, i.ClaimToken)
+}
+
 // item shows a work item.
 func (p *Pages) item(v *visit) (any, error) {
 	id := v.id()
@@ -56,7 +62,7 @@ func (p *Pages) item(v *visit) (any, error) {
 	}
 	i := d.Item
 	d.Live = i.Status != registry.Success && i.Status != registry.Cancelled
-	d.State = fmt.Sprintf("%s/%s/%d", i.Stage, i.Status, i.ClaimToken)
+	d.State = stateOf(i.WorkItem)
 	d.Timeline = timelineOf(i.WorkItem, history, i.Why, time.Now(), v.URL.Query().Has("all"))
 	d.Rail = rail(i)
 	if d.Explain.Cause != nil {

@@ -112,6 +112,9 @@ func (p *Pages) export(v *visit) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	if e.WorkItem != nil && e.SHA256 == nil {
+		v.every = 5
+	}
 	v.title = "Export of " + string(e.Kind)
 	return exportPage{e, str(e.Object)}, nil
 }

@@ -122,7 +122,9 @@ func (p *Pages) plan(v *visit) (any, error) {
 	d.progress()
 	d.decisions(v, p.waits(one))
 	v.title = fmt.Sprintf("Plan %d – %s", one.ID, d.What)
-	v.watch.figures = one.State == "applying" || one.State == "undoing"
+	if one.Carry != nil {
+		v.every = 2
+	}
 	if d.Shown = v.URL.Query().Get("items"); slices.Contains(itemStates(), d.Shown) {
 		q := v.query("after")
 		q.Set("state", d.Shown)

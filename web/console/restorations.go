@@ -76,6 +76,7 @@ type restorationPage struct {
 	api.ShownRestoration
 
 	Tag   string // which decisions are sent with
+	State string // as the stream says it
 	Waits bool   // for a person who approves the cost
 	Own   bool   // of who looks at it: others approve it
 	Live  bool
@@ -91,6 +92,7 @@ func (p *Pages) restoration(v *visit) (any, error) {
 	i := d.Item
 	d.Live = i.Status != registry.Success && i.Status != registry.Cancelled
 	d.Waits = d.Live && d.Request.Archive != nil && !d.Request.Archive.Approved
+	d.State = stateOf(i)
 	d.Own = i.User == v.Caller.Person.Email && !v.Caller.Scope.All()
 	if v.Holds(permission.ItemsDecide) {
 		if _, d.Tag, err = getTagged[api.ItemView](v, "items/"+v.id(), nil); err != nil {

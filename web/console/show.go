@@ -32,6 +32,7 @@ type screen struct {
 	Shell  string // the command that shows the same
 	Search string
 	Watch  string // what the page is kept up to date of, as the address of its stream
+	Every  int    // after so many seconds the page is fetched again; 0: it is not
 	Style  string
 	Here   string // address of the page, to come back to
 	Scheme string // light, dark, or "" for that of the system
@@ -82,7 +83,7 @@ func (s sheet) listed() string { return strings.TrimSuffix(s.Path, "{$}") }
 func (p *Pages) show(v *visit, status int, file string, data any) {
 	s := screen{
 		Title: v.title, Person: v.Caller.Person, Sheet: v.sheet, Nav: p.nav(v.Caller, v.URL.Path), Data: data, visit: v,
-		Search: v.URL.Query().Get("q"), Style: v.style, Here: v.URL.RequestURI(), Watch: v.watch.address(),
+		Search: v.URL.Query().Get("q"), Style: v.style, Here: v.URL.RequestURI(), Watch: v.watch.address(), Every: v.every,
 		Shell: v.shell(), Assets: map[string]string{}, Scheme: v.Caller.Person.Scheme, Done: p.takeDone(v),
 	}
 	if v.Caller.Full() && v.style != "wall" && status != http.StatusServiceUnavailable {

@@ -26,6 +26,7 @@ type visit struct {
 	sheet   sheet
 	title   string
 	watch   watched // what the page is kept up to date of
+	every   int     // after so many seconds the page is fetched again, as long as something runs; 0: it is not
 	style   string  // of the whole page: "", "wide" or "wall"
 	file    string  // template of the page; "": that of the sheet
 	connect string  // origin to which the script of the page may send, too; "": none

@@ -61,12 +61,16 @@
       if (focus && document.activeElement === document.body) document.getElementById(focus)?.focus();
       ready(part);
     }
-    const main = $('main'), fresh = now.querySelector('main');
-    if (fresh?.dataset.state) main.dataset.state = fresh.dataset.state;
+    $('main').dataset.every = now.querySelector('main')?.dataset.every || '';
     document.title = now.title;
   };
+  // A page with data-every is fetched again after so many seconds, until it no longer says so.
   let stale = false;
-  setInterval(() => { if (stale && !paused() && !document.hidden) { stale = false; refresh(); } }, 3000);
+  setInterval(() => {
+    if (paused() || document.hidden) return;
+    const since = Date.now() - asked, every = 1000 * $('main').dataset.every;
+    if (stale && since >= 3000 || every && since >= every) { stale = false; refresh(); }
+  }, 1000);
 
   // Updates, and a way to stop them (WCAG 2.2.2).
   const paused = () => store(sessionStorage, 'farol-paused') === 'yes';
@@ -115,7 +119,7 @@
     stream.addEventListener('error', () => { if (stream.readyState === EventSource.CLOSED) timer ??= setInterval(refresh, 15000); });
   };
   const stop = () => { stream?.close(); stream = null; clearInterval(timer); timer = null; };
-  if (watch && $('#updates')) {
+  if ((watch || $('main').dataset.every) && $('#updates')) {
     const button = $('#updates');
     const show = () => { button.hidden = false; button.textContent = paused() ? 'Resume updates' : 'Pause updates'; };
     button.addEventListener('click', () => {
