@@ -25,6 +25,7 @@ type Profile struct {
 	HasPassword    bool       `json:"has_password"`
 	Issuer         string     `json:"oidc_issuer"`  // OpenID provider that the person is linked to; "": none
 	SignedInAt     *time.Time `json:"signed_in_at"` // nil: never
+	LockedUntil    *time.Time `json:"locked_until"` // until when attempts to sign in fail, after several that did; nil: they do not
 	TimeZone       string     `json:"time_zone"`
 	CreatedAt      time.Time  `json:"created_at"`
 	UpdatedAt      time.Time  `json:"updated_at"`
@@ -34,7 +35,8 @@ type Profile struct {
 const profileSQL = `
 SELECT u.id, u.email, u.name, u.role, coalesce(u.institution_id, 0) AS institution_id, coalesce(i.identifier, '') AS institution, u.deactivated_at,
 	u.totp_sealed IS NOT NULL AS second_factor, u.second_factor_required AS factor_required, u.password_hash IS NOT NULL AS has_password, coalesce(u.oidc_issuer, '') AS issuer,
-	u.signed_in_at, u.time_zone, u.created_at, u.updated_at, u.version
+	u.signed_in_at, (SELECT max(f.locked_until) FROM sign_in_failures f WHERE f.user_id = u.id AND f.locked_until > now()) AS locked_until, -- sign_in_failures_pkey
+	u.time_zone, u.created_at, u.updated_at, u.version
 FROM users u LEFT JOIN institutions i ON i.id = u.institution_id
 WHERE (@all OR u.institution_id = @institution)`
 

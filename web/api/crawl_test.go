@@ -61,6 +61,7 @@ S users.invite id=user
 S users.reset id=user
 S users.reset_factor id=user
 S users.unlink id=user
+S users.unlock id=user
 S items.list count=true limit=1
 U items.list status=Pending status=Failed institution=test.edu
 S items.show id=running

@@ -57,6 +57,7 @@ users.invite              A S b f
 users.reset               A S b f
 users.reset_factor        A S b f
 users.unlink              A S b f
+users.unlock              A S b f
 items.list                U A R O S
 items.show                U A R O S
 items.history             U A R O S

@@ -98,6 +98,11 @@ func (a *API) users(t *ops.API) {
 		Access: ops.Holders, Needs: permission.UsersWrite, Fresh: true, Audit: true, Status: http.StatusNoContent, About: "All sessions of the person end.",
 	}, a.resetFactor)
 	ops.Register(t, ops.Operation{
+		ID: "users.unlock", Method: post, Path: "/api/v1/users/{id}/unlock", Summary: "Forget the failed attempts to sign in as a person",
+		Access: ops.Holders, Needs: permission.UsersWrite, Fresh: true, Audit: true, Status: http.StatusNoContent,
+		About: "A person who is locked out after wrong passwords or codes can try again at once. Find out first whether it was that person who tried.",
+	}, a.unlock)
+	ops.Register(t, ops.Operation{
 		ID: "users.unlink", Method: post, Path: "/api/v1/users/{id}/unlink", Summary: "Remove the link of a person to an OpenID provider",
 		Access: ops.Holders, Needs: permission.UsersWrite, Fresh: true, Audit: true, Status: http.StatusNoContent,
 		About: "All sessions of the person end. The next sign-in there links the person again, by the e-mail address.",
@@ -220,5 +225,15 @@ func (a *API) unlink(ctx context.Context, c access.Caller, in *ByID) (*empty, er
 			return nil, err
 		}
 		return &empty{}, a.people().Unbind(ctx, in.ID)
+	})
+}
+
+func (a *API) unlock(ctx context.Context, c access.Caller, in *ByID) (*empty, error) {
+	entry := registry.AuditEntry{Operation: "users.unlock", SubjectType: "user", SubjectID: fmt.Sprint(in.ID)}
+	return act(ctx, a, c, &entry, func(ctx context.Context) (*empty, error) {
+		if err := a.mayChange(ctx, c, in.ID); err != nil {
+			return nil, err
+		}
+		return &empty{}, a.people().Unlock(ctx, in.ID)
 	})
 }

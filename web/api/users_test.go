@@ -222,3 +222,28 @@ func TestUnlinkedPersonSignsInAgain(t *testing.T) {
 		t.Error("it is not on record")
 	}
 }
+
+// An unlocked person's failed attempts are forgotten, in each browser, and nobody else's are.
+func TestUnlockedPersonTriesAgain(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	admin, ann := s.in("admin@test.edu", registry.RoleInstitutionalAdmin, "test.edu"), s.person("ann@test.edu", registry.RoleInstitutionalUser, "test.edu")
+	s.exec(`INSERT INTO sign_in_failures (user_id, device, failures, locked_until) SELECT id, d, 6, now() + interval '1 hour' FROM users, unnest(ARRAY['', 'laptop']) d`)
+	at := fmt.Sprint("/api/v1/users/", ann.person.ID)
+	if a := admin.wants(200, "GET", at, nil); a.text("locked_until") == "" {
+		t.Error(a.body)
+	}
+	admin.wants(204, "POST", at+"/unlock", nil)
+	if a := admin.wants(200, "GET", at, nil); !strings.Contains(a.body, `"locked_until":null`) {
+		t.Error(a.body)
+	}
+	if n := ask[int](s, `SELECT count(*) FROM sign_in_failures WHERE user_id = $1`, ann.person.ID); n != 0 {
+		t.Errorf("%d failures of the person are left", n)
+	}
+	if n := ask[int](s, `SELECT count(*) FROM sign_in_failures`); n == 0 {
+		t.Error("the failures of others are gone, too")
+	}
+	if n := ask[int](s, `SELECT count(*) FROM actions WHERE operation = 'users.unlock' AND outcome = 'done' AND actor = 'admin@test.edu' AND subject_id = $1::bigint::text`, ann.person.ID); n != 1 {
+		t.Error("it is not on record")
+	}
+}

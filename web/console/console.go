@@ -51,10 +51,11 @@ type Pages struct {
 type sheet struct {
 	Path  string // as the mux has it, such as /items/{id}
 	Title string
+	Own   string // its title for people of an institution; "": Title
 	File  string // its template
 	Nav   string // in the list of pages: under this heading; "": it is not in the list
 	Key   string // letter that leads to it, behind g; "": none
-	Shell string // the command that shows the same; {id} is that of the path
+	Shell string // the command that shows the same; {id} is that of the path, and IDENTIFIER what the page is about
 
 	Needs permission.Permission             // "": whoever has signed in
 	Staff bool                              // only for who sees all institutions
@@ -199,6 +200,14 @@ func (s sheet) may(c access.Caller) bool {
 	return (s.Needs == "" || c.Holds(s.Needs)) && (!s.Staff || c.Scope.All())
 }
 
+// titleFor is the title of a page for a caller.
+func (s sheet) titleFor(c access.Caller) string {
+	if s.Own != "" && !c.Scope.All() {
+		return s.Own
+	}
+	return s.Title
+}
+
 // page shows a sheet.
 func (p *Pages) page(s sheet) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -206,7 +215,7 @@ func (p *Pages) page(s sheet) http.Handler {
 		if !ok {
 			return
 		}
-		v.sheet, v.title = s, s.Title
+		v.sheet, v.title = s, s.titleFor(v.Caller)
 		if !s.may(v.Caller) {
 			p.problem(v, ops.Problem(http.StatusForbidden, ops.CodeNotAllowed, "this page is for other roles than yours"))
 			return
@@ -218,4 +227,15 @@ func (p *Pages) page(s sheet) http.Handler {
 		}
 		p.show(v, http.StatusOK, cmp.Or(v.file, s.File), data)
 	})
+}
+
+// Commands are the command lines that pages show as "the same in the shell", with {id} and
+// IDENTIFIER where a page has those of its record, and {email} where it has that of the person.
+func Commands() (list []string) {
+	for _, s := range sheets() {
+		if s.Shell != "" {
+			list = append(list, s.Shell)
+		}
+	}
+	return list
 }

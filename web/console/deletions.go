@@ -28,7 +28,7 @@ func deletionSheets() []sheet {
 
 // deletionForm is the page on which a deletion is asked for.
 func deletionForm() sheet {
-	return sheet{Path: "/deletions/new", Title: "Request a deletion", File: "deletion-new.html", Shell: "farol delete request", Needs: permission.DeletionsRequest, Load: func(*Pages, *visit) (any, error) { return checkPage{}, nil }}
+	return sheet{Path: "/deletions/new", Title: "Request a deletion", File: "deletion-new.html", Shell: "farol delete request IDENTIFIER", Needs: permission.DeletionsRequest, Load: func(*Pages, *visit) (any, error) { return checkPage{}, nil }}
 }
 
 // deletionList is the inbox of the persons that a deletion needs.

@@ -17,14 +17,14 @@ import (
 // depositSheets are the pages that depositors begin at.
 func depositSheets() []sheet {
 	return []sheet{
-		{Path: "/{$}", Title: "First page", File: "deposits.html", Nav: "Work", Shell: "farol item list", Load: (*Pages).first},
+		{Path: "/{$}", Title: "Now", Own: "My deposits", File: "deposits.html", Nav: "Work", Shell: "farol item list", Load: (*Pages).first},
 	}
 }
 
 // first is the first page of the person who has signed in.
 func (p *Pages) first(v *visit) (any, error) {
 	if v.Caller.Scope.All() {
-		v.file, v.title = "now.html", "Now"
+		v.file = "now.html"
 		return p.now(v)
 	}
 	return p.deposits(v)
@@ -96,7 +96,6 @@ func (d depositsPage) Lead() string {
 func (p *Pages) deposits(v *visit) (any, error) {
 	d := depositsPage{}
 	_, d.Own = v.Caller.Scope.Institution()
-	v.title = "My deposits"
 	v.watch.figures = true
 	work, more, err := newest(v, mostInWork, url.Values{"status": {string(registry.Pending), string(registry.Started)}})
 	if err != nil {

@@ -17,6 +17,11 @@ func TestNowPage(t *testing.T) {
 	s.exec(`UPDATE schedules SET next_run_at = now() + interval '1 hour'`)
 	o := s.in(registry.RoleOperator, "")
 	o.sees("/", "Nothing needs you.", "No item waits for a person.", "No worker runs.", "Items that ended with success, last 24 hours: 0")
+	for who, title := range map[*browser]string{o: "Now", s.in(registry.RoleInstitutionalUser, "test.edu"): "My deposits"} {
+		if a := who.open("/items"); !strings.Contains(a.text, `<a href="/">`+title+`</a>`) {
+			t.Errorf("the list of pages begins without %s", title)
+		}
+	}
 	empty := o.sees("/wall", "✓ Nothing needs you.", "None in the last 24 hours.")
 	empty.lacks(t, "Alerts", "Sign out")
 

@@ -130,6 +130,11 @@ func TestAdministration(t *testing.T) {
 
 	ann := s.in(registry.RoleInstitutionalUser, "other.edu")
 	path = "/users/" + ask[string](s, `SELECT id::text FROM users WHERE id = $1`, ann.person.ID)
+	admin.open(path).lacks(t, "Unlock")
+	s.exec(`INSERT INTO sign_in_failures (user_id, device, failures, locked_until) VALUES ($1, '', 9, now() + interval '1 hour'), ($1, 'x', 1, NULL)`, ann.person.ID)
+	form = admin.sees(path, "locked until", "Unlock only if it was this person").form(t, "users.unlock")
+	admin.send("/do/users.unlock", form).shows(t, "Done: forget the failed attempts to sign in as a person: "+ann.person.Email)
+	admin.open(path).lacks(t, "locked", "Unlock")
 	form = admin.sees(path, ann.person.Email, "What this person did").form(t, "users.deactivate")
 	admin.send("/do/users.deactivate", form).shows(t, "deactivated")
 	if a := ann.open("/account"); a.path != "/sign-in" {

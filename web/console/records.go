@@ -4,6 +4,7 @@ import (
 	"net/url"
 	"regexp"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/farol-preservation/farol/registry"
@@ -19,10 +20,10 @@ func recordSheets() []sheet {
 		{Path: "/objects", Title: "Objects", File: "objects.html", Nav: "Records", Key: "o", Shell: "farol object list", Needs: permission.ObjectsRead, Load: (*Pages).objects},
 		{Path: "/files", Title: "Files", File: "files.html", Nav: "Records", Shell: "farol file list", Needs: permission.FilesRead, Load: (*Pages).filesPage},
 		{Path: "/events", Title: "Events", File: "events.html", Nav: "Records", Needs: permission.EventsRead, Load: (*Pages).events},
-		{Path: "/objects/{id}", Title: "Object", File: "object.html", Shell: "farol object show", Needs: permission.ObjectsRead, Load: (*Pages).object},
+		{Path: "/objects/{id}", Title: "Object", File: "object.html", Shell: "farol object show IDENTIFIER", Needs: permission.ObjectsRead, Load: (*Pages).object},
 		{Path: "/object-files/{id}", Title: "Files of an object", File: "files.html", Needs: permission.FilesRead, Load: (*Pages).objectFiles},
 		{Path: "/object-events/{id}", Title: "Events of an object", File: "events.html", Needs: permission.EventsRead, Load: (*Pages).objectEvents},
-		{Path: "/files/{id}", Title: "File", File: "file.html", Shell: "farol file show", Needs: permission.FilesRead, Load: (*Pages).file},
+		{Path: "/files/{id}", Title: "File", File: "file.html", Shell: "farol file show IDENTIFIER", Needs: permission.FilesRead, Load: (*Pages).file},
 		{Path: "/file-events/{id}", Title: "Events of a file", File: "events.html", Needs: permission.EventsRead, Load: (*Pages).fileEvents},
 		exportSheet(),
 	}
@@ -65,12 +66,11 @@ func records[T any](v *visit, path string, fields []string, more url.Values) (l 
 // plainName is an identifier that a shell takes as it is.
 var plainName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._/@+-]*$`)
 
-// shellFor adds an identifier to the command that shows the same as a page.
+// shellFor names an object or a file in the command that shows the same as a page.
 func (v *visit) shellFor(identifier string) {
-	if !plainName.MatchString(identifier) {
-		identifier = "IDENTIFIER"
+	if plainName.MatchString(identifier) {
+		v.sheet.Shell = strings.ReplaceAll(v.sheet.Shell, "IDENTIFIER", identifier)
 	}
-	v.sheet.Shell += " " + identifier
 }
 
 // objects is the list of objects.

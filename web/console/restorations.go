@@ -20,7 +20,7 @@ import (
 func restorationSheets() []sheet {
 	return []sheet{
 		{Path: "/restorations", Title: "Restorations", File: "restorations.html", Nav: "Requests", Key: "r", Shell: "farol item list", Needs: permission.ItemsRead, Load: (*Pages).restorations},
-		{Path: "/restorations/new", Title: "Restore", File: "restoration-new.html", Shell: "farol restore object", Needs: permission.RestorationsRequest, Load: (*Pages).newRestoration},
+		{Path: "/restorations/new", Title: "Restore", File: "restoration-new.html", Shell: "farol restore object IDENTIFIER", Needs: permission.RestorationsRequest, Load: (*Pages).newRestoration},
 		{Path: "/restorations/{id}", Title: "Restoration", File: "restoration.html", Shell: "farol item explain {id}", Needs: permission.ItemsRead, Load: (*Pages).restoration},
 	}
 }

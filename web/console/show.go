@@ -71,7 +71,7 @@ func (p *Pages) nav(c access.Caller, current string) (list []group) {
 		if i < 0 {
 			i, list = len(list), append(list, group{Name: s.Nav})
 		}
-		list[i].Sheets = append(list[i].Sheets, link{s.listed(), s.Title, s.Key, s.listed() == here})
+		list[i].Sheets = append(list[i].Sheets, link{s.listed(), s.titleFor(c), s.Key, s.listed() == here})
 	}
 	return list
 }
