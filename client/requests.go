@@ -49,6 +49,7 @@ func (r Registry) Restore(ctx context.Context, q RestorationRequest) (Restoratio
 type RestorationFilter struct {
 	Status                      []string // any of these
 	Institution, Object         string   // identifiers
+	ErrorCode                   string   // such as cost-approval
 	UpdatedAfter, UpdatedBefore time.Time
 }
 
@@ -58,6 +59,7 @@ func (r Registry) Restorations(ctx context.Context, f RestorationFilter) iter.Se
 	q.text("status", f.Status...)
 	q.text("institution", f.Institution)
 	q.text("object", f.Object)
+	q.text("error_code", f.ErrorCode)
 	q.time("updated_after", f.UpdatedAfter)
 	q.time("updated_before", f.UpdatedBefore)
 	return Pages[WorkItem](ctx, r, "restorations", url.Values(q), 0)

@@ -25,6 +25,7 @@ type RestorationFilter struct {
 	Status        []registry.Status `query:"status,explode" maxItems:"6" enum:"Pending,Started,Success,Failed,Cancelled,Suspended" doc:"Any of these"`
 	Institution   string            `query:"institution" maxLength:"255" doc:"Identifier of the institution"`
 	Object        string            `query:"object" maxLength:"1000" doc:"Identifier of the object"`
+	ErrorCode     string            `query:"error_code" maxLength:"100" doc:"Such as cost-approval, of those that wait for a person who approves their cost"`
 	UpdatedAfter  time.Time         `query:"updated_after" doc:"Then or later"`
 	UpdatedBefore time.Time         `query:"updated_before" doc:"Before then"`
 }
@@ -96,7 +97,7 @@ func (a *API) listRestorations(ctx context.Context, c access.Caller, in *struct 
 ) (*body[list[registry.WorkItem]], error) {
 	f := in.RestorationFilter
 	out, err := listOf(ctx, a, c, "restorations", f, browse.ItemFilter{
-		Action: restorationActions, Status: f.Status, Institution: f.Institution, Object: f.Object, UpdatedAfter: f.UpdatedAfter, UpdatedBefore: f.UpdatedBefore,
+		Action: restorationActions, Status: f.Status, Institution: f.Institution, Object: f.Object, ErrorCode: f.ErrorCode, UpdatedAfter: f.UpdatedAfter, UpdatedBefore: f.UpdatedBefore,
 	}, in.Paging, in.Counting, browse.Records.Items)
 	if err != nil {
 		return nil, err

@@ -72,6 +72,11 @@ func TestPagesOfTheArchive(t *testing.T) {
 	stays.sees("/audit/sample?seed=x", "There are no files").lacks(t, "test.edu/bag")
 	admin.sees("/audit", "repair.release", "Wasabi-VA", "fixity.set_policy", admin.person.Email)
 	admin.sees("/audit?operation=fixity.set_policy&since=2020-01-01", "fixity.set_policy").lacks(t, "repair.release")
+	s.exec(`INSERT INTO actions (at, actor, operation, outcome) SELECT now() - n * interval '1 day', 'ann' || n, 'users.set', 'done' FROM generate_series(1, 90) n, generate_series(1, 2)`)
+	last := admin.sees("/audit?operation=users.set", "Of the last 31 days", "ann1", "ann25") // there is more, of the same days
+	next, _, _ := strings.Cut(last.text[strings.LastIndex(last.text, `href="/audit?after=`)+6:], `"`)
+	admin.sees(strings.ReplaceAll(next, "&amp;", "&"), "ann26", "ann30").lacks(t, "ann33", "nothing more")
+	admin.sees("/audit?operation=users.set&since=2020-01-01", "ann1").lacks(t, "Of the last 31 days")
 	if a := member.open("/audit"); a.status != http.StatusForbidden {
 		t.Errorf("a member opens the audit: %d", a.status)
 	}

@@ -20,6 +20,7 @@ type auditPage struct {
 	Actions []browse.Action
 	More    string
 	Broad   string
+	Days    int // of the last days only, since no filter has an index; 0: all
 
 	Deletions []requests.DeletionRequest // with who requested and who approved
 	Plans     []plans.Plan
@@ -30,8 +31,30 @@ func auditFields() []string {
 	return []string{"institution", "actor", "operation", "subject_type", "subject_id", "outcome", "since", "before"}
 }
 
+// auditDays is how far back actions are looked for by what has no index.
+const auditDays = 31
+
+// bounded has actions that are narrowed by what has no index looked for in the last days. The
+// address then has the day, so that further pages and the form are of the same days.
+func (v *visit) bounded() (days int) {
+	q := v.query(auditFields()...)
+	if _, own := v.Caller.Scope.Institution(); own != "" || len(q) == 0 {
+		return 0
+	}
+	for _, name := range []string{"institution", "actor", "subject_id", "since", "before"} {
+		if q.Has(name) {
+			return 0
+		}
+	}
+	given := v.URL.Query()
+	given.Set("since", time.Now().In(v.zone()).AddDate(0, 0, -auditDays).Format(time.DateOnly))
+	v.URL.RawQuery = given.Encode()
+	return auditDays
+}
+
 func (p *Pages) audit(v *visit) (any, error) {
-	d := auditPage{Filter: v.query(auditFields()...)}
+	d := auditPage{Days: v.bounded()}
+	d.Filter = v.query(auditFields()...)
 	for _, c := range []struct{ name, operation string }{
 		{"All", ""},
 		{"Fixity promises", "fixity.set_policy"},

@@ -37,6 +37,7 @@ type deletionList struct {
 
 	Mine   []requests.DeletionRequest // they wait for who looks
 	Others []requests.DeletionRequest // they wait for another person
+	Older  bool                       // there are more that are not decided
 }
 
 // deletions shows what waits for the person first, then what waits for others, and then all.
@@ -49,16 +50,16 @@ func (p *Pages) deletions(v *visit) (any, error) {
 	if l.Narrowed || v.URL.Query().Get("after") != "" {
 		return l, nil
 	}
-	l.Mine, l.Others = waitingDeletions(v)
+	l.Mine, l.Others, l.Older = waitingDeletions(v)
 	return l, nil
 }
 
 // waitingDeletions are the newest requests that are not decided: those that the person may
-// approve, and the others.
-func waitingDeletions(v *visit) (mine, others []requests.DeletionRequest) {
+// approve, and the others; older: there are more.
+func waitingDeletions(v *visit) (mine, others []requests.DeletionRequest, older bool) {
 	open, _ := optional[listOf[requests.DeletionRequest]](v, "deletions", url.Values{"state": {"open"}, "limit": {"100"}})
 	if open == nil {
-		return nil, nil
+		return nil, nil, false
 	}
 	for _, d := range open.Items {
 		if v.Holds(permission.DeletionsApprove) && d.RequestedBy != v.Caller.Person.Email {
@@ -67,7 +68,7 @@ func waitingDeletions(v *visit) (mine, others []requests.DeletionRequest) {
 			others = append(others, d)
 		}
 	}
-	return mine, others
+	return mine, others, open.Next != nil
 }
 
 // deletionPage is a request with all that a person needs who decides about it.

@@ -48,6 +48,7 @@ type depositsPage struct {
 	MoreSafe bool
 	Mine     []requests.DeletionRequest // deletions that wait for this person
 	Costly   []api.ShownRestoration     // restorations that do
+	MoreWait bool                       // more of both wait
 	Holdings *reports.Deposit           // nil: not known
 	NotKnown string                     // why
 }
@@ -85,7 +86,7 @@ func (d depositsPage) Lead() string {
 	}
 	switch need := len(d.Failed) + d.Waiting(); {
 	case need > 0:
-		return "Needs you: " + count(need, d.More, "thing", "things") + "."
+		return "Needs you: " + count(need, d.More || d.MoreWait, "thing", "things") + "."
 	case len(d.Work) > 0:
 		return "Nothing needs you. In work: " + count(len(d.Work), d.MoreWork, "item", "items") + "."
 	}
@@ -118,10 +119,12 @@ func (p *Pages) deposits(v *visit) (any, error) {
 		return nil, err
 	}
 	if v.Holds(permission.DeletionsApprove) {
-		d.Mine, _ = waitingDeletions(v)
+		d.Mine, _, d.MoreWait = waitingDeletions(v)
 	}
 	if v.Holds(permission.RestorationsApprove) {
-		d.Costly = slices.DeleteFunc(costly(v), func(r api.ShownRestoration) bool { return r.Item.User == v.Caller.Person.Email })
+		list, more := costly(v)
+		d.Costly = slices.DeleteFunc(list, func(r api.ShownRestoration) bool { return r.Item.User == v.Caller.Person.Email })
+		d.MoreWait = d.MoreWait || more
 	}
 	d.holdings(v)
 	return d, nil

@@ -149,6 +149,22 @@ func TestADeletionTakesTwoPeople(t *testing.T) {
 	}
 }
 
+// An inbox of more than a hundred requests says that there are more.
+func TestTheInboxOfDeletionsSaysIfThereIsMore(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	admin, other := s.in(registry.RoleInstitutionalAdmin, "test.edu"), s.in(registry.RoleInstitutionalAdmin, "test.edu")
+	asked := func(n int) {
+		s.exec(`INSERT INTO deletion_requests (institution_id, requested_by) SELECT $1, $2 FROM generate_series(1, $3::int)`, s.test.ID, other.person.ID, n)
+	}
+	asked(100)
+	admin.sees("/deletions", "Wait for you").lacks(t, "More than 100 requests wait")
+	admin.sees("/", "Needs you: 100 things").lacks(t, "These are the newest")
+	asked(1)
+	admin.sees("/deletions", "More than 100 requests wait", "All that wait")
+	admin.sees("/", "Needs you: more than 100 things", "These are the newest")
+}
+
 // What a restoration costs is shown before it is asked for; one above the cap waits for
 // another person.
 func TestARestorationShowsItsPriceFirst(t *testing.T) {
@@ -169,6 +185,11 @@ func TestARestorationShowsItsPriceFirst(t *testing.T) {
 	user.send("/do/restorations.request", form).shows(t, "Done: request the restoration")
 	id := ask[int64](s, `SELECT max(work_item_id) FROM retrievals`)
 	s.forced(id, `status = 'Suspended', error_code = 'cost-approval', retry = false, needs_admin_review = true`)
+	s.exec(`INSERT INTO work_items (action, stage, name, etag, bucket, bag_date, size, institution_id, object_identifier)
+		SELECT 'Restore Object', 'Requested', 'r' || n, 'e', 'b', now(), 1, $1, 'test.edu/r' || n FROM generate_series(1, 60) n`, s.test.ID) // newer ones wait for other reasons
+	s.exec(`ALTER TABLE work_items DISABLE TRIGGER USER`)
+	s.exec(`UPDATE work_items SET status = 'Suspended', error_code = 'timeout', retry = false, needs_admin_review = true WHERE name LIKE 'r%'`)
+	s.exec(`ALTER TABLE work_items ENABLE TRIGGER USER`)
 	price := ask[string](s, `SELECT price::text FROM retrievals WHERE work_item_id = $1`, id)
 	admin.sees("/restorations", "Wait for an approval of their cost", "$"+price)
 	admin.sees("/", "Waits for your decision", fmt.Sprintf("Restoration %d", id))
@@ -184,6 +205,12 @@ func TestARestorationShowsItsPriceFirst(t *testing.T) {
 	if n := ask[int](s, `SELECT count(*) FROM retrievals`); n != 1 {
 		t.Errorf("%d retrievals of a form that was sent twice", n)
 	}
+	s.exec(`ALTER TABLE work_items DISABLE TRIGGER USER`)
+	s.exec(`UPDATE work_items SET error_code = 'cost-approval' WHERE name LIKE 'r%'`)
+	s.exec(`ALTER TABLE work_items ENABLE TRIGGER USER`)
+	s.exec(`INSERT INTO retrievals SELECT (jsonb_populate_record(r, jsonb_build_object('work_item_id', w.id))).* FROM retrievals r, work_items w WHERE w.name LIKE 'r%'`)
+	admin.sees("/restorations", "All that wait for an approval")
+	admin.sees("/restorations?status=Suspended&error_code=cost-approval", "test.edu/r60").lacks(t, "test.edu/cold")
 }
 
 // The first page of a depositor says what failed and what to do, what is in work and what

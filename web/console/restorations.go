@@ -35,40 +35,39 @@ const mostDetailed = 10
 type restorationList struct {
 	recordList[registry.WorkItem]
 
-	Costly []api.ShownRestoration // they wait for an approval: the newest
+	Costly     []api.ShownRestoration // they wait for an approval: the newest
+	MoreCostly bool
 }
 
 // restorations shows what waits for an approval first, and then all.
 func (p *Pages) restorations(v *visit) (any, error) {
 	var l restorationList
 	var err error
-	if l.recordList, err = records[registry.WorkItem](v, "restorations", []string{"institution", "object", "status"}, nil); err != nil {
+	if l.recordList, err = records[registry.WorkItem](v, "restorations", []string{"institution", "object", "status", "error_code"}, nil); err != nil {
 		return nil, err
 	}
 	for _, i := range l.Rows {
 		v.watch.items = append(v.watch.items, i.ID)
 	}
 	if !l.Narrowed && v.URL.Query().Get("after") == "" {
-		l.Costly = costly(v)
+		l.Costly, l.MoreCostly = costly(v)
 	}
 	return l, nil
 }
 
-// costly are the newest restorations that wait for an approval, with their prices.
-func costly(v *visit) (list []api.ShownRestoration) {
-	found, _ := optional[listOf[registry.WorkItem]](v, "restorations", url.Values{"status": {string(registry.Suspended)}, "limit": {"50"}})
+// costly are the newest restorations that wait for an approval, with their prices, and
+// whether there are more.
+func costly(v *visit) (list []api.ShownRestoration, more bool) {
+	found, _ := optional[listOf[registry.WorkItem]](v, "restorations", url.Values{"status": {string(registry.Suspended)}, "error_code": {costApproval}, "limit": {fmt.Sprint(mostDetailed)}})
 	if found == nil {
-		return nil
+		return nil, false
 	}
 	for _, i := range found.Items {
-		if i.ErrorCode != costApproval || len(list) == mostDetailed {
-			continue
-		}
 		if r, _ := optional[api.ShownRestoration](v, fmt.Sprintf("restorations/%d", i.ID), nil); r != nil {
 			list = append(list, *r)
 		}
 	}
-	return list
+	return list, found.Next != nil
 }
 
 // restorationPage is a restoration, and what it waits for.
