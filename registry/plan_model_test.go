@@ -25,6 +25,11 @@ func TestPlansKeepTheirWordWhateverHappens(t *testing.T) {
 			a.put(fmt.Sprint("bag", i), "e", "Store", rapid.SampledFrom([]string{"Pending", "Failed", "Suspended", "Started"}).Draw(rt, "status"))
 		}
 		rt.Repeat(map[string]func(*rapid.T){
+			"": func(t *rapid.T) {
+				if wrong := value[string](a, miscounted); wrong != "" {
+					t.Fatalf("plans are miscounted: %s", wrong)
+				}
+			},
 			"plan":  m.plan,
 			"apply": m.apply,
 			"undo":  m.undo,
@@ -44,6 +49,15 @@ func TestPlansKeepTheirWordWhateverHappens(t *testing.T) {
 		}
 	}
 }
+
+// miscounted are the plans whose counts are not those of their items.
+const miscounted = `
+SELECT coalesce(string_agg(format('%s: %s, not %s', p.id, p.counts, c.counts), '; '), '')
+FROM plans p CROSS JOIN LATERAL (
+	SELECT coalesce(jsonb_object_agg(i.state, i.n), '{}') AS counts
+	FROM (SELECT state, count(*) AS n FROM plan_items WHERE plan_id = p.id GROUP BY state) i
+) c
+WHERE p.counts <> c.counts`
 
 const modelItems = 4
 

@@ -246,13 +246,18 @@ func TestPlansAreListedNewestFirst(t *testing.T) {
 		most   int
 		want   string
 	}{{0, 9, "[3 2 1]"}, {0, 2, "[3 2]"}, {3, 9, "[2 1]"}} {
-		list, err := plans.In(a.Registry).List(context.Background(), "", tc.before, tc.most)
+		list, err := plans.In(a.Registry).List(context.Background(), nil, tc.before, tc.most)
 		var ids []int64
 		for _, p := range list {
 			ids = append(ids, p.ID)
 		}
 		if err != nil || fmt.Sprint(ids) != tc.want {
 			t.Errorf("Plans(%d, %d) = %v, %v, want %s", tc.before, tc.most, ids, err, tc.want)
+		}
+	}
+	for states, want := range map[string]int{"ready": 3, "applying": 0, "applying ready": 3} {
+		if list, err := plans.In(a.Registry).List(context.Background(), strings.Fields(states), 0, 9); err != nil || len(list) != want {
+			t.Errorf("%s: %d plans, %v", states, len(list), err)
 		}
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), testenv.Patience)

@@ -95,10 +95,14 @@ BEGIN
 	JOIN work_items w ON w.id = found.item AND w.claim_token = found.token
 	CROSS JOIN LATERAL plan_refusal(w, p) AS refusal
 	ORDER BY w.id;
-	UPDATE plans SET (items, refused, bytes) = (
-		SELECT count(*), count(*) FILTER (WHERE i.state = 'refused'), coalesce(sum(i.size) FILTER (WHERE i.state = 'planned'), 0)
+	UPDATE plans SET (items, refused, bytes, in_work) = (
+		SELECT count(*), count(*) FILTER (WHERE i.state = 'refused'), coalesce(sum(i.size) FILTER (WHERE i.state = 'planned'), 0),
+			count(*) FILTER (WHERE i.state = 'planned' AND i.status = 'Started')
 		FROM plan_items i WHERE i.plan_id = p.id
 	), set_hash = plan_hash(p.id)
+	WHERE id = p.id
+	RETURNING * INTO p;
+	UPDATE plans SET counts = jsonb_strip_nulls(jsonb_build_object('planned', nullif(p.items - p.refused, 0), 'refused', nullif(p.refused, 0)))
 	WHERE id = p.id
 	RETURNING * INTO p;
 	RETURN p;
@@ -254,23 +258,37 @@ EXCEPTION WHEN integrity_constraint_violation THEN
 END
 $$;
 
+-- plan_count keeps how many items of a plan are in each state, after some that were in one
+-- have come to others.
+CREATE OR REPLACE FUNCTION plan_count(plan bigint, was text, became text[]) RETURNS void LANGUAGE sql AS $$
+	UPDATE plans SET counts = (
+		SELECT coalesce(jsonb_object_agg(c.state, c.n), '{}') FROM (
+			SELECT x.state, sum(x.n) AS n FROM (
+				SELECT key AS state, value::bigint AS n FROM jsonb_each_text(counts)
+				UNION ALL SELECT was, -cardinality(became)
+				UNION ALL SELECT unnest(became), 1
+			) x GROUP BY x.state HAVING sum(x.n) <> 0
+		) c
+	) WHERE id = plan
+$$;
+
 -- plan_apply_batch applies a plan to its next items, and returns to how many. One that
 -- is applied at once goes without subtransactions: more than 64 in a transaction slow
 -- down all others.
 CREATE OR REPLACE FUNCTION plan_apply_batch(p plans, most integer, at_once boolean) RETURNS integer LANGUAGE plpgsql AS $$
 DECLARE
-	n     integer := 0;
-	i     plan_items;
-	bound text := most_by_hand('2000000000'); -- the items of a plan were looked at
+	became text[] := '{}';
+	i      plan_items;
+	bound  text := most_by_hand('2000000000'); -- the items of a plan were looked at
 BEGIN
 	FOR i IN SELECT * FROM plan_batch(p, 'planned', most) LOOP
 		i := CASE WHEN at_once THEN plan_change_item(p, i) ELSE plan_apply_item(p, i) END;
 		UPDATE plan_items SET (state, detail, before, token_after) = (i.state, i.detail, i.before, i.token_after)
 		WHERE plan_id = p.id AND work_item_id = i.work_item_id;
-		n := n + 1;
+		became := became || i.state;
 	END LOOP;
-	PERFORM most_by_hand(bound);
-	RETURN n;
+	PERFORM most_by_hand(bound), plan_count(p.id, 'planned', became);
+	RETURN cardinality(became);
 END
 $$;
 
@@ -374,7 +392,7 @@ CREATE OR REPLACE FUNCTION plan_undo(plan bigint, most integer DEFAULT 50) RETUR
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 DECLARE
 	p plans := plan_lock(plan);
-	n integer := 0;
+	became text[] := '{}';
 	i plan_items;
 	bound text;
 BEGIN
@@ -390,10 +408,10 @@ BEGIN
 	FOR i IN SELECT * FROM plan_batch(p, 'done', most) LOOP
 		i := plan_undo_item(p, i);
 		UPDATE plan_items SET state = i.state, detail = i.detail WHERE plan_id = p.id AND work_item_id = i.work_item_id;
-		n := n + 1;
+		became := became || i.state;
 	END LOOP;
-	PERFORM most_by_hand(bound);
-	RETURN n;
+	PERFORM most_by_hand(bound), plan_count(p.id, 'done', became);
+	RETURN cardinality(became);
 END
 $$;
 

@@ -34,6 +34,8 @@ COMMENT ON COLUMN plans.condition IS 'Condition as it was typed; it is evaluated
 COMMENT ON COLUMN plans.items IS 'Items that met the condition.';
 COMMENT ON COLUMN plans.refused IS 'Of these, items that were known to be refused when the plan was made.';
 COMMENT ON COLUMN plans.bytes IS 'Size of the other items.';
+COMMENT ON COLUMN plans.counts IS 'Number of items in each state; states without items are left out.';
+COMMENT ON COLUMN plans.in_work IS 'Items of those that were not refused which a worker had when the plan was made.';
 COMMENT ON COLUMN plans.set_hash IS 'plan_hash() of the items when the plan was made.';
 COMMENT ON COLUMN plans.state IS 'State of the plan.';
 COMMENT ON COLUMN plans.upto IS 'Last item that was applied or undone, in the order of their IDs.';

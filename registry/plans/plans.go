@@ -53,11 +53,7 @@ type Plan struct {
 }
 
 const planColumns = `
-	p.id, p.action, p.to_stage, p.priority, p.reason, p.condition, p.items, p.refused, p.bytes, p.set_hash, p.state,
-	(SELECT coalesce(jsonb_object_agg(c.state, c.n), '{}') FROM (
-		SELECT i.state, count(*) AS n FROM plan_items i WHERE i.plan_id = p.id GROUP BY i.state
-	) c) AS counts,
-	(SELECT count(*) FROM plan_items i WHERE i.plan_id = p.id AND i.status = 'Started' AND i.state <> 'refused') AS in_work,
+	p.id, p.action, p.to_stage, p.priority, p.reason, p.condition, p.items, p.refused, p.bytes, p.set_hash, p.state, p.counts, p.in_work,
 	p.created_at, p.created_by, p.begun_at, p.begun_by, p.applied_at, p.undone_at, p.undone_by,
 	p.approved_by, p.approved_at, p.carry, p.carry_for`
 
@@ -99,11 +95,11 @@ func (r Records) Plan(ctx context.Context, id int64) (Plan, error) {
 	return p, nil
 }
 
-// List lists up to n plans, newest first: those in a state, or all if it is empty, and only
-// those with a lower ID, unless before is 0 (plans_pkey).
-func (r Records) List(ctx context.Context, state string, before int64, n int) ([]Plan, error) {
+// List lists up to n plans, newest first: those in one of some states, or all if none is
+// given, and only those with a lower ID, unless before is 0 (plans_pkey).
+func (r Records) List(ctx context.Context, states []string, before int64, n int) ([]Plan, error) {
 	rows, _ := r.db.Query(ctx, `SELECT `+planColumns+`
-		FROM plans p WHERE ($1 = '' OR p.state = $1) AND ($2::bigint = 0 OR p.id < $2) ORDER BY p.id DESC LIMIT $3`, state, before, n)
+		FROM plans p WHERE (coalesce(cardinality($1::text[]), 0) = 0 OR p.state = ANY ($1)) AND ($2::bigint = 0 OR p.id < $2) ORDER BY p.id DESC LIMIT $3`, states, before, n)
 	list, err := pgx.CollectRows(rows, pgx.RowToStructByName[Plan])
 	if err != nil {
 		return nil, fmt.Errorf("list plans: %w", err)

@@ -58,7 +58,7 @@ type planApply struct {
 
 // PlanFilter narrows the list of plans.
 type PlanFilter struct {
-	State string `query:"state" enum:"ready,applying,applied,undoing,undone"`
+	State []string `query:"state,explode" maxItems:"5" enum:"ready,applying,applied,undoing,undone" doc:"Any of these"`
 }
 
 // PlanItemFilter narrows the list of a plan's items.

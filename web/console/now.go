@@ -8,8 +8,10 @@ import (
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/browse"
 	"github.com/farol-preservation/farol/registry/fixity"
+	"github.com/farol-preservation/farol/registry/plans"
 	"github.com/farol-preservation/farol/registry/upkeep"
 	"github.com/farol-preservation/farol/web/api"
+	"github.com/farol-preservation/farol/web/permission"
 )
 
 // nowPage is what staff sees first.
@@ -21,6 +23,7 @@ type nowPage struct {
 	Queue    api.QueueView
 	Grid     grid
 	Groups   []browse.Group // the largest
+	Plans    []planRow      // that go on, or wait for another person than who looks
 	Pools    []poolBar
 	Ended    spark
 	Parked   spark
@@ -59,6 +62,7 @@ func (p *Pages) readNow(v *visit) (*nowPage, error) {
 	}
 	d := &nowPage{At: q.At, Queue: q, Grid: gridOf(q, stages.Items)}
 	p.needsOfItems(v, d)
+	p.needsOfPlans(v, d)
 	p.needsOfStages(d)
 	p.needsOfWorkers(v, d)
 	p.needsOfServices(v, d)
@@ -109,6 +113,33 @@ func (*Pages) needsOfItems(v *visit, d *nowPage) {
 	}
 	d.needs("/items/groups", "%s%s for a person, in %s.", more, counted(items, "item waits", "items wait"), counted(int64(len(g.Items)), "group", "groups"))
 	d.Groups = g.Items[:min(len(g.Items), groupsShown)]
+}
+
+// plansShown is how many plans are looked at that are not at their end.
+const plansShown = 50
+
+// needsOfPlans names the plans that the person has to decide about, and shows the others that
+// are under way.
+func (p *Pages) needsOfPlans(v *visit, d *nowPage) {
+	if !v.Holds(permission.PlansRead) {
+		return
+	}
+	found := part[listOf[plans.Plan]](v, d, "Plans", "plans", url.Values{"state": {"ready", "applying", "undoing"}, "limit": {fmt.Sprint(plansShown)}})
+	if found == nil {
+		return
+	}
+	for _, one := range found.Items {
+		r := p.planRow(one)
+		path := fmt.Sprintf("/plans/%d", one.ID)
+		switch waits := p.waits(one); {
+		case waits && one.CreatedBy != v.Caller.Person.Email && v.Holds(permission.PlansApprove):
+			d.needs(path, "Plan %d (%s, %s) of %s waits for your approval.", one.ID, r.What, counted(r.Todo, "item", "items"), one.CreatedBy)
+		case one.State != "ready" && one.Carry == nil:
+			d.needs(path, "Plan %d (%s, %s) is not at its end, and no server carries it out. Unless a command does, go on with it or undo it.", one.ID, r.What, counted(r.Todo, "item", "items"))
+		case waits || one.State != "ready":
+			d.Plans = append(d.Plans, r)
+		}
+	}
 }
 
 func (*Pages) needsOfStages(d *nowPage) {

@@ -51,6 +51,12 @@ func (p *Pages) planRow(one plans.Plan) planRow {
 	return r
 }
 
+// Percent is how far it is that is applied or undone.
+func (r planRow) Percent() int64 {
+	_, _, percent := howFar(r.Plan)
+	return percent
+}
+
 // waits reports whether another person has to approve a plan before it is applied.
 func (p *Pages) waits(one plans.Plan) bool {
 	return one.State == "ready" && one.ApprovedAt == nil && one.Items-one.Refused > p.api.PlanAlone
@@ -113,13 +119,13 @@ func (p *Pages) plan(v *visit) (any, error) {
 		return nil, err
 	}
 	one := view.Plan
-	d := planPage{View: view, Tag: tag, What: whatOf(one), Todo: one.Items - one.Refused, Alone: p.api.PlanAlone, Own: one.CreatedBy == v.Caller.Person.Email}
+	d := planPage{View: view, Tag: tag, What: whatOf(one), Alone: p.api.PlanAlone, Own: one.CreatedBy == v.Caller.Person.Email}
 	for _, state := range itemStates() {
 		if n := one.Counts[state]; n > 0 {
 			d.Counts = append(d.Counts, planCount{state, n})
 		}
 	}
-	d.progress()
+	d.Done, d.Todo, d.Percent = howFar(one)
 	d.decisions(v, p.waits(one))
 	v.title = fmt.Sprintf("Plan %d – %s", one.ID, d.What)
 	if one.Carry != nil {
@@ -140,19 +146,20 @@ func (p *Pages) plan(v *visit) (any, error) {
 	return d, nil
 }
 
-// progress says how far a plan is that is applied or undone.
-func (d *planPage) progress() {
-	c := d.Plan.Counts
-	switch d.State {
+// howFar says how far a plan is that is applied or undone.
+func howFar(p plans.Plan) (done, todo, percent int64) {
+	todo = p.Items - p.Refused
+	switch p.State {
 	case "applying", "applied":
-		d.Done = d.Todo - c["planned"]
+		done = todo - p.Counts["planned"]
 	case "undoing", "undone":
-		d.Done = c["undone"] + c["not undone"]
-		d.Todo = d.Done + c["done"]
+		done = p.Counts["undone"] + p.Counts["not undone"]
+		todo = done + p.Counts["done"]
 	}
-	if d.Todo > 0 {
-		d.Percent = 100 * d.Done / d.Todo
+	if todo > 0 {
+		percent = 100 * done / todo
 	}
+	return done, todo, percent
 }
 
 // decisions says what the person may decide about the plan as it stands.

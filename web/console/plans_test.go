@@ -40,8 +40,13 @@ func TestPlanOfAGroup(t *testing.T) {
 	approve := second.sees(path, "Nobody approves a plan of their own").form(t, "plans.approve")
 	maker.refused("plans.approve", approve, http.StatusConflict, "Nobody approves a plan of their own")
 	second.sees("/plans", "requeue to Validate", "waits for a second person")
+	due := fmt.Sprintf("Plan %s (requeue to Validate, 6 items) of %s waits for your approval.", strings.TrimPrefix(path, "/plans/"), maker.person.Email)
+	second.sees("/", due).lacks(t, "Plans under way")
+	maker.sees("/", "Plans under way", "6 items", "waits for a second person").lacks(t, due)
+	s.in(registry.RoleAuditor, "").sees("/").lacks(t, "waits for your approval", "Plans under way")
 	apply := second.done("plans.approve", approve).form(t, "plans.apply")
 	mine := maker.sees(path, "it changes 6 items when it is applied", second.person.Email).form(t, "plans.apply")
+	second.sees("/").lacks(t, due)
 	s.exec(`UPDATE sessions SET strong_at = now() - interval '1 day' WHERE user_id = $1`, maker.person.ID)
 	proof := maker.send("/do/plans.apply", mine) // whose form is sent again with the proof
 	proof.shows(t, "Prove once more who you are")
@@ -54,6 +59,22 @@ func TestPlanOfAGroup(t *testing.T) {
 		t.Errorf("%d of 6 items are requeued", n)
 	}
 	second.refused("plans.apply", apply, http.StatusPreconditionFailed, "changed", `value="5"`)
+	s.exec(`UPDATE plans SET state = 'applying', applied_at = NULL, carry = NULL, counts = '{"planned": 3, "done": 3}'`) // as if its server had died
+	second.sees("/", "(requeue to Validate, 6 items) is not at its end, and no server carries it out")
+	busy, err := s.db.Begin(t.Context()) // another process holds the plan
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer busy.Rollback(t.Context()) //nolint:errcheck // it is committed before
+	if _, err := busy.Exec(t.Context(), `SELECT pg_advisory_xact_lock(hashtextextended('farol plan', id)) FROM plans`); err != nil {
+		t.Fatal(err)
+	}
+	s.exec(`UPDATE plans SET state = 'undoing', counts = '{"undone": 3, "done": 1}', carry = 'undo', carry_for = 'ann'`)
+	second.sees("/", "Plans under way", "undoing 75 %")
+	s.exec(`UPDATE plans SET state = 'applied', applied_at = now(), counts = '{"done": 6}', carry = NULL, carry_for = NULL`)
+	if err := busy.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
 	maker.sees(path+"?items=done", "Items that are done", "parked-1.tar")
 	maker.done("plans.undo", maker.open(path).form(t, "plans.undo"))
 	testenv.Eventually(t, "the plan to be undone", func() bool { return ask[string](s, `SELECT state FROM plans`) == "undone" })

@@ -96,7 +96,7 @@ func planListCommand() *cobra.Command {
 				return err
 			}
 			return connect.WithRegistryFor(cmd, planTime, func(ctx context.Context, r *registry.Registry) error {
-				list, err := plans.In(r).List(ctx, "", before, limit)
+				list, err := plans.In(r).List(ctx, nil, before, limit)
 				if err != nil {
 					return err
 				}
