@@ -20,15 +20,17 @@ type Status struct {
 	Leader *Leader        `json:"leader"` // null: no mirror runs
 	Behind int            `json:"behind"` // messages that are not published yet
 	Oldest time.Duration  `json:"-"`      // age of the first of them
+	Moved  *time.Time     `json:"moved_at"` // when a mirror published last; null: never
 	Topics []TopicFigures `json:"topics"`
 }
 
-// Leader is the mirror that publishes, as the database sees it.
+// Leader is the mirror that publishes, as the database sees it. A database user that may not
+// see the sessions of others knows the PID only.
 type Leader struct {
-	Program string    `json:"program"`
-	Client  string    `json:"client"` // address
-	PID     int       `json:"backend_pid" db:"pid"`
-	Since   time.Time `json:"since"`
+	Program string     `json:"program"`
+	Client  string     `json:"client"` // address
+	PID     int        `json:"backend_pid" db:"pid"`
+	Since   *time.Time `json:"since"`
 }
 
 // Drift is by how many messages the figures of all topics differ.
@@ -76,7 +78,7 @@ func (m *Mirror) Status(ctx context.Context) (s Status, err error) {
 	if err != nil {
 		return s, err
 	}
-	s.NSQD, s.Behind, s.Oldest = at.http, lag.Messages, lag.Oldest
+	s.NSQD, s.Behind, s.Oldest, s.Moved = at.http, lag.Messages, lag.Oldest, lag.MovedAt
 	s.Leader, err = m.leader(ctx)
 	return s, err
 }
@@ -98,8 +100,9 @@ func (m *Mirror) compareOnce(ctx context.Context, at daemon) (list []TopicFigure
 }
 
 const leaderSQL = `
-SELECT a.application_name AS program, coalesce(host(a.client_addr), 'local') AS client, a.pid, a.backend_start AS since
-FROM pg_locks l JOIN pg_stat_activity a USING (pid)
+SELECT coalesce(a.application_name, '') AS program, CASE WHEN a.backend_start IS NULL THEN '' ELSE coalesce(host(a.client_addr), 'local') END AS client,
+	l.pid, a.backend_start AS since
+FROM pg_locks l LEFT JOIN pg_stat_activity a USING (pid)
 WHERE l.locktype = 'advisory' AND l.granted AND l.objsubid = 1
   AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
   AND (l.classid::bigint << 32 | l.objid::bigint) = hashtextextended('topic reader ' || $1, 0)`

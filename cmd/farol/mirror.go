@@ -179,8 +179,11 @@ func printMirror(out io.Writer, s nsqcompat.Status) error {
 		fmt.Fprintf(out, "%s not published yet, the first for %s.\n", human.Count(s.Behind, "message is", "messages are"), human.Duration(s.Oldest))
 	}
 	who := "No mirror is running: start farol mirror."
-	if s.Leader != nil {
-		who = fmt.Sprintf("%s at %s mirrors to nsqd at %s since %s.", human.Line(s.Leader.Program), human.Line(s.Leader.Client), human.Line(s.NSQD), human.Time(s.Leader.Since))
+	switch {
+	case s.Leader != nil && s.Leader.Since == nil:
+		who = fmt.Sprintf("A mirror publishes to nsqd at %s. Grant pg_read_all_stats to this database user to see which.", human.Line(s.NSQD))
+	case s.Leader != nil:
+		who = fmt.Sprintf("%s at %s mirrors to nsqd at %s since %s.", human.Line(s.Leader.Program), human.Line(s.Leader.Client), human.Line(s.NSQD), human.Time(*s.Leader.Since))
 	}
 	_, err := fmt.Fprintln(out, who)
 	return err

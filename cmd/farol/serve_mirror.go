@@ -18,21 +18,23 @@ func (v *server) mirror() func(context.Context) (api.MirrorView, error) {
 		s, err := m.Status(ctx)
 		if err != nil && len(s.Topics) == 0 {
 			v.log.DebugContext(ctx, "nsqd's figures are not known", "err", err)
-			return api.MirrorView{Topics: []api.MirrorTopic{}, Note: "nsqd does not answer. The pipeline does not need it: the mirror catches up when it is back."}, nil
+			return api.MirrorView{Admin: v.config.Web.NSQAdmin, Topics: []api.MirrorTopic{}, Note: "nsqd does not answer. The pipeline does not need it: the mirror catches up when it is back."}, nil
 		}
-		return mirrorView(s, err == nil), nil
+		view := mirrorView(s, err == nil)
+		view.Admin = v.config.Web.NSQAdmin
+		return view, nil
 	}
 }
 
-// mirrorView are the figures of the registry and of nsqd. Which process mirrors is known to
-// those database users only who may see the sessions of others.
+// mirrorView are the figures of the registry and of nsqd. Since when a process mirrors is known
+// to those database users only who may see the sessions of others.
 func mirrorView(s nsqcompat.Status, leader bool) api.MirrorView {
-	view := api.MirrorView{Known: true, NSQD: s.NSQD, Behind: s.Behind, Oldest: s.Oldest.Seconds(), Topics: []api.MirrorTopic{}}
+	view := api.MirrorView{Known: true, NSQD: s.NSQD, Behind: s.Behind, Oldest: s.Oldest.Seconds(), Moved: s.Moved, Topics: []api.MirrorTopic{}}
 	if leader {
 		runs := s.Leader != nil
 		view.Running = &runs
 		if runs {
-			view.Since = &s.Leader.Since
+			view.Since = s.Leader.Since
 		}
 	}
 	for _, t := range s.Topics {

@@ -25,6 +25,9 @@ func (s *Stack) Env() []string {
 	}
 	if s.WebAddr != "" {
 		list = append(list, "FAROL_WEB_ADDR="+s.WebAddr, "FAROL_WEB_URL=http://"+s.WebAddr, "FAROL_WEB_KEY="+s.secrets.WebKey, "FAROL_WEB_S3_ENDPOINT="+s.S3Plain)
+		if s.NSQAdminURL != "" {
+			list = append(list, "FAROL_NSQADMIN_URL="+s.NSQAdminURL)
+		}
 	}
 	if s.SMTPAddr != "" {
 		list = append(list, "FAROL_SMTP_URL=smtp://"+s.SMTPAddr, "FAROL_MAIL_FROM=Farol <farol@localhost>")

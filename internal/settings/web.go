@@ -21,6 +21,7 @@ type Web struct {
 	Proxies string         `env:"FAROL_WEB_PROXIES" is:"addresses or networks such as 10.0.0.0/8, separated by commas" doc:"Proxies whose X-Forwarded-For is believed, and which end TLS"`
 
 	S3Endpoint string `env:"FAROL_WEB_S3_ENDPOINT" is:"an http(s) URL" doc:"S3 service of the receiving buckets under the name by which browsers reach it. Without it, FAROL_S3_ENDPOINT"`
+	NSQAdmin   string `env:"FAROL_NSQADMIN_URL" is:"an http(s) URL" doc:"URL of nsqadmin as browsers reach it, to which the page of the mirror links"`
 
 	PlanAlone int `env:"FAROL_PLAN_SECOND" envDefault:"1000" min:"0" doc:"Number of items that a plan over the REST API may change without a second person's approval"`
 

@@ -157,11 +157,12 @@ func (r Reader) Move(ctx context.Context, from, to Position) error {
 type Lag struct {
 	Messages int           // not yet read; counted to 100,000 and no further
 	Oldest   time.Duration // age of the first of them; 0 if there is none
+	MovedAt  *time.Time    // when the reader moved on last; nil: there is no such reader
 }
 
 // lagSQL walks the primary key of each partition of pipeline_messages.
 const lagSQL = `
-SELECT count(*), coalesce(greatest(clock_timestamp() - min(created_at), '0'), '0')
+SELECT count(*), coalesce(greatest(clock_timestamp() - min(created_at), '0'), '0'), (SELECT updated_at FROM topic_readers WHERE name = @name)
 FROM (
 	SELECT created_at FROM pipeline_messages
 	WHERE (xid, id) > (
@@ -176,7 +177,7 @@ func ReadLag(ctx context.Context, db *pgxpool.Pool, name string) (lag Lag, err e
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	row := db.QueryRow(ctx, lagSQL, pgx.NamedArgs{"name": name})
-	if err := row.Scan(&lag.Messages, &lag.Oldest); err != nil {
+	if err := row.Scan(&lag.Messages, &lag.Oldest, &lag.MovedAt); err != nil {
 		return Lag{}, fmt.Errorf("read the lag of %s: %w", name, err)
 	}
 	return lag, nil

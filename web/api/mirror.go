@@ -17,6 +17,8 @@ type MirrorView struct {
 	NSQD    string        `json:"nsqd" doc:"Address of nsqd's HTTP API"`
 	Running *bool         `json:"running" doc:"Whether a mirror runs; null: not known"`
 	Since   *time.Time    `json:"since" doc:"Since when it has run; null: not known"`
+	Moved   *time.Time    `json:"moved_at" doc:"When a mirror published last; null: never, or not known"`
+	Admin   string        `json:"nsqadmin" doc:"URL of nsqadmin; empty: the server does not know it"`
 	Behind  int           `json:"behind" doc:"Messages that are not published yet"`
 	Oldest  float64       `json:"behind_seconds" doc:"Age of the first of them"`
 	Topics  []MirrorTopic `json:"topics"`

@@ -242,12 +242,15 @@ func TestMirrorPage(t *testing.T) {
 	with := func(runs *bool) func(*api.API) {
 		return func(a *api.API) {
 			a.Mirror = func(context.Context) (api.MirrorView, error) {
-				return api.MirrorView{Known: true, NSQD: "nsqd:4151", Running: runs, Behind: 2, Oldest: 90, Topics: []api.MirrorTopic{{Topic: "ingest06_storage", Due: 5, Depth: 2, Drift: 3, PausedInNSQ: true}}}, nil
+				return api.MirrorView{Known: true, NSQD: "nsqd:4151", Running: runs, Admin: "https://nsqadmin.example.org/x", Behind: 2, Oldest: 90, Topics: []api.MirrorTopic{{Topic: "ingest06_storage", Due: 5, Depth: 2, Drift: 3, PausedInNSQ: true}}}, nil
 			}
 		}
 	}
 	o := newSite(t, with(new(bool))).in(registry.RoleOperator, "")
 	o.sees("/mirror", "nsqd is off by 3 messages. No mirror runs", "ingest06_storage 5 2 0 0 0 0 ≠ 3 ‖ paused in NSQ only", "2 messages, the first for 1 min", "nsqd:4151")
+	if a := o.sees("/mirror", "Mirror ‖ stopped", "Published last never", "Open nsqadmin"); !strings.Contains(a.text, `href="https://nsqadmin.example.org/x"`) {
+		t.Error(a.text)
+	}
 	o.sees("/", "No mirror to NSQ runs.")
 	newSite(t, with(nil)).in(registry.RoleOperator, "").sees("/", "nsqd shows another queue: it is off by 3 messages.")
 	newSite(t).in(registry.RoleOperator, "").sees("/mirror", "Not known now: This server does not know where nsqd is: its administrator sets FAROL_NSQD_HTTP_ADDR")

@@ -240,7 +240,7 @@ func statusOf(v any) mark {
 			{"good", "✓", []string{"done", "applied", "good", "active", "ok", "on", "yes", "stored", "verified", "Success", "approved", "ready", "working", "in time"}},
 			{"bad", "✕", []string{"failed", "bad", "altered", "lost", "refused", "overdue", "missing", "oom", "killed", "panic", "lease expired", "fatal", "silent", "late"}},
 			{"runs", "▶", []string{"applying", "undoing", "running", "in progress"}},
-			{"held", "‖", []string{"paused", "held", "waiting", "waits", "draining", "planned", "transient"}},
+			{"held", "‖", []string{"paused", "stopped", "held", "waiting", "waits", "draining", "planned", "transient"}},
 		} {
 			if contains(other.words, word) {
 				m = mark{other.shape, other.class, ""}
