@@ -68,8 +68,8 @@ func (p *Pages) readNow(v *visit) (*nowPage, error) {
 	p.needsOfServices(v, d)
 	p.needsOfJobs(v, d)
 	if h := part[api.HistoryView](v, d, "The last 24 hours", "queue/history", url.Values{"hours": {"24"}}); h != nil {
-		d.Ended = sparkOf("Items that ended with success", time.Now(), 24, h.Hours, registry.Success)
-		d.Parked = sparkOf("Items that were parked", time.Now(), 24, h.Hours, registry.Failed, registry.Suspended)
+		d.Ended = sparkOf("Items that ended with success", time.Now(), h.Hours, registry.Success)
+		d.Parked = sparkOf("Items that were parked", time.Now(), h.Hours, registry.Failed, registry.Suspended)
 	}
 	d.Sentence = needsYou(len(d.Needs))
 	return d, nil

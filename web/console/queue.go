@@ -56,8 +56,8 @@ func (*Pages) queue(v *visit) (any, error) {
 		}
 	}
 	if h, _ := optional[api.HistoryView](v, "queue/history", url.Values{"hours": {"24"}}); h != nil {
-		d.Ended = sparkOf("Items that ended with success", time.Now(), 24, h.Hours, registry.Success)
-		d.Parked = sparkOf("Items that were parked", time.Now(), 24, h.Hours, registry.Failed, registry.Suspended)
+		d.Ended = sparkOf("Items that ended with success", time.Now(), h.Hours, registry.Success)
+		d.Parked = sparkOf("Items that were parked", time.Now(), h.Hours, registry.Failed, registry.Suspended)
 	}
 	// It looks into the queue as a worker does, so it is not looked up by pages that only keep
 	// their figures up to date.

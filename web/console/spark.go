@@ -13,6 +13,8 @@ import (
 const (
 	sparkWide = 480
 	sparkHigh = 64
+
+	sparkHours = 24
 )
 
 // spark is a line of numbers over hours, as an SVG and as a table.
@@ -34,16 +36,16 @@ type sparkHour struct {
 	N  int64
 }
 
-// sparkOf counts the items that ended in one of the statuses in each of the last hours.
-func sparkOf(title string, now time.Time, hours int, ended []browse.Ended, statuses ...registry.Status) spark {
+// sparkOf counts the items that ended in one of the statuses in each of the last 24 hours.
+func sparkOf(title string, now time.Time, ended []browse.Ended, statuses ...registry.Status) spark {
 	s := spark{Title: title, Height: sparkHigh, Width: sparkWide}
-	first := now.UTC().Truncate(time.Hour).Add(-time.Duration(hours-1) * time.Hour)
-	for i := range hours {
+	first := now.UTC().Truncate(time.Hour).Add(-(sparkHours - 1) * time.Hour)
+	for i := range sparkHours {
 		s.Hours = append(s.Hours, sparkHour{At: first.Add(time.Duration(i) * time.Hour)})
 	}
 	for _, e := range ended {
 		i := int(e.Hour.Sub(first) / time.Hour)
-		if e.Hour.Before(first) || i >= hours || !contains(names(statuses), string(e.Status)) {
+		if e.Hour.Before(first) || i >= sparkHours || !contains(names(statuses), string(e.Status)) {
 			continue
 		}
 		s.Hours[i].N += e.Items
@@ -51,7 +53,7 @@ func sparkOf(title string, now time.Time, hours int, ended []browse.Ended, statu
 	}
 	var line strings.Builder
 	for i, h := range s.Hours {
-		x, y := float64(i)*sparkWide/float64(max(hours-1, 1)), float64(sparkHigh-2)
+		x, y := float64(i)*sparkWide/(sparkHours-1), float64(sparkHigh-2)
 		if s.Most > 0 {
 			y -= float64(h.N) * (sparkHigh - 6) / float64(s.Most)
 		}
