@@ -15,6 +15,7 @@ import (
 	"log/slog"
 	"net/http"
 	"path"
+	"regexp"
 	"strings"
 	"sync"
 
@@ -130,9 +131,22 @@ func (p *Pages) readAssets() {
 		if err != nil {
 			continue
 		}
+		text = trimmed(path.Ext(name), text)
 		sum := sha256.Sum256(text)
 		p.assets[path.Base(name)] = asset{kinds[path.Ext(name)], text, hex.EncodeToString(sum[:6])}
 	}
+}
+
+// trimmed leaves out of a style or a script what browsers do not need.
+func trimmed(kind string, text []byte) []byte {
+	switch kind {
+	case ".css":
+		text = regexp.MustCompile(`(?s)/\*.*?\*/`).ReplaceAll(text, nil)
+		return regexp.MustCompile(`\s*([{};]|\n)\s*`).ReplaceAll(text, []byte("$1"))
+	case ".js":
+		return regexp.MustCompile(`(?m)^\s+|^\s*//.*\n`).ReplaceAll(text, nil)
+	}
+	return text
 }
 
 func (p *Pages) asset(w http.ResponseWriter, r *http.Request) {

@@ -30,7 +30,7 @@ func (p *Pages) itemFiles(v *visit) (any, error) {
 		return nil, err
 	}
 	q := v.query("state", "after", "after_path")
-	q.Set("limit", "100")
+	q.Set("limit", "50")
 	if d.Files, err = get[api.ItemFiles](v, "items/"+v.id()+"/files", q); err != nil {
 		return nil, err
 	}

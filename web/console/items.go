@@ -75,7 +75,7 @@ func (p *Pages) items(v *visit) (any, error) {
 	l.Tabs = itemTabs(l.Tab, l.Filter.Get("institution"))
 	table := v.query(append(itemFields(), "tab")...)
 	l.Table = "/items.csv?" + table.Encode()
-	q.Set("limit", "50")
+	q.Set("limit", "40")
 	found, err := get[listOf[registry.WorkItem]](v, "items", q)
 	if reason, broad := tooBroad(err); broad {
 		l.Broad = reason

@@ -53,7 +53,7 @@ func records[T any](v *visit, path string, fields []string, more url.Values) (l 
 			q[name] = values
 		}
 	}
-	q.Set("limit", "50")
+	q.Set("limit", "40")
 	found, err := get[listOf[T]](v, path, q)
 	if reason, broad := tooBroad(err); broad {
 		l.Broad = reason
