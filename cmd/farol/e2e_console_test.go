@@ -3,7 +3,12 @@ package main
 import (
 	"fmt"
 	"maps"
+	"net/url"
+	"strconv"
 	"testing"
+	"time"
+
+	"github.com/pquerna/otp/totp"
 
 	"github.com/farol-preservation/farol/bag/bagtest"
 	"github.com/farol-preservation/farol/internal/testenv"
@@ -16,9 +21,14 @@ import (
 // consoleSite is a site with a server for people.
 type consoleSite struct {
 	*site
-	url   string
-	proxy *testenv.Proxy // between the processes and S3
+	url             string
+	proxy           *testenv.Proxy // between the processes and S3
+	database, cache *testenv.Proxy // between the server and its database, and Redis
 }
+
+// alone is how many items a person may change at such a site by a plan that nobody else has
+// approved.
+const alone = 999
 
 func newConsoleSite(t *testing.T) *consoleSite {
 	t.Helper()
@@ -27,28 +37,91 @@ func newConsoleSite(t *testing.T) *consoleSite {
 	c.proxy = c.s3Proxy()
 	addr := freeAddress(t)
 	settings := maps.Clone(c.settings)
-	settings["FAROL_DATABASE_URL"] = testenv.WebURL(t, direct)
+	c.database, settings["FAROL_DATABASE_URL"] = proxyTo(t, testenv.WebURL(t, direct))
+	c.cache, settings["FAROL_REDIS_URL"] = proxyTo(t, settings["FAROL_REDIS_URL"])
+	settings["FAROL_PLAN_SECOND"] = strconv.Itoa(alone)
 	settings["FAROL_WEB_ADDR"], settings["FAROL_WEB_KEY"] = addr, auth.NewKey()
 	c.url = "http://" + addr
 	startProcess(t, c.binary, t.TempDir(), settings, "serve", "--web")
 	return c
 }
 
+// proxyTo puts a proxy in front of the server of a URL, and returns the URL that leads through
+// it.
+func proxyTo(t *testing.T, to string) (*testenv.Proxy, string) {
+	t.Helper()
+	u, err := url.Parse(to)
+	if err != nil {
+		t.Fatal(err)
+	}
+	proxy := testenv.NewProxy(t, u.Host)
+	u.Host = proxy.Addr()
+	return proxy, u.String()
+}
+
 // person opens a browser in which a new person has signed in.
 func (c *consoleSite) person(name, role, institution string) *chromium.Tab {
+	c.t.Helper()
+	tab := chromium.Open(c.t, c.url)
+	tab.SignIn(c.url + c.link(people.SignIn, name, role, institution))
+	return tab
+}
+
+// link is the path of a link for a new person.
+func (c *consoleSite) link(kind, name, role, institution string) string {
 	c.t.Helper()
 	ctx := c.t.Context()
 	u, err := c.registry.AddUser(ctx, registry.User{Email: name + "@test.edu", Name: name, Role: role, Institution: institution})
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	secret, err := people.In(c.registry).MakeLink(ctx, u.ID, people.SignIn)
+	secret, err := people.In(c.registry).MakeLink(ctx, u.ID, kind)
 	if err != nil {
 		c.t.Fatal(err)
 	}
+	return people.LinkPath(kind, secret)
+}
+
+// prover is a person who has a second factor, and codes for it.
+type prover struct {
+	*chromium.Tab
+	codes []string // for recovery, none of them used
+}
+
+// invited opens a browser in which a new person has followed an invitation, and has set a
+// password and a second factor.
+func (c *consoleSite) invited(name, role, institution string) *prover {
+	c.t.Helper()
 	tab := chromium.Open(c.t, c.url)
-	tab.SignIn(c.url + people.LinkPath(people.SignIn, secret))
-	return tab
+	tab.Go(c.link(people.Invite, name, role, institution))
+	tab.Fill("New password", "green lamps over seven harbours")
+	tab.Click("button", "Set the password")
+	tab.Shows("Scan this code")
+	code, err := totp.GenerateCode(chromium.Value[string](tab, `document.querySelector("code").innerText`), time.Now())
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	tab.Fill("Code", code)
+	tab.Click("button", "Set it up")
+	tab.Shows("Each of these codes replaces your app once")
+	p := &prover{tab, chromium.Value[[]string](tab, `[...document.querySelectorAll(".codes code")].map(e => e.innerText)`)}
+	tab.Click("link", "Continue")
+	return p
+}
+
+// proves fills in the form that asks once more who the person is.
+func (p *prover) proves() {
+	p.Shows("Prove once more who you are")
+	p.Problems() // the answer was 403
+	p.Fill("Code of your second factor, or a recovery code", p.codes[0])
+	p.codes = p.codes[1:]
+	p.Click("button", "Continue")
+}
+
+// later is some time after all people have proved who they are.
+func (c *consoleSite) later() {
+	c.t.Helper()
+	c.exec(`UPDATE sessions SET strong_at = now() - interval '1 hour'`)
 }
 
 // A depositor watches a bag move to its end, and finds out what is wrong with another one.

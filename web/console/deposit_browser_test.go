@@ -90,7 +90,7 @@ func TestABagIsDepositedWithABrowser(t *testing.T) {
 	b.Choose("#tar", good)
 	b.Shows("The bag looks valid: 9 files")
 	b.Shows("The digests of its files are checked after the upload.")
-	line.Delay(5 * time.Millisecond)
+	line.Delay(50 * time.Millisecond) // its long parts take half a minute, so they are on their way when the line is cut
 	b.Click("button", "Upload")
 	testenv.Eventually(t, "the last part, which is short, has arrived", func() bool {
 		for u := range bucket.OpenUploads(t.Context()) {
@@ -99,12 +99,13 @@ func TestABagIsDepositedWithABrowser(t *testing.T) {
 		}
 		return false
 	})
-	b.Screenshot("uploading")
 	line.Cut()
 	b.Shows("The receiving bucket does not answer. It is tried again.")
+	b.Screenshot("uploading")
 	b.Problems() // the connection that was cut
 
 	begun := ask[int](s, `SELECT count(*) FROM actions WHERE operation = 'deposits.begin'`)
+	line.Delay(0)
 	line.Resume()
 	b.Click("button", "Pause")
 	b.Shows("Paused.")

@@ -133,7 +133,9 @@ func (b *Tab) Problems() []string {
 // `go test -artifacts` keeps.
 func (b *Tab) Screenshot(name string) string {
 	b.t.Helper()
-	image, err := chromedp.Run(b.ctx, chromedp.FullScreenshot(100))
+	ctx, cancel := context.WithTimeout(b.ctx, patience) // of a tab that is not in front, Chromium makes none on a busy machine
+	defer cancel()
+	image, err := chromedp.Run(ctx, chromedp.FullScreenshot(100))
 	dir := os.Getenv("FAROL_TEST_SCREENSHOTS")
 	if dir == "" {
 		dir = b.t.ArtifactDir()
