@@ -107,6 +107,7 @@ U restorations.request {"file": "test.edu/bag/data/f"} > restoration
 U restorations.list count=true
 U restorations.show id=restoration
 B restorations.approve id=costly
+U restorations.cancel id=restoration {"reason": "Not needed."}
 A deletions.check {"identifiers": ["other.edu/bag", "test.edu/bag"]}
 A deletions.request {"identifiers": ["test.edu/old"]} > deletion
 A deletions.cancel id=deletion

@@ -108,6 +108,7 @@ restorations.show         U A R O S
 restorations.quote        U A S
 restorations.request      U A S
 restorations.approve      A S
+restorations.cancel       U A S
 queue.show                U A R O S
 queue.matrix              U A R O S
 queue.history             U A R O S

@@ -261,6 +261,7 @@ func TestRestoration(t *testing.T) {
 	}
 	ingest := s.ids(s.test)["items"]
 	user.wants(404, "GET", fmt.Sprint("/api/v1/restorations/", ingest), nil)
+	s.cancels(r.Item.ID, ingest, user, other)
 	for body, why := range map[string]string{
 		`{}`: "an object or a file", `{"object": "a", "file": "b"}`: "not both", `{"object": "test.edu/bag", "tier": "Slow"}`: "tier",
 		`{"object": "test.edu/bag", "days": 0}`: "days", `{"object": "test.edu/bag", "from_archive": true}`: "no archived copy",
@@ -271,6 +272,31 @@ func TestRestoration(t *testing.T) {
 		}
 	}
 	s.approvals(user, admin, other)
+}
+
+// cancels has a restoration cancelled, which a worker has at first.
+func (s *site) cancels(id, ingest int64, user, other *caller) {
+	s.t.Helper()
+	at, because := fmt.Sprint("/api/v1/restorations/", id, "/cancel"), `{"reason": "Asked for by mistake."}`
+	absent := other.do("POST", "/api/v1/restorations/999999/cancel", because)
+	if a := other.do("POST", at, because); a.status != 404 || a.body != absent.body {
+		s.t.Errorf("another cancels: %d %s", a.status, a.body)
+	}
+	if a := user.do("POST", fmt.Sprint("/api/v1/restorations/", ingest, "/cancel"), because); a.status != 404 || a.body != absent.body {
+		s.t.Errorf("an ingest: %d %s", a.status, a.body)
+	}
+	s.exec(`UPDATE work_items SET status = 'Started', claim_token = claim_token + 1, attempt = 1, worker = 'w1', node = 'n1', pid = 1, stage_started_at = now(), lease_expires_at = now() + interval '1 hour' WHERE id = $1`, id)
+	if a := user.do("POST", at, because); a.status != 409 || !strings.Contains(a.body, "a worker has begun it") {
+		s.t.Errorf("one that runs: %d %s", a.status, a.body)
+	}
+	s.exec(`SELECT release($1)`, id)
+	user.wants(200, "POST", at, because)
+	if got := ask[string](s, `SELECT status || ': ' || note FROM all_work_items WHERE id = $1`, id); got != "Cancelled: Cancelled by user@test.edu. Asked for by mistake." {
+		s.t.Errorf("the item is %s", got)
+	}
+	if got := ask[string](s, `SELECT string_agg(outcome, ' ' ORDER BY id) FROM actions WHERE operation = 'restorations.cancel' AND subject_id = $1`, fmt.Sprint(id)); !strings.HasSuffix(got, "refused done") {
+		s.t.Errorf("on record: %s", got)
+	}
 }
 
 // approvals has a restoration that costs more than the cap.

@@ -87,6 +87,44 @@ func (a *API) restorations(t *ops.API) {
 		}
 		return a.restoration(ctx, c, in.ID)
 	})
+	cancel := op("restorations.cancel", post, "/{id}/cancel", "Cancel a restoration that no worker has begun", permission.RestorationsRequest)
+	cancel.Person, cancel.Audit = true, true
+	cancel.About = "What the storage provider has been asked for is charged nevertheless."
+	ops.Register(t, cancel, a.cancelRestoration)
+}
+
+// cancelRestoration ends a restoration for the people of its institution. One that a worker
+// runs may be delivered at any moment, so that it is not theirs to stop.
+func (a *API) cancelRestoration(ctx context.Context, c access.Caller, in *struct {
+	ByID
+	Body struct {
+		Reason string `json:"reason,omitempty" maxLength:"1000" doc:"Becomes part of the note of the item"`
+	}
+},
+) (*body[ShownRestoration], error) {
+	entry := registry.AuditEntry{Operation: "restorations.cancel", SubjectType: "item", SubjectID: fmt.Sprint(in.ID), Detail: map[string]any{"reason": in.Body.Reason}}
+	_, err := act(ctx, a, c, &entry, func(ctx context.Context) (registry.WorkItem, error) {
+		w, err := a.Registry.LockItem(ctx, c.Scope, in.ID)
+		if err != nil {
+			return w, err
+		}
+		entry.Institution = w.InstitutionID
+		switch {
+		case !slices.Contains(restorationActions, w.Action):
+			return w, ops.NotFound()
+		case w.Status == registry.Started:
+			return w, fmt.Errorf("%w: a worker has begun it; wait for its end, or ask an operator", registry.ErrRefused)
+		}
+		note := "Cancelled by " + c.Person.Email + "."
+		if in.Body.Reason != "" {
+			note += " " + in.Body.Reason
+		}
+		return a.Registry.Cancel(ctx, in.ID, note)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return a.restoration(ctx, c, in.ID)
 }
 
 func (a *API) listRestorations(ctx context.Context, c access.Caller, in *struct {

@@ -199,6 +199,13 @@ func TestARestorationShowsItsPriceFirst(t *testing.T) {
 	if !ask[bool](s, `SELECT approved_at IS NOT NULL FROM retrievals WHERE work_item_id = $1`, id) {
 		t.Error("the cost is not approved")
 	}
+	s.forced(id, `status = 'Pending', error_code = '', retry = true, needs_admin_review = false`)
+	cancel := user.sees(path, "Cancel").form(t, "restorations.cancel")
+	cancel.Set("reason", "By mistake "+hostile)
+	user.done("restorations.cancel", cancel).shows(t, "Cancelled by "+user.person.Email+". By mistake")
+	if got := ask[string](s, `SELECT status FROM all_work_items WHERE id = $1`, id); got != "Cancelled" {
+		t.Errorf("the restoration is %s", got)
+	}
 	if a := user.send("/do/restorations.request", form); a.status >= 300 && a.path != "/restorations" {
 		t.Errorf("the form that is sent twice: %d %s", a.status, words(a.text))
 	}
