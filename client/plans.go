@@ -17,6 +17,7 @@ type PlanFilter struct {
 	Action        []string  `json:"action,omitempty"` // any of these
 	Institution   string    `json:"institution,omitempty"`
 	ErrorCode     string    `json:"error_code,omitempty"`
+	NoErrorCode   bool      `json:"no_error_code,omitempty"` // only items without one
 	Name          string    `json:"name,omitempty"`
 	NamePrefix    string    `json:"name_prefix,omitempty"`
 	Object        string    `json:"object,omitempty"`

@@ -1,8 +1,10 @@
 package browse
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -20,19 +22,49 @@ type Group struct {
 	First     time.Time       `json:"first_at"` // when the first of them was changed last
 	Last      time.Time       `json:"last_at"`
 	Example   int64           `json:"example"` // ID of the newest
+
+	Institutions []GroupPart `json:"institutions"` // the one with the most items first
+	Hours        []GroupHour `json:"hours"`        // of the last 24, those in which items were changed last
+}
+
+// GroupPart is how many items of a group an institution has.
+type GroupPart struct {
+	Institution string `json:"institution_identifier"`
+	Items       int64  `json:"items"`
+}
+
+// GroupHour is how many items of a group were changed last within an hour.
+type GroupHour struct {
+	Hour  time.Time `json:"hour"` // when it begins
+	Items int64     `json:"items"`
 }
 
 // MostGrouped is how many parked items [Records.Groups] reads.
 const MostGrouped = 10_000
 
-// groupsSQL goes by work_items_review, as far as it reads at all.
+// groupsSQL goes by work_items_review, as far as it reads at all. Each row is the part of a
+// group that an institution has, of one of the last 24 hours or of all before them.
 const groupsSQL = `
-SELECT w.error_code, w.stage, w.action, count(*) AS items, sum(w.size)::bigint AS bytes, min(w.updated_at) AS first, max(w.updated_at) AS last,
-	max(w.id) AS example
+SELECT w.error_code, w.stage, w.action, i.identifier AS institution,
+	CASE WHEN w.updated_at >= date_trunc('hour', now(), 'UTC') - interval '23 hours' THEN date_trunc('hour', w.updated_at, 'UTC') END AS hour,
+	count(*) AS items, sum(w.size)::bigint AS bytes, min(w.updated_at) AS first, max(w.updated_at) AS last, max(w.id) AS example
 FROM (
 	SELECT w.* FROM (SELECT * FROM work_items WHERE needs_admin_review OR status IN ('Failed', 'Suspended') OFFSET 0) w WHERE %s LIMIT @n
-) w
-GROUP BY 1, 2, 3 ORDER BY 4 DESC, 1, 2, 3`
+) w JOIN institutions i ON i.id = w.institution_id
+GROUP BY 1, 2, 3, 4, 5 ORDER BY 1, 2, 3, 4, 5`
+
+type groupRow struct {
+	ErrorCode   string
+	Stage       registry.Stage
+	Action      registry.Action
+	Institution string
+	Hour        *time.Time
+	Items       int64
+	Bytes       int64
+	First       time.Time
+	Last        time.Time
+	Example     int64
+}
 
 // Groups counts the items that wait for a person, by error code, stage and action, the
 // largest group first. Of more than [MostGrouped] items it counts so many, and complete is
@@ -41,13 +73,46 @@ func (r Records) Groups(ctx context.Context) (list []Group, complete bool, err e
 	q := in(r.scope, "", "list them with review")
 	q.within(`w.institution_id`)
 	q.args["n"] = MostGrouped + 1
-	list, err = read(ctx, r.db, q, fmt.Sprintf(groupsSQL, q.all()), pgx.RowToStructByName[Group])
+	rows, err := read(ctx, r.db, q, fmt.Sprintf(groupsSQL, q.all()), pgx.RowToStructByName[groupRow])
 	if err != nil {
 		return nil, false, fmt.Errorf("group parked items: %w", err)
 	}
 	var items int64
-	for _, g := range list {
-		items += g.Items
+	list = []Group{}
+	for _, row := range rows {
+		items += row.Items
+		if n := len(list); n == 0 || list[n-1].ErrorCode != row.ErrorCode || list[n-1].Stage != row.Stage || list[n-1].Action != row.Action {
+			list = append(list, Group{ErrorCode: row.ErrorCode, Stage: row.Stage, Action: row.Action, First: row.First, Last: row.Last, Hours: []GroupHour{}})
+		}
+		list[len(list)-1].add(row)
 	}
-	return append([]Group{}, list...), items <= MostGrouped, nil
+	for _, g := range list {
+		slices.SortStableFunc(g.Institutions, func(a, b GroupPart) int { return cmp.Compare(b.Items, a.Items) })
+		slices.SortFunc(g.Hours, func(a, b GroupHour) int { return a.Hour.Compare(b.Hour) })
+	}
+	slices.SortStableFunc(list, func(a, b Group) int { return cmp.Compare(b.Items, a.Items) })
+	return list, items <= MostGrouped, nil
+}
+
+// add adds a part to a group. The parts of an institution follow each other.
+func (g *Group) add(row groupRow) {
+	g.Items, g.Bytes, g.Example = g.Items+row.Items, g.Bytes+row.Bytes, max(g.Example, row.Example)
+	if row.First.Before(g.First) {
+		g.First = row.First
+	}
+	if row.Last.After(g.Last) {
+		g.Last = row.Last
+	}
+	if n := len(g.Institutions); n == 0 || g.Institutions[n-1].Institution != row.Institution {
+		g.Institutions = append(g.Institutions, GroupPart{Institution: row.Institution})
+	}
+	g.Institutions[len(g.Institutions)-1].Items += row.Items
+	if row.Hour == nil {
+		return
+	}
+	i := slices.IndexFunc(g.Hours, func(h GroupHour) bool { return h.Hour.Equal(*row.Hour) })
+	if i < 0 {
+		i, g.Hours = len(g.Hours), append(g.Hours, GroupHour{Hour: row.Hour.UTC()})
+	}
+	g.Hours[i].Items += row.Items
 }

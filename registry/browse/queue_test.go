@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/farol-preservation/farol/internal/testenv"
 	"github.com/farol-preservation/farol/registry"
@@ -101,14 +102,35 @@ func testHistory(t *testing.T, a *archive, scope registry.Scope, own []counted) 
 
 func testGroups(t *testing.T, a *archive, scope registry.Scope, own []counted) {
 	t.Helper()
-	want := map[browse.Group]browse.Group{}
+	type key struct {
+		code   string
+		stage  registry.Stage
+		action registry.Action
+	}
+	names := map[int64]string{}
+	for _, i := range a.ins {
+		names[i.ID] = i.Identifier
+	}
+	since := time.Now().UTC().Truncate(time.Hour).Add(-23 * time.Hour)
+	want := map[key]browse.Group{}
 	for _, c := range own {
 		if c.Live && (c.Review || c.Status == "Failed" || c.Status == "Suspended") {
-			k := browse.Group{ErrorCode: c.Code, Stage: c.Stage, Action: c.Action}
+			k := key{c.Code, c.Stage, c.Action}
 			g := want[k]
 			if g.Items == 0 {
-				g = k
-				g.First, g.Last = c.Updated, c.Updated
+				g = browse.Group{ErrorCode: c.Code, Stage: c.Stage, Action: c.Action, First: c.Updated, Last: c.Updated}
+			}
+			i := slices.IndexFunc(g.Institutions, func(p browse.GroupPart) bool { return p.Institution == names[c.InstitutionID] })
+			if i < 0 {
+				i, g.Institutions = len(g.Institutions), append(g.Institutions, browse.GroupPart{Institution: names[c.InstitutionID]})
+			}
+			g.Institutions[i].Items++
+			if hour := c.Updated.UTC().Truncate(time.Hour); !hour.Before(since) {
+				i := slices.IndexFunc(g.Hours, func(h browse.GroupHour) bool { return h.Hour.Equal(hour) })
+				if i < 0 {
+					i, g.Hours = len(g.Hours), append(g.Hours, browse.GroupHour{Hour: hour})
+				}
+				g.Hours[i].Items++
 			}
 			g.Items, g.Bytes, g.Example = g.Items+1, g.Bytes+c.Size, max(g.Example, c.ID)
 			if c.Updated.Before(g.First) {
@@ -124,11 +146,20 @@ func testGroups(t *testing.T, a *archive, scope registry.Scope, own []counted) {
 	if err != nil || !complete || list == nil {
 		t.Errorf("%+v: %v, %v, %v", scope, list, complete, err)
 	}
-	got := map[browse.Group]browse.Group{}
-	for _, g := range list {
-		got[browse.Group{ErrorCode: g.ErrorCode, Stage: g.Stage, Action: g.Action}] = g
+	got := map[key]browse.Group{}
+	for i, g := range list {
+		got[key{g.ErrorCode, g.Stage, g.Action}] = g
+		if i > 0 && g.Items > list[i-1].Items || !slices.IsSortedFunc(g.Institutions, func(a, b browse.GroupPart) int { return int(b.Items - a.Items) }) {
+			t.Errorf("%+v: the largest is not first: %+v", scope, list)
+		}
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
+	for _, g := range want {
+		slices.SortFunc(g.Institutions, func(a, b browse.GroupPart) int { // of the same size, by identifier
+			return 2*int(b.Items-a.Items) + strings.Compare(a.Institution, b.Institution)
+		})
+		slices.SortFunc(g.Hours, func(a, b browse.GroupHour) int { return a.Hour.Compare(b.Hour) })
+	}
+	if diff := cmp.Diff(want, got, cmpopts.EquateEmpty()); diff != "" && time.Now().UTC().Truncate(time.Hour).Add(-23*time.Hour).Equal(since) { // or else another hour has begun
 		t.Errorf("%+v: groups (-want +got):\n%s", scope, diff)
 	}
 }

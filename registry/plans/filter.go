@@ -17,6 +17,7 @@ type Filter struct {
 	Action        []registry.Action // any of these
 	Institution   string            // identifier
 	ErrorCode     string
+	NoErrorCode   bool   // only items without one
 	Name          string // key in the receiving bucket
 	NamePrefix    string // with which the name begins
 	Object        string // identifier
@@ -89,6 +90,9 @@ func (f Filter) pieces() pieces {
 	oneOf(&p, `action`, f.Action)
 	p.equal(`institution_id = (SELECT id FROM institutions WHERE identifier = %L)`, f.Institution)
 	p.equal(`error_code = %L`, f.ErrorCode)
+	if f.NoErrorCode {
+		p.add(`error_code = ''`)
+	}
 	p.equal(`name = %L`, f.Name)
 	p.equal(`starts_with(name, %L)`, f.NamePrefix)
 	p.equal(`object_identifier = %L`, f.Object)

@@ -24,6 +24,7 @@ type planFilter struct {
 	Action        []registry.Action `json:"action,omitempty" maxItems:"5" doc:"Any of these"`
 	Institution   string            `json:"institution,omitempty" maxLength:"255" doc:"Identifier of the institution"`
 	ErrorCode     string            `json:"error_code,omitempty" maxLength:"100"`
+	NoErrorCode   bool              `json:"no_error_code,omitempty" doc:"Only items without an error code"`
 	Name          string            `json:"name,omitempty" maxLength:"1000" doc:"Key in the receiving bucket"`
 	NamePrefix    string            `json:"name_prefix,omitempty" maxLength:"1000" doc:"With which the name begins"`
 	Object        string            `json:"object,omitempty" maxLength:"1000" doc:"Identifier of the object"`

@@ -2,8 +2,10 @@ package console
 
 import (
 	"strings"
+	"time"
 
 	"github.com/farol-preservation/farol/explain"
+	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/browse"
 	"github.com/farol-preservation/farol/web/api"
 )
@@ -19,11 +21,25 @@ type groupsPage struct {
 type groupRow struct {
 	browse.Group
 
-	Means string
-	Todo  string
-	Fault string // whose, in words
-	Plan  string // where a plan for the group is made; "": it cannot be described to one
-	List  string // where its items are listed
+	Means  string
+	Todo   string
+	Fault  string // whose, in words
+	Plan   string // where a plan for the group is made
+	List   string // where its items are listed
+	Parts  []groupPart
+	Parted int   // institutions that are not among the parts shown
+	Line   spark // of the last 24 hours
+}
+
+// partsShown is for how many institutions a group says how many items it has.
+const partsShown = 8
+
+// groupPart is what an institution has of a group.
+type groupPart struct {
+	browse.GroupPart
+
+	Plan string
+	List string
 }
 
 func (*Pages) groups(v *visit) (any, error) {
@@ -35,7 +51,7 @@ func (*Pages) groups(v *visit) (any, error) {
 	d := groupsPage{Complete: found.Complete}
 	faults, verdicts := explain.Faults(), explain.Verdicts()
 	for _, g := range found.Items {
-		r := groupRow{Group: g, List: linkTo("/items", "tab", "review", "error_code", g.ErrorCode, "stage", g.Stage, "action", g.Action)}
+		r := groupRow{Group: g, List: listOfGroup(g)}
 		switch verdict, known := verdicts[g.ErrorCode]; {
 		case known:
 			r.Means, r.Fault = verdict.Means, faults[verdict.Fault]
@@ -46,11 +62,37 @@ func (*Pages) groups(v *visit) (any, error) {
 			unknown := explain.VerdictOn(g.ErrorCode)
 			r.Means, r.Todo = unknown.Means, "Open the example and read its note."
 		}
-		if g.ErrorCode != "" {
-			r.Plan = linkTo("/plans/new", "status", "Failed", "status", "Suspended", "error_code", g.ErrorCode, "stage", g.Stage, "action", g.Action)
+		r.Plan = planOf(g)
+		for _, part := range g.Institutions[:min(len(g.Institutions), partsShown)] {
+			r.Parts = append(r.Parts, groupPart{part, planOf(g, "institution", part.Institution), listOfGroup(g, "institution", part.Institution)})
 		}
+		r.Parted = len(g.Institutions) - len(r.Parts)
+		r.Line = lineOf(g.Hours)
 		d.Items += g.Items
 		d.Groups = append(d.Groups, r)
 	}
 	return d, nil
+}
+
+// listOfGroup is where the items of a group are listed; more are further filters.
+func listOfGroup(g browse.Group, more ...any) string {
+	return linkTo("/items", append([]any{"tab", "review", "error_code", g.ErrorCode, "stage", g.Stage, "action", g.Action}, more...)...)
+}
+
+// planOf is where a plan for a group is made.
+func planOf(g browse.Group, more ...any) string {
+	code := []any{"error_code", g.ErrorCode}
+	if g.ErrorCode == "" {
+		code = []any{"no_error_code", "true"}
+	}
+	return linkTo("/plans/new", append(append([]any{"status", "Failed", "status", "Suspended", "stage", g.Stage, "action", g.Action}, code...), more...)...)
+}
+
+// lineOf is when the items of a group were parked, by the hour.
+func lineOf(hours []browse.GroupHour) spark {
+	var ended []browse.Ended
+	for _, h := range hours {
+		ended = append(ended, browse.Ended{Hour: h.Hour, Status: registry.Failed, Items: h.Items})
+	}
+	return sparkOf("Parked in the last 24 hours", time.Now(), 24, ended, registry.Failed)
 }

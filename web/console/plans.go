@@ -178,7 +178,7 @@ func (d *planPage) decisions(v *visit, waits bool) {
 // of items have the same names.
 func planFields() []string {
 	return []string{
-		"ids", "status", "stage", "action", "institution", "error_code", "name", "name_prefix", "object", "worker", "storage_option", "review",
+		"ids", "status", "stage", "action", "institution", "error_code", "no_error_code", "name", "name_prefix", "object", "worker", "storage_option", "review",
 		"size_min", "size_max", "updated_after", "updated_before", "created_after", "created_before",
 	}
 }
@@ -235,7 +235,7 @@ func (p *Pages) newPlan(v *visit) (any, error) {
 // labelOf is the name of a filter for people.
 func labelOf(name string) string {
 	labels := map[string]string{
-		"ids": "Items", "status": "Status", "stage": "Stage", "action": "Action", "institution": "Institution", "error_code": "Error code", "name": "Bag",
+		"ids": "Items", "status": "Status", "stage": "Stage", "action": "Action", "institution": "Institution", "error_code": "Error code", "no_error_code": "Only those without an error code", "name": "Bag",
 		"name_prefix": "Bag begins with", "object": "Object", "worker": "Worker", "storage_option": "Storage option", "review": "Only those that wait for a person",
 		"size_min": "Bytes, at least", "size_max": "Bytes, at most", "updated_after": "Updated after", "updated_before": "Updated before",
 		"created_after": "Created after", "created_before": "Created before", "plan": "Plan", "deletion": "Deletion",

@@ -24,6 +24,19 @@ func TestPlanOfAGroup(t *testing.T) {
 	if !strings.Contains(group.text, `href="`+strings.ReplaceAll(to, "&", "&amp;")+`"`) {
 		t.Fatalf("the group does not lead to %s: %s", to, group.text)
 	}
+	group.shows(t, "Parked in the last 24 hours: 6, at most 6 in an hour", "By institution: 1 institution test.edu: 6 items , plan for them")
+	for id := range int64(2) {
+		s.forced(id+1, `error_code = '', updated_at = now() - interval '25 hours'`)
+	}
+	bare := "/plans/new?action=Ingest&institution=test.edu&no_error_code=true&stage=Store&status=Failed&status=Suspended"
+	testenv.Eventually(t, "the groups to be counted again", func() bool { return strings.Contains(maker.open("/items/groups").text, "No code") })
+	if text := maker.sees("/items/groups", "Parked in the last 24 hours: 0.").text; !strings.Contains(text, `href="`+strings.ReplaceAll(bare, "&", "&amp;")+`"`) {
+		t.Errorf("the group without a code does not lead to %s: %s", bare, text)
+	}
+	of := maker.sees(bare, "Only those without an error code true").formOf(t, "plans.make", "action", "requeue")
+	maker.done("plans.make", of).shows(t, "2 met the condition", "parked-1.tar")
+	s.exec(`UPDATE work_items SET error_code = 'timeout', updated_at = now() WHERE error_code = ''`)
+	s.exec(`DELETE FROM plans`)
 	chosen := maker.sees(to, "Status Failed or Suspended Stage Store Action Ingest Error code timeout Requeue", "more than 3 items")
 	form := chosen.formOf(t, "plans.make", "action", "requeue")
 	form.Set("stage", "Validate")
