@@ -94,5 +94,5 @@ func lineOf(hours []browse.GroupHour) spark {
 	for _, h := range hours {
 		ended = append(ended, browse.Ended{Hour: h.Hour, Status: registry.Failed, Items: h.Items})
 	}
-	return sparkOf("Parked in the last 24 hours", time.Now(), 24, ended, registry.Failed)
+	return sparkOf("Parked in the last 24 hours", time.Now(), ended, registry.Failed)
 }
