@@ -90,7 +90,7 @@ func TestABagIsDepositedWithABrowser(t *testing.T) {
 	b.Choose("#tar", good)
 	b.Shows("The bag looks valid: 9 files")
 	b.Shows("The digests of its files are checked after the upload.")
-	line.Delay(50 * time.Millisecond) // its long parts take half a minute, so they are on their way when the line is cut
+	line.Delay(25 * time.Millisecond) // its long parts take ten seconds and more, so they are on their way when the line is cut
 	b.Click("button", "Upload")
 	testenv.Eventually(t, "the last part, which is short, has arrived", func() bool {
 		for u := range bucket.OpenUploads(t.Context()) {
@@ -102,13 +102,12 @@ func TestABagIsDepositedWithABrowser(t *testing.T) {
 	line.Cut()
 	b.Shows("The receiving bucket does not answer. It is tried again.")
 	b.Screenshot("uploading")
+	b.Click("button", "Pause")
+	b.Shows("Paused.")
 	b.Problems() // the connection that was cut
 
 	begun := ask[int](s, `SELECT count(*) FROM actions WHERE operation = 'deposits.begin'`)
-	line.Delay(0)
 	line.Resume()
-	b.Click("button", "Pause")
-	b.Shows("Paused.")
 	other := s.tab(base, registry.RoleInstitutionalAdmin, "test.edu")
 	other.Go("/deposit")
 	other.Shows("Uploads that are not finished")
