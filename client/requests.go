@@ -143,11 +143,12 @@ func (r Registry) Deletions(ctx context.Context, institution, state string) iter
 
 // NamedRecord is an object or a file that a deletion names.
 type NamedRecord struct {
-	Kind       string `json:"kind"` // object or file
-	ID         int64  `json:"id"`
-	Identifier string `json:"identifier"`
-	State      string `json:"state"` // A: active, D: deleted
-	Size       *int64 `json:"size"`  // bytes of a file; nil: an object
+	Kind       string     `json:"kind"` // object or file
+	ID         int64      `json:"id"`
+	Identifier string     `json:"identifier"`
+	State      string     `json:"state"`      // A: active, D: deleted
+	Size       int64      `json:"size"`       // bytes; of an object, those of its active files
+	KeptUntil  *time.Time `json:"kept_until"` // when its retention ends; nil: it has none, or is an object with more than 1,000 files
 }
 
 // NamedBy lists what a deletion names: objects first, then files.

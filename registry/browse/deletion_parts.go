@@ -2,6 +2,7 @@ package browse
 
 import (
 	"context"
+	"time"
 
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/requests"
@@ -18,23 +19,30 @@ type Named struct {
 	ID         int64  `json:"id"`
 	Identifier string `json:"identifier"`
 	State      string `json:"state"` // A: active, D: deleted
-	Size       *int64 `json:"size"`  // bytes of a file; nil: an object
+	Size       int64  `json:"size"`  // bytes; of an object, those of its active files
+
+	KeptUntil *time.Time `json:"kept_until"` // when its retention ends; nil: it has none, or is an object with more than 1,000 files
 }
 
 const namedAdvice = "add deletion"
 
 // namedPartsSQL reads the objects of a request, then its files, each by ID
 // (deletion_requests_intellectual_objects_pkey, deletion_requests_generic_files_pkey). The
-// request is a range and part of the order, so that no index on the other column is walked.
+// request is a range and part of the order, so that no index on the other column is walked. The
+// sizes of objects are kept (object_holdings_pkey); their retention is that of the youngest file.
 const namedPartsSQL = `
-(SELECT 'object' AS kind, o.id, o.identifier, o.state, NULL::bigint AS size
+(SELECT 'object' AS kind, o.id, o.identifier, o.state, coalesce(h.bytes, 0) AS size,
+		CASE WHEN s.retention_days > 0 AND o.state = 'A' AND coalesce(h.files, 0) <= 1000 THEN
+			greatest(o.created_at, (SELECT max(f.created_at) FROM generic_files f WHERE f.intellectual_object_id = o.id AND f.state = 'A'))
+			+ s.retention_days * interval '1 day' END AS kept_until
 	FROM deletion_requests_intellectual_objects d JOIN intellectual_objects o ON o.id = d.intellectual_object_id
+	LEFT JOIN object_holdings h ON h.intellectual_object_id = o.id LEFT JOIN storage_options s ON s.name = o.storage_option
 	WHERE (d.deletion_request_id, d.intellectual_object_id) > (@deletion, @after) AND d.deletion_request_id <= @deletion
 		AND NOT @files AND (@own::bigint = 0 OR o.institution_id = @own)
 	ORDER BY d.deletion_request_id, d.intellectual_object_id LIMIT @n)
 UNION ALL
-(SELECT 'file', f.id, f.identifier, f.state, f.size
-	FROM deletion_requests_generic_files d JOIN generic_files f ON f.id = d.generic_file_id
+(SELECT 'file', f.id, f.identifier, f.state, f.size, CASE WHEN s.retention_days > 0 AND f.state = 'A' THEN f.created_at + s.retention_days * interval '1 day' END
+	FROM deletion_requests_generic_files d JOIN generic_files f ON f.id = d.generic_file_id LEFT JOIN storage_options s ON s.name = f.storage_option
 	WHERE (d.deletion_request_id, d.generic_file_id) > (@deletion, CASE WHEN @files THEN @after ELSE 0 END) AND d.deletion_request_id <= @deletion
 		AND (@own::bigint = 0 OR f.institution_id = @own)
 	ORDER BY d.deletion_request_id, d.generic_file_id LIMIT @n)

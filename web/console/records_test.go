@@ -123,6 +123,12 @@ func TestADeletionTakesTwoPeople(t *testing.T) {
 		t.Fatalf("the request leads to %s: %s", made.path, words(made.text))
 	}
 	made.shows(t, "It waits for another person", "test.edu/old", "2 active files go", "is over")
+	made.shows(t, "test.edu/old object 7 B – ")
+	s.exec(`UPDATE storage_options SET retention_days = 1000 WHERE name = 'Standard'`)
+	s.exec(`UPDATE generic_files SET created_at = created_at + interval '90 days' WHERE identifier = 'test.edu/old/data/f'`)
+	until := ask[string](s, `SELECT to_char((created_at + interval '1000 days') AT TIME ZONE 'UTC', 'YYYY-MM-DD') FROM generic_files WHERE identifier = 'test.edu/old/data/f'`)
+	ann.sees(made.path, "test.edu/old object 7 B "+until, "2 of what is named cannot be deleted now")
+	s.exec(`UPDATE storage_options SET retention_days = 0 WHERE name = 'Standard'`)
 	if strings.Contains(made.text, `action="/do/deletions.approve"`) {
 		t.Error("who asked is offered to approve")
 	}
