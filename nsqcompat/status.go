@@ -16,10 +16,10 @@ import (
 
 // Status is the figures of the registry and of nsqd, side by side.
 type Status struct {
-	NSQD   string         `json:"nsqd"`   // host:port of its HTTP API
-	Leader *Leader        `json:"leader"` // null: no mirror runs
-	Behind int            `json:"behind"` // messages that are not published yet
-	Oldest time.Duration  `json:"-"`      // age of the first of them
+	NSQD   string         `json:"nsqd"`     // host:port of its HTTP API
+	Leader *Leader        `json:"leader"`   // null: no mirror runs
+	Behind int            `json:"behind"`   // messages that are not published yet
+	Oldest time.Duration  `json:"-"`        // age of the first of them
 	Moved  *time.Time     `json:"moved_at"` // when a mirror published last; null: never
 	Topics []TopicFigures `json:"topics"`
 }
