@@ -108,6 +108,7 @@ type Deletion struct {
 	OnPaper     string     `json:"on_paper"`
 	CancelledBy string     `json:"cancelled_by"`
 	CancelledAt *time.Time `json:"cancelled_at"`
+	Reason      string     `json:"cancel_reason"` // why it was cancelled
 	Objects     int64      `json:"objects"`
 	Files       int64      `json:"files"`
 	Items       int64      `json:"items"` // work items that it became
@@ -127,9 +128,10 @@ func (r Registry) Deletion(ctx context.Context, id int64) (Deletion, error) {
 	return get[Deletion](ctx, r, about("deletions", id, ""), nil)
 }
 
-// CancelDeletion cancels a request that is not approved. It needs a personal token.
-func (r Registry) CancelDeletion(ctx context.Context, id int64) (Deletion, error) {
-	return post[Deletion](ctx, r, about("deletions", id, "/cancel"), nil)
+// CancelDeletion cancels a request that is not approved, for a reason that the requester
+// reads. It needs a personal token.
+func (r Registry) CancelDeletion(ctx context.Context, id int64, reason string) (Deletion, error) {
+	return post[Deletion](ctx, r, about("deletions", id, "/cancel"), map[string]string{"reason": reason})
 }
 
 // Deletions lists requests, newest first: those of an institution, and in a state (open,

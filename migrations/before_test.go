@@ -83,7 +83,7 @@ const rows = `SELECT string_agg(line, E'\n' ORDER BY line) FROM (
 	SELECT relname || ' ' || (xpath('/row/n/text()', query_to_xml(format('SELECT md5(coalesce(string_agg(x::text, '''' ORDER BY x::text), '''')) AS n FROM (SELECT %s FROM %s) x',
 			(SELECT string_agg(quote_ident(attname), ', ' ORDER BY attnum) FROM pg_attribute
 				WHERE attrelid = c.oid AND attnum > 0 AND NOT attisdropped AND NOT (
-					relname = 'deletion_requests' AND attname IN ('token_sha256', 'requested_as', 'approved_as', 'on_paper')
+					relname = 'deletion_requests' AND attname IN ('token_sha256', 'requested_as', 'approved_as', 'on_paper', 'cancel_reason')
 					OR relname IN ('work_item_audit', 'stage_settings_audit') AND attname = 'actor'
 					OR relname = 'plans' AND attname IN ('approved_by', 'approved_at')
 					OR relname = 'retrievals' AND attname = 'requested_by'

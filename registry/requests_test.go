@@ -107,7 +107,7 @@ func TestDeletionTakesTwoPeople(t *testing.T) {
 	}
 	_, err = requests.In(a.Registry).ApproveDeletion(ctx, d.ID, second, paper)
 	refusedFor(t, err, "approved already")
-	_, err = requests.In(a.Registry).CancelDeletion(ctx, d.ID, first)
+	_, err = requests.In(a.Registry).CancelDeletion(ctx, d.ID, first, "")
 	refusedFor(t, err, "approved already")
 	got := value[string](a, `SELECT string_agg(concat_ws(' ', action, stage, status, note, outcome, object_identifier, generic_file_id IS NOT NULL, size, "user",
 		inst_approver), E'\n' ORDER BY id) FROM work_items`)
@@ -163,7 +163,7 @@ func TestCancelledDeletionIsOver(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if d, err := requests.In(a.Registry).CancelDeletion(ctx, d.ID, second); err != nil || d.CancelledBy != second {
+	if d, err := requests.In(a.Registry).CancelDeletion(ctx, d.ID, second, ""); err != nil || d.CancelledBy != second {
 		t.Fatalf("cancelled = %+v, %v", d, err)
 	}
 	_, err = requests.In(a.Registry).ApproveDeletion(ctx, d.ID, second, paper)

@@ -139,6 +139,27 @@ BEGIN
 END
 $$;
 
+-- must_decide_deletion refuses a person who may not decide about a request for a deletion.
+-- Where the institution has no other active admin than the requester, an admin of the archive may.
+CREATE OR REPLACE FUNCTION must_decide_deletion(person bigint, institution bigint, requester bigint) RETURNS void
+LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+DECLARE
+	u users;
+BEGIN
+	SELECT * INTO u FROM users WHERE id = person;
+	IF u.role IS DISTINCT FROM 'admin' OR u.deactivated_at IS NOT NULL THEN
+		PERFORM must_be_admin_of(person, institution);
+		RETURN;
+	END IF;
+	IF EXISTS (SELECT FROM users o WHERE o.institution_id = institution AND o.role = 'institutional_admin'
+		AND o.deactivated_at IS NULL AND o.id <> requester) THEN
+		RAISE EXCEPTION '% is an admin of the archive, and the institution has another admin', u.email
+			USING ERRCODE = 'check_violation', CONSTRAINT = 'two_people', HINT = 'That institutional admin has to decide about it.';
+	END IF;
+	PERFORM must_be_signed_in(u.email);
+END
+$$;
+
 CREATE OR REPLACE FUNCTION must_be_signed_in(email text) RETURNS void
 LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
 BEGIN
@@ -183,8 +204,6 @@ RETURN EXISTS (
 -- A decision that no signed-in person makes is made for one, on paper, and says why.
 CREATE OR REPLACE FUNCTION deletion_request_decided() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
-DECLARE
-	approver users;
 BEGIN
 	IF (NEW.id, NEW.institution_id, NEW.requested_by, NEW.requested_at, NEW.requested_as)
 		IS DISTINCT FROM (OLD.id, OLD.institution_id, OLD.requested_by, OLD.requested_at, OLD.requested_as)
@@ -192,7 +211,7 @@ BEGIN
 		RAISE EXCEPTION 'deletion request % is not changed afterwards', OLD.id USING ERRCODE = 'check_violation', HINT = 'Make a new request.';
 	END IF;
 	IF NEW.cancelled_by IS NOT NULL THEN
-		PERFORM must_be_admin_of(NEW.cancelled_by, NEW.institution_id);
+		PERFORM must_decide_deletion(NEW.cancelled_by, NEW.institution_id, NEW.requested_by);
 		NEW.cancelled_at := now();
 	END IF;
 	IF NEW.approved_by IS NULL THEN
@@ -206,17 +225,7 @@ BEGIN
 		RAISE EXCEPTION 'one of the two people has changed how the other signs in' USING ERRCODE = 'check_violation', CONSTRAINT = 'two_people',
 			HINT = 'Another admin approves it, or the same one seven days after that change.';
 	END IF;
-	SELECT * INTO approver FROM users WHERE id = NEW.approved_by;
-	IF approver.role = 'admin' AND approver.deactivated_at IS NULL THEN
-		IF EXISTS (SELECT FROM users u WHERE u.institution_id = NEW.institution_id AND u.role = 'institutional_admin'
-			AND u.deactivated_at IS NULL AND u.id <> NEW.requested_by) THEN
-			RAISE EXCEPTION '% is an admin of the archive, and the institution has another admin', approver.email
-				USING ERRCODE = 'check_violation', CONSTRAINT = 'two_people', HINT = 'That institutional admin has to approve it.';
-		END IF;
-		PERFORM must_be_signed_in(approver.email);
-	ELSE
-		PERFORM must_be_admin_of(approver.id, NEW.institution_id);
-	END IF;
+	PERFORM must_decide_deletion(NEW.approved_by, NEW.institution_id, NEW.requested_by);
 	IF signed_in_actor() IS NOT NULL THEN
 		NEW.on_paper := NULL;
 	ELSIF coalesce(btrim(NEW.on_paper), '') = '' THEN
@@ -258,5 +267,5 @@ CREATE OR REPLACE TRIGGER named_is_kept BEFORE UPDATE OR DELETE ON deletion_requ
 CREATE OR REPLACE TRIGGER named_is_kept BEFORE UPDATE OR DELETE ON deletion_requests_intellectual_objects
 	FOR EACH ROW EXECUTE FUNCTION named_is_kept();
 
-REVOKE EXECUTE ON FUNCTION one_hand, note_action, open_action_partitions, must_be_admin_of, must_be_signed_in, actions_are_kept, user_changes, user_changed,
+REVOKE EXECUTE ON FUNCTION one_hand, note_action, open_action_partitions, must_be_admin_of, must_decide_deletion, must_be_signed_in, actions_are_kept, user_changes, user_changed,
 	institution_changes, deletion_request_made, deletion_request_decided, named_with_request, named_is_kept FROM PUBLIC;

@@ -38,6 +38,7 @@ COMMENT ON COLUMN deletion_requests.approved_as IS 'acting_user() of the approva
 COMMENT ON COLUMN deletion_requests.on_paper IS 'Why the approval was entered for the second person, who had not signed in; NULL: the person had.';
 COMMENT ON COLUMN deletion_requests.cancelled_by IS 'Person who cancelled it.';
 COMMENT ON COLUMN deletion_requests.cancelled_at IS 'When it was cancelled.';
+COMMENT ON COLUMN deletion_requests.cancel_reason IS 'Why it was cancelled; NULL: that was not said.';
 
 COMMENT ON TABLE deletion_requests_generic_files IS 'Files that a deletion request names.';
 COMMENT ON COLUMN deletion_requests_generic_files.deletion_request_id IS 'Deletion request.';

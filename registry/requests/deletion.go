@@ -26,6 +26,7 @@ type DeletionRequest struct {
 	OnPaper     string     `json:"on_paper"`     // why the approval was entered for a person who had not signed in
 	CancelledBy string     `json:"cancelled_by"`
 	CancelledAt *time.Time `json:"cancelled_at"`
+	Reason      string     `json:"cancel_reason" db:"cancel_reason"` // why it was cancelled; "": that was not said
 	Objects     int64      `json:"objects"`
 	Files       int64      `json:"files"` // single ones, in addition to those of the objects
 	Items       int64      `json:"items"` // work items that it became
@@ -40,7 +41,7 @@ type DeletionRequest struct {
 const SelectDeletions = `
 SELECT d.id, i.identifier AS institution, r.email AS requested_by, d.requested_at, coalesce(a.email, '') AS approved_by, d.approved_at,
 	coalesce(d.requested_as, '') AS requested_as, coalesce(d.approved_as, '') AS approved_as, coalesce(d.on_paper, '') AS on_paper,
-	coalesce(c.email, '') AS cancelled_by, d.cancelled_at,
+	coalesce(c.email, '') AS cancelled_by, d.cancelled_at, coalesce(d.cancel_reason, '') AS cancel_reason,
 	(SELECT count(*) FROM deletion_requests_intellectual_objects o WHERE o.deletion_request_id = d.id) AS objects,
 	(SELECT count(*) FROM deletion_requests_generic_files f WHERE f.deletion_request_id = d.id) AS files,
 	w.items, w.done, w.failed, w.cancelled
@@ -340,14 +341,18 @@ func approve(ctx context.Context, tx pgx.Tx, id int64, u registry.User, onPaper 
 	return requester, deletable(ctx, tx, id)
 }
 
-// CancelDeletion ends a request that nobody has approved. Any institutional admin of the
-// institution may.
-func (r Records) CancelDeletion(ctx context.Context, id int64, by string) (DeletionRequest, error) {
+// CancelDeletion ends a request that nobody has approved, for a reason that the institution
+// reads. Any institutional admin of the institution may, and an admin of the archive who may approve it.
+func (r Records) CancelDeletion(ctx context.Context, id int64, by, reason string) (DeletionRequest, error) {
 	return r.decideDeletion(ctx, id, by, "cancel", func(ctx context.Context, tx pgx.Tx, u registry.User) error {
-		if _, err := tx.Exec(ctx, `UPDATE deletion_requests SET cancelled_by = $2 WHERE id = $1`, id, u.ID); err != nil {
+		if _, err := tx.Exec(ctx, `UPDATE deletion_requests SET cancelled_by = $2, cancel_reason = nullif(btrim($3), '') WHERE id = $1`, id, u.ID, reason); err != nil {
 			return err
 		}
-		return alertOfDeletion(ctx, tx, id, "Deletion Cancelled", u.Email+" has cancelled it. Nothing was deleted.")
+		text := u.Email + " has cancelled it. Nothing was deleted."
+		if reason != "" {
+			text += " Reason: " + reason
+		}
+		return alertOfDeletion(ctx, tx, id, "Deletion Cancelled", text)
 	})
 }
 

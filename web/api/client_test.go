@@ -294,7 +294,7 @@ func TestClientPlansAndRequests(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if d, err = admin.CancelDeletion(ctx, d.ID); err != nil || d.CancelledBy != "admin@test.edu" {
+	if d, err = admin.CancelDeletion(ctx, d.ID, "Kept."); err != nil || d.CancelledBy != "admin@test.edu" || d.Reason != "Kept." {
 		t.Errorf("cancelled = %+v, %v", d, err)
 	}
 	if d, err = admin.RequestDeletion(ctx, []string{"test.edu/bag/data/f"}); err != nil {
@@ -375,7 +375,7 @@ func TestClientThroughTrouble(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := admin.CancelDeletion(t.Context(), d.ID); err != nil {
+		if _, err := admin.CancelDeletion(t.Context(), d.ID, ""); err != nil {
 			t.Fatal(err)
 		}
 	}

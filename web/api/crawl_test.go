@@ -110,7 +110,7 @@ B restorations.approve id=costly
 U restorations.cancel id=restoration {"reason": "Not needed."}
 A deletions.check {"identifiers": ["other.edu/bag", "test.edu/bag"]}
 A deletions.request {"identifiers": ["test.edu/old"]} > deletion
-A deletions.cancel id=deletion
+A deletions.cancel id=deletion {"reason": "Kept."}
 A deletions.request {"identifiers": ["test.edu/old"]} > deletion
 B deletions.approve id=deletion
 A deletions.list count=true

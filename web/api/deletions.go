@@ -85,24 +85,38 @@ func (a *API) decideDeletions(t *ops.API, op func(id, method, path, summary stri
 		"Retention and pending work are checked again: either everything that the request names goes into the queue, or nothing."
 	cancel := op("deletions.cancel", post, "/{id}/cancel", "Cancel a deletion request that is not approved", permission.DeletionsCancel)
 	cancel.Person, cancel.Audit = true, true
-	for _, d := range []struct {
-		operation ops.Operation
-		do        func(ctx context.Context, id int64, by string) (requests.DeletionRequest, error)
-	}{
-		{approve, func(ctx context.Context, id int64, by string) (requests.DeletionRequest, error) {
-			return requests.In(a.Registry).ApproveDeletion(ctx, id, by, "")
-		}},
-		{cancel, requests.In(a.Registry).CancelDeletion},
-	} {
-		ops.Register(t, d.operation, func(ctx context.Context, c access.Caller, in *ByID) (*body[requests.DeletionRequest], error) {
-			entry := registry.AuditEntry{Operation: d.operation.ID, SubjectType: "deletion", SubjectID: fmt.Sprint(in.ID)}
-			return act(ctx, a, c, &entry, func(ctx context.Context) (*body[requests.DeletionRequest], error) {
-				decided, err := d.do(ctx, in.ID, c.Person.Email)
-				entry.Institution = c.Person.InstitutionID // of staff none: the database looks up that of the request
-				return &body[requests.DeletionRequest]{decided}, err
-			})
+	cancel.About = "Who may approve it may cancel it, too, as may the requester. The requester is alerted, with the reason."
+	ops.Register(t, approve, func(ctx context.Context, c access.Caller, in *ByID) (*body[requests.DeletionRequest], error) {
+		return a.decideDeletion(ctx, c, approve.ID, in.ID, nil, func(ctx context.Context) (requests.DeletionRequest, error) {
+			return requests.In(a.Registry).ApproveDeletion(ctx, in.ID, c.Person.Email, "")
 		})
+	})
+	ops.Register(t, cancel, func(ctx context.Context, c access.Caller, in *deletionCancel) (*body[requests.DeletionRequest], error) {
+		reason := ""
+		if in.Body != nil {
+			reason = in.Body.Reason
+		}
+		return a.decideDeletion(ctx, c, cancel.ID, in.ID, map[string]any{"reason": reason}, func(ctx context.Context) (requests.DeletionRequest, error) {
+			return requests.In(a.Registry).CancelDeletion(ctx, in.ID, c.Person.Email, reason)
+		})
+	})
+}
+
+// deletionCancel says why a request is cancelled.
+type deletionCancel struct {
+	ByID
+	Body *struct {
+		Reason string `json:"reason,omitempty" maxLength:"1000" doc:"Which the requester reads"`
 	}
+}
+
+func (a *API) decideDeletion(ctx context.Context, c access.Caller, operation string, id int64, detail map[string]any, do func(context.Context) (requests.DeletionRequest, error)) (*body[requests.DeletionRequest], error) {
+	entry := registry.AuditEntry{Operation: operation, SubjectType: "deletion", SubjectID: fmt.Sprint(id), Detail: detail}
+	return act(ctx, a, c, &entry, func(ctx context.Context) (*body[requests.DeletionRequest], error) {
+		decided, err := do(ctx)
+		entry.Institution = c.Person.InstitutionID // of staff none: the database looks up that of the request
+		return &body[requests.DeletionRequest]{decided}, err
+	})
 }
 
 func (a *API) deletion(ctx context.Context, c access.Caller, id int64) (*body[requests.DeletionRequest], error) {

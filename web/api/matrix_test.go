@@ -102,7 +102,7 @@ deletions.receipts        U A R S
 deletions.check           A
 deletions.request         A
 deletions.approve         A S b f
-deletions.cancel          A
+deletions.cancel          A S
 restorations.list         U A R O S
 restorations.show         U A R O S
 restorations.quote        U A S

@@ -331,3 +331,38 @@ func (s *site) approvals(user, admin, other *caller) {
 		s.t.Errorf("approved: %s", a.body)
 	}
 }
+
+// Who may approve a deletion refuses it for a reason, which stays on record and reaches the
+// requester: another admin of the institution, or, where there is none, one of the archive.
+func TestDeletionIsRefusedForAReason(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.stock()
+	s.old()
+	first, staff := s.in("first@test.edu", registry.RoleInstitutionalAdmin, "test.edu"), s.in("staff@archive.org", registry.RoleAdmin, "")
+	other := s.in("admin@other.edu", registry.RoleInstitutionalAdmin, "other.edu")
+	request := func(key string) string {
+		var d struct{ ID int64 }
+		first.reads(first.wants(http.StatusCreated, "POST", "/api/v1/deletions", `{"identifiers": ["test.edu/bag/data/f"]}`, "Idempotency-Key", key), &d)
+		return fmt.Sprint("/api/v1/deletions/", d.ID, "/cancel")
+	}
+	at, because := request("one"), `{"reason": "The retention is disputed."}`
+	absent := other.do("POST", "/api/v1/deletions/999999/cancel", because)
+	if a := other.do("POST", at, because); a.status != 404 || a.body != absent.body {
+		t.Errorf("an admin of another institution: %d %s", a.status, a.body)
+	}
+	a := staff.wants(200, "POST", at, because)
+	if a.text("cancel_reason") != "The retention is disputed." || a.text("cancelled_by") != "staff@archive.org" {
+		t.Error(a.body)
+	}
+	if got := ask[string](s, `SELECT content FROM alerts WHERE type = 'Deletion Cancelled'`); got != "staff@archive.org has cancelled it. Nothing was deleted. Reason: The retention is disputed." {
+		t.Errorf("the alert says %s", got)
+	}
+	at = request("two")
+	second := s.in("second@test.edu", registry.RoleInstitutionalAdmin, "test.edu")
+	if a := staff.do("POST", at, because); a.status != 409 || !strings.Contains(a.body, "the institution has another admin") {
+		t.Errorf("staff, where another admin decides: %d %s", a.status, a.body)
+	}
+	second.wants(200, "POST", at, because)
+	first.wants(200, "POST", request("three"), nil) // without a body, as before
+}

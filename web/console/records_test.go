@@ -137,6 +137,9 @@ func TestADeletionTakesTwoPeople(t *testing.T) {
 	s.forced(again, `status = 'Success', stage = 'Cleanup', retry = false, updated_at = now() + interval '1 second'`)
 	ben.sees("/deletions", "Wait for you", ann.person.Email)
 	ann.sees("/deletions", "Nothing waits for you", "Wait for another person")
+	refuse := ben.open(made.path).form(t, "deletions.cancel")
+	refuse.Set("reason", hostile+strings.Repeat("x", 1000))
+	ben.refused("deletions.cancel", refuse, http.StatusBadRequest, "reason", hostile)
 	page := ben.sees(made.path, "A new version of test.edu/old was ingested", fmt.Sprintf("item %d", again))
 	approve := page.form(t, "deletions.approve")
 	if a := ann.send("/do/deletions.approve", approve); ask[bool](s, `SELECT approved_at IS NOT NULL FROM deletion_requests WHERE id = $1`, id) || a.status < 400 {
@@ -149,6 +152,13 @@ func TestADeletionTakesTwoPeople(t *testing.T) {
 	if n := ask[int](s, `SELECT count(*) FROM work_items WHERE deletion_request_id = $1`, id); n != 2 {
 		t.Errorf("%d items of the deletion", n)
 	}
+	s.keeps(s.test, "oldest", "Standard", 7)
+	form = ann.send("/deletions/check", url.Values{"identifiers": {"test.edu/oldest"}}).form(t, "deletions.request")
+	form.Set("identifiers", "test.edu/oldest")
+	refuse = ben.open(ann.done("deletions.request", form).path).form(t, "deletions.cancel")
+	refuse.Set("reason", "It is kept "+hostile)
+	ben.done("deletions.cancel", refuse)
+	ann.sees("/deletions/"+refuse.Get("id"), "Cancelled by "+ben.person.Email, "Reason It is kept")
 	user := s.in(registry.RoleInstitutionalUser, "test.edu")
 	if a := user.send("/deletions/check", url.Values{"identifiers": {"test.edu/old"}}); a.status != http.StatusForbidden {
 		t.Errorf("a user checks a deletion: %d", a.status)

@@ -107,7 +107,7 @@ var table = []struct {
 	{RestorationsApprove, a | s},
 	{DeletionsRead, u | a | r | s},
 	{DeletionsRequest, a},
-	{DeletionsCancel, a},
+	{DeletionsCancel, a | s},
 	{DeletionsApprove, a | s},
 	{FixityRead, u | a | r | o | s},
 	{FixityCheck, a | s},

@@ -137,7 +137,7 @@ func requestID(text string) (int64, error) {
 }
 
 func deleteCancelCommand() *cobra.Command {
-	var by string
+	var by, reason string
 	var asJSON bool
 	c := &cobra.Command{
 		Use:     "cancel REQUEST --by EMAIL",
@@ -152,13 +152,13 @@ func deleteCancelCommand() *cobra.Command {
 			show := func(d requests.DeletionRequest) error {
 				return cli.Printf(cmd, asJSON, d, "Request %d is cancelled. Nothing was deleted.\n", d.ID)
 			}
-			if done, err := deleteRemotely(cmd, remote.About("deletions", id, "/cancel"), nil, show); done || err != nil {
+			if done, err := deleteRemotely(cmd, remote.About("deletions", id, "/cancel"), map[string]string{"reason": reason}, show); done || err != nil {
 				return err
 			}
 			return runDelete(cmd, by, func(ctx context.Context, r *registry.Registry) error {
-				entry := registry.AuditEntry{Operation: "deletions.cancel", SubjectType: "deletion", SubjectID: fmt.Sprint(id), OnBehalfOf: by}
+				entry := registry.AuditEntry{Operation: "deletions.cancel", SubjectType: "deletion", SubjectID: fmt.Sprint(id), OnBehalfOf: by, Detail: map[string]any{"reason": reason}}
 				d, err := registry.Acted(ctx, r, registry.Actor{}, &entry, func(ctx context.Context) (requests.DeletionRequest, error) {
-					return requests.In(r).CancelDeletion(ctx, id, by)
+					return requests.In(r).CancelDeletion(ctx, id, by, reason)
 				})
 				if err != nil {
 					return err
@@ -168,6 +168,7 @@ func deleteCancelCommand() *cobra.Command {
 		},
 	}
 	c.Flags().StringVar(&by, "by", "", "e-mail of an institutional admin (required)")
+	c.Flags().StringVar(&reason, "reason", "", "why, which the requester reads")
 	cli.JSONFlag(c, &asJSON)
 	return c
 }
@@ -302,6 +303,9 @@ func writeDeletion(out io.Writer, d deletionPage) error {
 	}
 	if d.CancelledAt != nil {
 		fmt.Fprintf(out, "Cancelled by %s at %s\n", human.Line(d.CancelledBy), human.Time(*d.CancelledAt))
+		if d.Reason != "" {
+			fmt.Fprintf(out, "Reason: %s\n", human.Line(d.Reason))
+		}
 	}
 	if len(d.Receipts) == 0 {
 		return nil
