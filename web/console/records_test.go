@@ -267,3 +267,21 @@ func TestDepositorsBeginAtTheirDeposits(t *testing.T) {
 	empty := s.in(registry.RoleInstitutionalUser, "other.edu")
 	empty.open("/").lacks(t, "bad.tar", "photographs")
 }
+
+// Depositors read what they can do: nothing, where the staff of the archive has to act.
+func TestDepositorsAreNotAskedToDoWhatStaffDoes(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	id := s.item("slow.tar", "")
+	s.forced(id, `status = 'Failed', stage = 'Store', error_code = 'timeout', retry = false, needs_admin_review = true`)
+	waits := s.item("waits.tar", "")
+	member, staff := s.in(registry.RoleInstitutionalAdmin, "test.edu"), s.in(registry.RoleOperator, "")
+	page := fmt.Sprint("/items/", id)
+	for _, path := range []string{"/", page} {
+		member.sees(path, "slow.tar", "What to do: Nothing. The staff of the archive sees it and decides.").lacks(t, "farol requeue", "farol stage set")
+	}
+	staff.sees(page, "farol requeue")
+	page = fmt.Sprint("/items/", waits)
+	staff.sees(page, "There is no live worker", "farol work --stages")
+	member.sees(page, "Waits: no worker").lacks(t, "farol work --stages")
+}

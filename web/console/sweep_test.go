@@ -82,6 +82,9 @@ func looks(t *testing.T, b *chrome.Tab, name string) {
 	found := map[string]bool{}
 	for _, width := range []int64{1440, 320} {
 		b.Size(width, 900)
+		if width == 1440 && !chrome.Value[bool](b, `document.querySelector(".pages a")?.checkVisibility() ?? true`) { // it was loaded when the window was narrow
+			t.Errorf("%s: the list of pages is not seen", name)
+		}
 		for _, dark := range []bool{false, true} {
 			b.Dark(dark)
 			for _, v := range b.Axe() {
@@ -110,6 +113,7 @@ func looks(t *testing.T, b *chrome.Tab, name string) {
 
 // of is the site for a part of its test.
 func (s *site) of(t *testing.T) *site {
+	t.Helper()
 	part := *s
 	part.t = t
 	return &part
