@@ -72,7 +72,7 @@ func TestPlanOfAGroup(t *testing.T) {
 		t.Errorf("%d of 6 items are requeued", n)
 	}
 	second.refused("plans.apply", apply, http.StatusPreconditionFailed, "changed", `value="5"`)
-	s.exec(`UPDATE plans SET state = 'applying', applied_at = NULL, carry = NULL, counts = '{"planned": 3, "done": 3}'`) // as if its server had died
+	s.exec(`UPDATE plans SET state = 'applying', applied_at = NULL, carry = NULL, carry_for = NULL, counts = '{"planned": 3, "done": 3}'`) // as if its server had died
 	second.sees("/", "(requeue to Validate, 6 items) is not at its end, and no server carries it out")
 	busy, err := s.db.Begin(t.Context()) // another process holds the plan
 	if err != nil {
