@@ -25,7 +25,7 @@ type Status struct {
 }
 
 // Leader is the mirror that publishes, as the database sees it. A database user that may not
-// see the sessions of others knows the PID only.
+// see the sessions of others does not know its address, and since when it has run.
 type Leader struct {
 	Program string     `json:"program"`
 	Client  string     `json:"client"` // address
@@ -100,9 +100,9 @@ func (m *Mirror) compareOnce(ctx context.Context, at daemon) (list []TopicFigure
 }
 
 const leaderSQL = `
-SELECT coalesce(a.application_name, '') AS program, CASE WHEN a.backend_start IS NULL THEN '' ELSE coalesce(host(a.client_addr), 'local') END AS client,
+SELECT a.application_name AS program, CASE WHEN a.backend_start IS NULL THEN '' ELSE coalesce(host(a.client_addr), 'local') END AS client,
 	l.pid, a.backend_start AS since
-FROM pg_locks l LEFT JOIN pg_stat_activity a USING (pid)
+FROM pg_locks l JOIN pg_stat_activity a USING (pid)
 WHERE l.locktype = 'advisory' AND l.granted AND l.objsubid = 1
   AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
   AND (l.classid::bigint << 32 | l.objid::bigint) = hashtextextended('topic reader ' || $1, 0)`

@@ -27,7 +27,7 @@ func TestServersKnowWhetherAMirrorRuns(t *testing.T) {
 		t.Errorf("before: %+v, %v", s, err)
 	}
 	newTestLeader(t, work, MirrorOptions{NSQDTCPAddr: nsqd.TCPAddr})
-	if s, err := server.Status(t.Context()); err != nil || s.Leader == nil || s.Leader.PID == 0 || s.Leader.Since != nil || s.Leader.Program != "" || s.Moved == nil {
+	if s, err := server.Status(t.Context()); err != nil || s.Leader == nil || s.Leader.PID == 0 || s.Leader.Since != nil || s.Leader.Client != "" || s.Moved == nil {
 		t.Errorf("as a server: %+v, %v", s, err)
 	}
 	super := NewMirror(work, MirrorOptions{NSQDHTTPAddr: nsqd.HTTPAddr})

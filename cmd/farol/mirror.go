@@ -181,7 +181,7 @@ func printMirror(out io.Writer, s nsqcompat.Status) error {
 	who := "No mirror is running: start farol mirror."
 	switch {
 	case s.Leader != nil && s.Leader.Since == nil:
-		who = fmt.Sprintf("A mirror publishes to nsqd at %s. Grant pg_read_all_stats to this database user to see which.", human.Line(s.NSQD))
+		who = fmt.Sprintf("%s mirrors to nsqd at %s. Grant pg_read_all_stats to this database user to see where it runs.", human.Line(s.Leader.Program), human.Line(s.NSQD))
 	case s.Leader != nil:
 		who = fmt.Sprintf("%s at %s mirrors to nsqd at %s since %s.", human.Line(s.Leader.Program), human.Line(s.Leader.Client), human.Line(s.NSQD), human.Time(*s.Leader.Since))
 	}
