@@ -285,6 +285,9 @@ func (s *site) cancels(id, ingest int64, user, other *caller) {
 	if a := user.do("POST", fmt.Sprint("/api/v1/restorations/", ingest, "/cancel"), because); a.status != 404 || a.body != absent.body {
 		s.t.Errorf("an ingest: %d %s", a.status, a.body)
 	}
+	if status := ask[string](s, `SELECT status FROM all_work_items WHERE id = $1`, ingest); status != "Pending" {
+		s.t.Errorf("an ingest that was no restoration is %s", status)
+	}
 	s.exec(`UPDATE work_items SET status = 'Started', claim_token = claim_token + 1, attempt = 1, worker = 'w1', node = 'n1', pid = 1, stage_started_at = now(), lease_expires_at = now() + interval '1 hour' WHERE id = $1`, id)
 	if a := user.do("POST", at, because); a.status != 409 || !strings.Contains(a.body, "a worker has begun it") {
 		s.t.Errorf("one that runs: %d %s", a.status, a.body)

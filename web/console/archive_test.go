@@ -113,6 +113,9 @@ func TestItemsAreSavedAsATable(t *testing.T) {
 			t.Errorf("the tab %s as a table: %s", tab, a.text)
 		}
 	}
+	if a := admin.open("/items.csv?tab=review"); strings.Contains(a.text, "plain.tar") {
+		t.Errorf("what needs no one is in the table of what does: %s", a.text)
+	}
 	if a := stays.open("/items.csv"); strings.Count(a.text, "\n") != 1 {
 		t.Errorf("the items of another: %s", a.text)
 	}
