@@ -74,7 +74,7 @@ func effects() map[string][]string {
 		"changes one": {
 			"item requeue", "item cancel", "item release", "item priority", "plan requeue", "plan cancel", "plan priority",
 			"restore object", "restore file", "restore approve", "delete request", "delete cancel", "fixity check", "fixity policy", "fixity import",
-			"stage add", "stage set", "stage remove", "drain", "services hold", "services release", "institution add", "institution set",
+			"stage add", "stage set", "stage remove", "drain", "services hold", "services release", "institution add", "institution set", "institution cors",
 			"user add", "user set", "user reset", "user unlock", "user unlink", "user mail", "user sessions", "user deactivate", "user activate", "token add", "mail test", "schedule run", "schedule pause", "schedule resume", "report count",
 		},
 		"asks": {

@@ -62,7 +62,7 @@ func (s *site) running(store *progress.Store) (id int64) {
 	err = errors.Join(err,
 		store.Append(s.t.Context(), c, pass, "checkpoints", string(z.EncodeAll(text, nil))),
 		store.Count(s.t.Context(), c, progress.Counters{
-			Stage: "Receive", Elapsed: 10 * time.Second, Moved: 10 * time.Second, Files: 2, FilesTotal: -1, Bytes: 700, BytesTotal: 1400, Busy: 1,
+			Stage: "Receive", Elapsed: 10 * time.Second, Moved: 10 * time.Second, Files: 2, FilesTotal: -1, Bytes: 700, BytesTotal: 70_000, Busy: 1,
 			CurrentFiles: []progress.CurrentFile{{Path: "data/c", Files: 1, Bytes: 1, Size: 9}},
 		}))
 	if err != nil {

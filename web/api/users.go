@@ -177,63 +177,49 @@ func (a *API) setUser(ctx context.Context, c access.Caller, in *userPatch) (*tag
 }
 
 func (a *API) changeUser(ctx context.Context, c access.Caller, operation string, id, version int64, changes people.Changes, detail map[string]any) (*tagged[people.Profile], error) {
-	entry := registry.AuditEntry{Operation: operation, SubjectType: "user", SubjectID: fmt.Sprint(id), Detail: detail}
-	return act(ctx, a, c, &entry, func(ctx context.Context) (*tagged[people.Profile], error) {
-		if err := a.mayChange(ctx, c, id); err != nil {
-			return nil, err
-		}
+	return onUser(ctx, a, c, operation, id, detail, func(ctx context.Context) (*tagged[people.Profile], error) {
 		p, err := a.people().Change(ctx, c.Scope, id, version, changes)
-		entry.Institution = p.InstitutionID
 		return withTag(p, p.Version), err
 	})
 }
 
-// mayChange refuses changes of a person of the institution whose role only staff gives.
-func (a *API) mayChange(ctx context.Context, c access.Caller, id int64) error {
-	p, err := a.people().Profile(ctx, c.Scope, id)
-	if err != nil {
-		return err
-	}
-	return mayGive(c, p.Role)
+// onUser does something to a person, unless only staff gives the person's role. The database
+// puts it on the record of the person's institution.
+func onUser[T any](ctx context.Context, a *API, c access.Caller, operation string, id int64, detail map[string]any, do func(context.Context) (T, error)) (T, error) {
+	entry := registry.AuditEntry{Operation: operation, SubjectType: "user", SubjectID: fmt.Sprint(id), Detail: detail}
+	return act(ctx, a, c, &entry, func(ctx context.Context) (none T, err error) {
+		p, err := a.people().Profile(ctx, c.Scope, id)
+		if err != nil {
+			return none, err
+		}
+		if err := mayGive(c, p.Role); err != nil {
+			return none, err
+		}
+		return do(ctx)
+	})
 }
 
 func (a *API) invite(ctx context.Context, c access.Caller, id int64, kind string) (*body[invitation], error) {
-	entry := registry.AuditEntry{Operation: "users." + kind, SubjectType: "user", SubjectID: fmt.Sprint(id)}
-	return act(ctx, a, c, &entry, func(ctx context.Context) (*body[invitation], error) {
-		if err := a.mayChange(ctx, c, id); err != nil {
-			return nil, err
-		}
+	return onUser(ctx, a, c, "users."+kind, id, nil, func(ctx context.Context) (*body[invitation], error) {
 		secret, err := a.people().MakeLink(ctx, id, kind)
 		return &body[invitation]{invitation{kind, people.LinkPath(kind, secret)}}, err
 	})
 }
 
 func (a *API) resetFactor(ctx context.Context, c access.Caller, in *ByID) (*empty, error) {
-	entry := registry.AuditEntry{Operation: "users.reset_factor", SubjectType: "user", SubjectID: fmt.Sprint(in.ID)}
-	return act(ctx, a, c, &entry, func(ctx context.Context) (*empty, error) {
-		if err := a.mayChange(ctx, c, in.ID); err != nil {
-			return nil, err
-		}
+	return onUser(ctx, a, c, "users.reset_factor", in.ID, nil, func(ctx context.Context) (*empty, error) {
 		return &empty{}, a.people().RemoveTOTP(ctx, in.ID, c.Actor().Name)
 	})
 }
 
 func (a *API) unlink(ctx context.Context, c access.Caller, in *ByID) (*empty, error) {
-	entry := registry.AuditEntry{Operation: "users.unlink", SubjectType: "user", SubjectID: fmt.Sprint(in.ID)}
-	return act(ctx, a, c, &entry, func(ctx context.Context) (*empty, error) {
-		if err := a.mayChange(ctx, c, in.ID); err != nil {
-			return nil, err
-		}
+	return onUser(ctx, a, c, "users.unlink", in.ID, nil, func(ctx context.Context) (*empty, error) {
 		return &empty{}, a.people().Unbind(ctx, in.ID)
 	})
 }
 
 func (a *API) unlock(ctx context.Context, c access.Caller, in *ByID) (*empty, error) {
-	entry := registry.AuditEntry{Operation: "users.unlock", SubjectType: "user", SubjectID: fmt.Sprint(in.ID)}
-	return act(ctx, a, c, &entry, func(ctx context.Context) (*empty, error) {
-		if err := a.mayChange(ctx, c, in.ID); err != nil {
-			return nil, err
-		}
+	return onUser(ctx, a, c, "users.unlock", in.ID, nil, func(ctx context.Context) (*empty, error) {
 		return &empty{}, a.people().Unlock(ctx, in.ID)
 	})
 }

@@ -247,3 +247,22 @@ func TestUnlockedPersonTriesAgain(t *testing.T) {
 		t.Error("it is not on record")
 	}
 }
+
+// What staff does to a person of an institution is on the institution's record, too.
+func TestWhatIsDoneToPeopleIsOnTheirInstitutionsRecord(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	staff, ann := s.in("staff@archive.org", registry.RoleAdmin, ""), s.person("ann@test.edu", registry.RoleInstitutionalUser, "test.edu")
+	admin := s.in("admin@test.edu", registry.RoleInstitutionalAdmin, "test.edu")
+	for _, verb := range []string{"unlock", "unlink", "reset-factor", "reset", "deactivate", "activate"} {
+		if a := staff.do("POST", fmt.Sprintf("/api/v1/users/%d/%s", ann.person.ID, verb), nil); a.status >= 300 && a.status != 409 {
+			t.Errorf("%s: %d %s", verb, a.status, a.body)
+		}
+	}
+	a := admin.wants(200, "GET", "/api/v1/actions?limit=100&actor=staff@archive.org", nil)
+	for _, operation := range []string{"users.unlock", "users.unlink", "users.reset_factor", "users.reset", "users.deactivate", "users.activate"} {
+		if !strings.Contains(a.body, `"operation":"`+operation+`"`) {
+			t.Errorf("%s is not on the institution's record: %s", operation, a.body)
+		}
+	}
+}
