@@ -48,7 +48,7 @@ func (s Source) Explain(ctx context.Context, id int64) (*Explanation, error) {
 		return nil, err
 	}
 	if item.Status == "Pending" {
-		if e.Waits, err = s.Registry.WhyNot(ctx, id); err != nil {
+		if e.Waits, err = Obstacles(ctx, s.Registry, id); err != nil {
 			return nil, err
 		}
 	}

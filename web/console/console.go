@@ -3,6 +3,9 @@
 // A page asks the operations of the REST API for what it shows, within the process, and its
 // forms are sent to them. So a page has no rules of its own, and shows nobody more than the
 // API does. The pages need no script; with it they are kept up to date.
+//
+// The package has more than 3,000 lines: a page is a file and a template, and all of them share
+// the frame in console.go, visit.go, show.go, do.go and live.go.
 package console
 
 import (
@@ -44,7 +47,7 @@ type Pages struct {
 	templates map[string]*template.Template // by file
 	assets    map[string]asset              // by name
 	live      *live
-	packers   sync.Pool // of gzip.Writer, each of which is most of a MiB
+	packers   sync.Pool // of gzip.Writer: one takes most of a MiB
 	seen      seen      // of staff, for the time that the database is away
 }
 
@@ -58,7 +61,7 @@ type sheet struct {
 	Key   string // letter that leads to it, behind g; "": none
 	Shell string // the command that shows the same; {id} is that of the path, and IDENTIFIER what the page is about
 
-	Needs permission.Permission             // "": whoever has signed in
+	Needs permission.Permission             // "": any person who has signed in
 	Staff bool                              // only for who sees all institutions
 	Load  func(*Pages, *visit) (any, error) // what the template shows
 }

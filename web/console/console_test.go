@@ -242,3 +242,15 @@ func TestSearch(t *testing.T) {
 		}
 	}
 }
+
+// Each key leads to one page.
+func TestKeysLeadToOnePage(t *testing.T) {
+	t.Parallel()
+	seen := map[string]string{}
+	for _, s := range console.Sheets() {
+		if other := seen[s.Key]; s.Key != "" && other != "" {
+			t.Errorf("g %s leads to %s and to %s", s.Key, other, s.Path)
+		}
+		seen[s.Key] = s.Path
+	}
+}

@@ -13,7 +13,7 @@ func archiveSheets() []sheet {
 	const nav = "Archive"
 	return []sheet{
 		{Path: "/fixity", Title: "Fixity", File: "fixity.html", Nav: nav, Key: "f", Shell: "farol fixity status", Needs: permission.FixityRead, Load: (*Pages).fixity},
-		{Path: "/reports", Title: "Reports", File: "reports.html", Nav: nav, Key: "r", Shell: "farol report deposits", Needs: permission.ReportsDeposits, Load: (*Pages).reports},
+		{Path: "/reports", Title: "Reports", File: "reports.html", Nav: nav, Key: "t", Shell: "farol report deposits", Needs: permission.ReportsDeposits, Load: (*Pages).reports},
 		{Path: "/reports/statement", Title: "Statement", File: "statement.html", Shell: "farol report costs", Needs: permission.ReportsDeposits, Load: (*Pages).statement},
 		{Path: "/exports", Title: "Exports", File: "exports.html", Nav: nav, Shell: "farol export list", Needs: permission.ExportsMake, Load: (*Pages).exports},
 		{Path: "/audit", Title: "Audit", File: "audit.html", Nav: nav, Needs: permission.AuditRead, Load: (*Pages).audit},

@@ -14,7 +14,7 @@ import (
 func machinerySheets() []sheet {
 	const work, machinery = "Work", "Machinery"
 	return []sheet{
-		{Path: "/items/groups", Title: "Groups of failures", File: "groups.html", Nav: work, Key: "f", Shell: "farol item list --needs-review", Needs: permission.ItemsRead, Staff: true, Load: (*Pages).groups},
+		{Path: "/items/groups", Title: "Groups of failures", File: "groups.html", Nav: work, Key: "e", Shell: "farol item list --needs-review", Needs: permission.ItemsRead, Staff: true, Load: (*Pages).groups},
 		{Path: "/plans", Title: "Plans", File: "plans.html", Nav: work, Key: "p", Shell: "farol plan list", Needs: permission.PlansRead, Load: (*Pages).plans},
 		{Path: "/plans/new", Title: "Make a plan", File: "plan-new.html", Shell: "farol plan requeue", Needs: permission.PlansMake, Load: (*Pages).newPlan},
 		{Path: "/plans/{id}", Title: "Plan", File: "plan.html", Shell: "farol plan show {id}", Needs: permission.PlansRead, Load: (*Pages).plan},

@@ -245,7 +245,7 @@ func TestPagesWithoutScripts(t *testing.T) {
 	b.Go("/plans")
 	b.Fill("Search", strconv.FormatInt(failed, 10))
 	b.Press("\r")
-	b.Shows(fmt.Sprintf("Item %d ", failed))
+	b.Until("the item", fmt.Sprintf("location.pathname == '/items/%d' && document.readyState == 'complete'", failed))
 	b.Go("/alerts")
 	b.Click("button", "Mark all as read")
 	b.Shows("Done: mark alerts as read")

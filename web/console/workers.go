@@ -90,8 +90,8 @@ func slotsOf(w registry.Worker) slots {
 	return s
 }
 
-// poolsOf are the pools of a worker. One of another version may have others, of which nothing
-// is shown.
+// poolsOf are the pools of a worker. What a worker of another version says of others is not
+// shown.
 func poolsOf(w registry.Worker) (list []pool) {
 	if json.Unmarshal(w.Pools, &list) != nil {
 		return nil
