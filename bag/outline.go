@@ -12,7 +12,7 @@ import (
 // ErrOutline says that an outline does not have what is needed to judge its bag.
 var ErrOutline = errors.New("the outline of the tar is incomplete")
 
-// ReadOutline indexes a tar of which only pieces are known, so that a bag can be judged
+// ReadOutline indexes a tar from some pieces of it, so that a bag can be judged
 // before it is uploaded. r has pieces in the order of the tar: each is its offset (8 bytes,
 // big-endian), its length (4 bytes) and its bytes. All headers, the manifests, fetch.txt, the
 // tag files whose tags are wanted and the end of the archive must be among them.

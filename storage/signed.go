@@ -42,8 +42,8 @@ type SentPart struct {
 	etag   string // with its quotes
 }
 
-// BeginUpload begins an upload in parts, of which the server checks and keeps the SHA-256. It
-// stays until it is completed or aborted.
+// BeginUpload begins an upload in parts. The server checks and keeps the SHA-256 of each part.
+// The upload stays until it is completed or aborted.
 func (b *Bucket) BeginUpload(ctx context.Context, key, contentType string) (OpenUpload, error) {
 	up := Upload{ContentType: contentType}
 	if err := up.check(); err != nil {

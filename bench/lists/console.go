@@ -24,7 +24,7 @@ import (
 // goalBytes is how large a page may be, with its style and its script.
 const goalBytes = 60_000
 
-// listed finds the pages in the list of pages, and assets what a page needs besides itself.
+// listed finds the pages in the list of pages, and assets what a page needs to look and work as it does.
 var (
 	listed = regexp.MustCompile(`<li><a href="(/[^"]*)"`)
 	assets = regexp.MustCompile(`(?:href|src)="(/assets/[^"]*\.(?:css|js)[^"]*)"`)
@@ -194,7 +194,7 @@ func (m *measurement) watch(ctx context.Context, c *caller) error {
 	r.Header.Set("Cookie", c.cookie)
 	a, err := c.client.Do(r)
 	if ctx.Err() != nil {
-		return nil //nolint:nilerr // it is over
+		return nil
 	}
 	if err != nil {
 		return fmt.Errorf("open a stream: %w", err)

@@ -89,7 +89,7 @@ const firstInstitution = "test.edu"
 // betweenFirst is so long that a person can follow one bag after the other.
 const betweenFirst = 4 * time.Second
 
-// firstBags are what a new farol dev begins with: a dozen, of which one fails. Those of
+// firstBags are what a new farol dev begins with: a dozen bags; one fails. Those of
 // many files are seen in each stage, since a file takes longer than a megabyte.
 func firstBags() (list []sample) {
 	for i, files := range []int{4000, 800, 8000, 2000} {

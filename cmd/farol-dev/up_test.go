@@ -89,7 +89,7 @@ func (d *dev) saysThatBagsCome() bool {
 	return strings.Contains(strings.Join(d.text, "\n"), "Sample bags arrive")
 }
 
-// A newcomer sees bags move without having made one. Whoever has data of their own gets
+// A newcomer sees bags move without having made one. A directory that has data gets
 // no others.
 func TestNewDevHasBagsToWatch(t *testing.T) {
 	t.Parallel()
