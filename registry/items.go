@@ -114,6 +114,9 @@ func lockObjects(ctx context.Context, tx pgx.Tx, in Institution, uploads []Uploa
 	return err
 }
 
+// ArchiveUser is the user of items that no person has asked for.
+const ArchiveUser = "system@aptrust.org"
+
 // WorkItem is a work item as people see it.
 type WorkItem struct {
 	ID                   int64      `json:"id"`

@@ -293,9 +293,9 @@ func (s *site) cancels(id, ingest int64, user, other *caller) {
 		s.t.Errorf("one that runs: %d %s", a.status, a.body)
 	}
 	s.exec(`SELECT release($1)`, id)
-	s.exec(`UPDATE work_items SET "user" = NULL WHERE id = $1`, id)
-	if a := user.do("POST", at, because); a.status != 409 || !strings.Contains(a.body, "Farol tries a restoration with it") {
-		s.t.Errorf("one that Farol has drawn: %d %s", a.status, a.body)
+	s.exec(`UPDATE work_items SET "user" = DEFAULT WHERE id = $1`, id)
+	if a := user.do("POST", at, because); a.status != 409 || !strings.Contains(a.body, "the archive has asked for it") {
+		s.t.Errorf("one that the archive has drawn: %d %s", a.status, a.body)
 	}
 	s.exec(`UPDATE work_items SET "user" = 'user@test.edu' WHERE id = $1`, id)
 	user.wants(200, "POST", at, because)

@@ -112,8 +112,8 @@ func (a *API) cancelRestoration(ctx context.Context, c access.Caller, in *struct
 		switch {
 		case !slices.Contains(restorationActions, w.Action):
 			return w, ops.NotFound()
-		case w.User == "" && !c.Holds(permission.ItemsDecide):
-			return w, fmt.Errorf("%w: Farol tries a restoration with it; an operator may cancel it", registry.ErrRefused)
+		case w.User == registry.ArchiveUser && !c.Holds(permission.ItemsDecide):
+			return w, fmt.Errorf("%w: the archive has asked for it; an operator may cancel it", registry.ErrRefused)
 		case w.Status == registry.Started:
 			return w, fmt.Errorf("%w: a worker has begun it; wait for its end, or ask an operator", registry.ErrRefused)
 		}
