@@ -1,6 +1,7 @@
 package console
 
 import (
+	"fmt"
 	"net/url"
 	"slices"
 	"time"
@@ -104,6 +105,7 @@ func exportsFor(v *visit) []exportKind {
 type exportPage struct {
 	Export api.ExportView
 	Object string
+	Item   *api.ItemView // that writes a large one; nil: there is none, or it is not known now
 }
 
 // export shows an export that was made.
@@ -112,11 +114,20 @@ func (p *Pages) export(v *visit) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if e.WorkItem != nil && e.SHA256 == nil {
+	v.title = "Export of " + string(e.Kind)
+	d := exportPage{Export: e, Object: str(e.Object)}
+	if e.WorkItem != nil {
+		d.Item, _ = optional[api.ItemView](v, fmt.Sprint("items/", *e.WorkItem), nil)
+	}
+	if d.Writing() {
 		v.every = 5
 	}
-	v.title = "Export of " + string(e.Kind)
-	return exportPage{e, str(e.Object)}, nil
+	return d, nil
+}
+
+// Writing reports whether an item writes the export, or will.
+func (d exportPage) Writing() bool {
+	return d.Item != nil && (d.Item.Status == "Pending" || d.Item.Status == registry.Started)
 }
 
 // exportSheet is the page of an export.

@@ -98,6 +98,26 @@ func TestAnExportIsMadeFromTheObject(t *testing.T) {
 	}
 }
 
+// The page of a large export is fetched again until its item has ended, and says how it ended.
+func TestALargeExportIsFollowed(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	made := ask[string](s, `
+		WITH i AS (INSERT INTO work_items (institution_id, action, stage, name, bucket, etag, size, bag_date, object_identifier, note)
+			VALUES ($1, 'Export', 'Requested', 'inventory.csv', 'out.test.edu', 'export-1', 7, now(), 'test.edu/exports/1', 'Waiting.') RETURNING id)
+		INSERT INTO exports (kind, institution_id, requested_by, work_item_id, key) SELECT 'inventory', $1, 'a@test.edu', id, 'test.edu/exports/1/inventory.csv' FROM i
+		RETURNING id || ' ' || work_item_id`, s.test.ID)
+	export, item, _ := strings.Cut(made, " ")
+	b := s.in(registry.RoleInstitutionalAdmin, "test.edu")
+	if a := b.sees("/exports/"+export, "Item "+item+" writes it", "inventory.csv"); !strings.Contains(a.text, `data-every="5"`) {
+		t.Error("it is not fetched again")
+	}
+	s.exec(`UPDATE work_items SET status = 'Failed', retry = false, note = 'The bucket is gone.' WHERE id::text = $1`, item)
+	if a := b.sees("/exports/"+export, "was to write it into the restoration bucket, and is Failed: The bucket is gone. Its page says what to do"); strings.Contains(a.text, "data-every") {
+		t.Error("it is fetched for as long as it is open")
+	}
+}
+
 // A deletion is asked for after a look at what would be refused, approved by another person
 // with a fresh proof, and refused to the one who asked.
 func TestADeletionTakesTwoPeople(t *testing.T) {

@@ -32,6 +32,14 @@
   class Refused extends Error {} // trying again is of no use
   class Stopped extends Error {} // another file was chosen, or the upload given up
 
+  // reason is whose fault it is that something ended: Farol's refusal, the file's, or this page's.
+  const reason = (err) => {
+    if (err instanceof Refused) return err.message.charAt(0).toUpperCase() + err.message.slice(1).replace(/\.$/, '') + '.';
+    if (err instanceof DOMException && err.name.startsWith('Not')) return 'The file cannot be read. If it has changed, choose it again.';
+    console.error(err);
+    return 'This page has failed; the file is as it was. Load the page again and choose the file. What has arrived stays.';
+  };
+
   // ask calls Farol. What may pass is tried again until it has.
   const ask = async (run, method, path, body) => {
     for (let wait = 1000; ; wait = Math.min(wait * 2, 60000)) {
@@ -43,7 +51,7 @@
       } catch { answer = null; }
       if (answer?.ok) return content;
       if (answer && answer.status < 500 && answer.status !== 429 && answer.status !== 408) throw Object.assign(new Refused(content?.detail || 'Farol refuses it.'), { status: answer.status });
-      report(answer ? content.detail.charAt(0).toUpperCase() + content.detail.slice(1) + '.' : 'Farol cannot be reached. It is tried again.');
+      report(content?.detail ? reason(new Refused(content.detail)) : 'Farol cannot be reached. It is tried again.');
       await pause(wait * (0.5 + Math.random()));
       await online();
     }
@@ -201,9 +209,8 @@
     } catch (err) {
       if (run !== me) return;
       show('meter', false);
-      if (!(err instanceof Refused)) { report('The file cannot be read. If it has changed, choose it again.'); return; }
-      report('The bag was not checked before the upload. ' + err.message);
-      if (err.status === 404) return;
+      report((err instanceof Refused ? 'The bag was not checked before the upload. ' : '') + reason(err));
+      if (!(err instanceof Refused) || err.status === 404) return;
     }
     show('go', true);
     $('go').focus();
@@ -274,6 +281,7 @@
         } catch (err) {
           if (err instanceof Refused) throw err;
           me.check();
+          if (me.turn !== turn) throw new Stopped();
           if (me.paused) { wait = 500; continue; }
           report(navigator.onLine ? 'The receiving bucket does not answer. It is tried again.' + (++failures > 4 ? ' If this does not end, ask the administrator of Farol whether the bucket allows uploads from this page.' : '')
             : 'There is no connection. The upload goes on when it is back.');
@@ -319,7 +327,7 @@
     } catch (err) {
       if (err instanceof Stopped || run !== me) return;
       show('pause', false);
-      report(err instanceof Refused ? err.message.charAt(0).toUpperCase() + err.message.slice(1) + '.' : 'The file cannot be read. If it has changed, choose it again.');
+      report(reason(err));
       if (err.status === 409 && err.message.includes('already')) show('replace', true);
       else show('go', err.status !== undefined);
       me.turn++;
@@ -382,7 +390,7 @@
       await ask(asked, 'POST', '/' + encodeURIComponent(me.id) + '/abort', { ...me.of, size: undefined });
       report('The upload was given up, and what had arrived is deleted.');
       show('go', true);
-    } catch (err) { if (err instanceof Refused) report(err.message); }
+    } catch (err) { if (err instanceof Refused) report(reason(err)); }
   });
   addEventListener('beforeunload', (e) => { if (run?.running && !run.finished) e.preventDefault(); });
 })();
