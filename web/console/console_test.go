@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"unicode"
 
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/web/console"
@@ -193,14 +194,41 @@ func TestOthersItemsAreNotThere(t *testing.T) {
 	s.in(registry.RoleInstitutionalUser, "test.edu").sees("/search?q=secret-plans.tar", "secret-plans.tar", "Receive")
 }
 
+// hostileNames are what others may call things, and write in notes.
+func hostileNames() []string {
+	return []string{
+		`<script>alert(1)</script>.tar`, `"><img src=x onerror=alert(1)>.tar`, "a\u202egpj.tar", strings.Repeat("long", 60) + ".tar", "a'b.tar", "{{.}}.tar", "a\u200bb.tar", "javascript:alert(1).tar",
+		`' onmouseover='alert(1)`, `" autofocus onfocus="alert(1)`, "</title><script>alert(1)</script>", "</textarea><script>alert(1)</script>", "--><script>alert(1)</script>", "<svg/onload=alert(1)>",
+		"data:text/html,<script>alert(1)</script>", "//evil.example.org/x.tar", "../../etc/passwd", `..\..\windows.tar`, "%2e%2e%2fx", "%00%0d%0aSet-Cookie: a=b", "a\r\nLocation: //evil.example.org",
+		"\x1b[31mred\x1b[0m", "\u2066\u2069\u061c", "\ufeffbom", "\U000e0041tag", "e\u0301\u0301\u0301\u0301", "مرحبا.tar", "写真 🗻.tar", "&lt;b&gt;&amp;#x27;", "=1+1|'cmd'!A1", "'; DROP TABLE work_items; --", "{{`{{`}}end}}${7*7}",
+	}
+}
+
+// harmless fails the test if a page has a hostile name as markup, or shows what is not seen.
+func (a answer) harmless(t *testing.T) {
+	t.Helper()
+	for _, bad := range []string{"<script>alert", "<img src=x", "<svg/onload", `href="javascript:`, `href="data:`, `href="//`, `" onfocus=`, `' onmouseover=`, `" autofocus`} {
+		if strings.Contains(a.text, bad) {
+			t.Errorf("%s has %q as it is", a.path, bad)
+		}
+	}
+	if a.header.Get("Set-Cookie") != "" {
+		t.Errorf("%s sets a cookie", a.path)
+	}
+	shown := words(areas.ReplaceAllString(a.text, "")) // a note is changed as it is
+	if at := strings.IndexFunc(shown, func(r rune) bool {
+		return unicode.In(r, unicode.Cf, unicode.Zl, unicode.Zp, unicode.Cc) && r != '\u00ad'
+	}); at >= 0 {
+		t.Errorf("%s shows a character that is not seen: %q", a.path, shown[max(0, at-60):min(len(shown), at+60)])
+	}
+}
+
 // Names and notes of others are text, whatever they are.
 func TestHostileTexts(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	b := s.in(registry.RoleAdmin, "")
-	for _, name := range []string{
-		`<script>alert(1)</script>.tar`, `"><img src=x onerror=alert(1)>.tar`, "a\u202egpj.tar", strings.Repeat("long", 60) + ".tar", "a'b.tar", "{{.}}.tar", "a\u200bb.tar", "javascript:alert(1).tar",
-	} {
+	for _, name := range hostileNames() {
 		id := ask[int64](s, `INSERT INTO work_items (action, stage, name, etag, bucket, bag_date, size, institution_id, object_identifier, note)
 			VALUES ('Ingest', 'Receive', $1, 'e', 'in', now(), 1, $2, 'test.edu/hostile', $3) RETURNING id`, name, s.test.ID, name)
 		for _, page := range []string{"/items", fmt.Sprintf("/items/%d", id), "/search?q=" + url.QueryEscape(name)} {
@@ -208,15 +236,46 @@ func TestHostileTexts(t *testing.T) {
 			if a.status != http.StatusOK {
 				t.Fatalf("%s: %d", page, a.status)
 			}
-			for _, bad := range []string{"<script>alert", "<img src=x", `href="javascript:`} {
-				if strings.Contains(a.text, bad) {
-					t.Errorf("%s has %q as it is", page, bad)
-				}
+			a.harmless(t)
+		}
+	}
+}
+
+// pollute writes names into all columns of texts that take them, of what codes are not kept in,
+// and returns the columns. The texts of events are made of those in event_texts.
+const pollute = `CREATE FUNCTION pollute(names text[]) RETURNS text[] LANGUAGE plpgsql AS $f$
+DECLARE c record; changed text[]; n bigint;
+BEGIN
+	FOR c IN SELECT table_name, column_name FROM information_schema.columns JOIN information_schema.tables USING (table_schema, table_name)
+		WHERE table_schema = 'public' AND table_type = 'BASE TABLE' AND data_type = 'text' AND domain_name IS NULL AND table_name <> 'event_texts' ORDER BY 1, 2
+	LOOP
+		BEGIN
+			EXECUTE format('UPDATE %I SET %I = $1[1 + (hashtext(ctid::text) & 65535) %% cardinality($1)] WHERE %2$I IS NOT NULL', c.table_name, c.column_name) USING names;
+			GET DIAGNOSTICS n = ROW_COUNT;
+			IF n > 0 THEN changed := changed || (c.table_name || '.' || c.column_name); END IF;
+		EXCEPTION WHEN OTHERS THEN NULL; -- a rule of the database forbids it
+		END;
+	END LOOP;
+	RETURN changed;
+END $f$`
+
+// Every text in the registry that its rules allow to be hostile is shown by the pages as text.
+func TestHostileTextsOnEveryPage(t *testing.T) {
+	t.Parallel()
+	s, r := furnished(t)
+	s.exec(pollute)
+	names, b := hostileNames(), s.in(registry.RoleAdmin, "")
+	for range 4 {
+		names = append(names[8:], names[:8]...) // each text gets another
+		if changed := ask[[]string](s, `SELECT pollute($1)`, names); len(changed) < 100 {
+			t.Errorf("only %d columns have hostile texts: %q", len(changed), changed)
+		}
+		for _, path := range append(paths(t, registry.RoleAdmin, false, r), answers(r)...) {
+			a := b.open(path)
+			if a.status >= http.StatusInternalServerError {
+				t.Errorf("%s: %d %s", path, a.status, words(a.text))
 			}
-			shown := words(areas.ReplaceAllString(a.text, "")) // a note is changed as it is
-			if strings.ContainsAny(shown, "\u202e\u200b") {
-				t.Errorf("%s shows a character that is not seen: %q", page, shown)
-			}
+			a.harmless(t)
 		}
 	}
 }

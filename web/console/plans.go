@@ -68,7 +68,7 @@ func whatOf(p plans.Plan) string {
 	case p.Action == "set priority" && p.Priority != nil:
 		return fmt.Sprintf("set priority %d", *p.Priority)
 	case p.ToStage != nil:
-		return p.Action + " to " + string(*p.ToStage)
+		return p.Action + " to " + text(*p.ToStage)
 	}
 	return p.Action
 }
