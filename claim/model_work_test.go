@@ -1,6 +1,7 @@
 package claim_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -98,6 +99,7 @@ func (r *modelRun) explain(f claim.Filter, n, engine int, informed bool, got []c
 		}
 		for _, band := range bands {
 			line := r.claimable(f, w.Stage, band)
+			r.asStated(line)
 			first := 0
 			for first < len(line) && !has(got, line[first]) && !informed && line[first].unseen[engine] {
 				first++
@@ -117,6 +119,19 @@ func (r *modelRun) explain(f claim.Filter, n, engine int, informed bool, got []c
 		return fmt.Sprintf("%v are too many, %d of them are next in line", ids(got), taken)
 	}
 	return ""
+}
+
+// asStated puts items that are ready since the same call into the order of its statements:
+// ends that are unlike are ended by several, and each has its own moment.
+func (r *modelRun) asStated(line []*modelItem) {
+	if len(line) < 2 {
+		return
+	}
+	order := value[[]int64](r.queue, `SELECT array_agg(id ORDER BY run_at, id) FROM work_items`)
+	slices.SortStableFunc(line, func(a, b *modelItem) int {
+		return cmp.Or(cmp.Compare(a.priority, b.priority), cmp.Compare(a.virtualStart, b.virtualStart), cmp.Compare(a.ready, b.ready),
+			cmp.Compare(slices.Index(order, a.id), slices.Index(order, b.id)))
+	})
 }
 
 func rank(stage registry.Stage) int {
