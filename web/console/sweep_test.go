@@ -90,7 +90,11 @@ func looks(t *testing.T, b *chrome.Tab, name string) {
 		}
 		for _, dark := range []bool{false, true} {
 			b.Dark(dark)
-			for _, v := range b.Axe() {
+			look := b.Axe
+			if dark {
+				look = b.AxeColors
+			}
+			for _, v := range look() {
 				if !found[v.Rule+v.Selector] {
 					t.Errorf("%s at %d, dark %v: %s", name, width, dark, v)
 				}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/chromedp/cdproto/cdp"
 	"github.com/chromedp/cdproto/log"
+	"github.com/chromedp/cdproto/page"
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/remote"
@@ -74,12 +75,12 @@ func (b *Tab) close() {
 	if !b.t.Failed() {
 		return
 	}
-	page, err := evaluate[string](b, `location.href + "\n" + document.body.innerText`)
+	text, err := evaluate[string](b, `location.href + "\n" + document.body.innerText`)
 	if err != nil {
 		b.t.Log("browser: read the last page:", err)
 		return
 	}
-	b.t.Logf("browser: the last page is in %s:\n%s", b.Screenshot("failed"), page)
+	b.t.Logf("browser: the last page is in %s:\n%s", b.Screenshot("failed"), text)
 }
 
 // listen collects what a page reports. Requests that fail or are refused, and what its
@@ -133,15 +134,14 @@ func (b *Tab) Problems() []string {
 // `go test -artifacts` keeps.
 func (b *Tab) Screenshot(name string) string {
 	b.t.Helper()
-	ctx, cancel := context.WithTimeout(b.ctx, patience) // of a tab that is not in front, Chromium makes none on a busy machine
-	defer cancel()
-	image, err := chromedp.Run(ctx, chromedp.FullScreenshot(100))
+	yes := true
+	r, err := call(b, page.CaptureScreenshot, page.CaptureScreenshotParams{CaptureBeyondViewport: &yes, OptimizeForSpeed: &yes})
 	dir := os.Getenv("FAROL_TEST_SCREENSHOTS")
 	if dir == "" {
 		dir = b.t.ArtifactDir()
 	}
 	path := filepath.Join(dir, strings.NewReplacer("/", "-", " ", "-").Replace(b.t.Name()+" "+name)+".png")
-	if err = errors.Join(err, os.MkdirAll(dir, 0o755), os.WriteFile(path, image, 0o600)); err != nil {
+	if err = errors.Join(err, os.MkdirAll(dir, 0o755), os.WriteFile(path, r.Data, 0o600)); err != nil {
 		b.t.Error("browser: take a screenshot:", err)
 	}
 	return path
