@@ -29,7 +29,7 @@ func LossyServer(t testing.TB, to string) string {
 		return nil
 	}
 	proxy.ErrorHandler = func(w http.ResponseWriter, _ *http.Request, _ error) { w.WriteHeader(http.StatusBadGateway) }
-	return served(t, proxy)
+	return Serve(t, proxy)
 }
 
 // SilentServer returns the URL of a server in front of another that never answers the
@@ -38,7 +38,7 @@ func SilentServer(t testing.TB, to, path string, calls int64) string {
 	t.Helper()
 	proxy := reverseProxy(t, to)
 	var came atomic.Int64
-	return served(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	return Serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == path && came.Add(1) <= calls {
 			io.Copy(io.Discard, r.Body) //nolint:errcheck // so that the server notices when the client goes
 			<-r.Context().Done()
@@ -57,10 +57,14 @@ func reverseProxy(t testing.TB, to string) *httputil.ReverseProxy {
 	return httputil.NewSingleHostReverseProxy(u)
 }
 
-func served(t testing.TB, handler http.Handler) string {
+// Serve serves a handler until the test ends, and returns the URL of it.
+func Serve(t testing.TB, handler http.Handler) string {
 	t.Helper()
 	server := httptest.NewServer(handler)
-	t.Cleanup(server.Close)
+	t.Cleanup(func() {
+		server.Close()
+		server = nil // a test's cleanups are in memory until all tests of the package have ended
+	})
 	return server.URL
 }
 
@@ -85,7 +89,7 @@ type Call struct {
 // is over: a handler must set its own.
 func CallLate(t testing.TB, handler http.Handler, calls ...Call) {
 	t.Helper()
-	to := served(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	to := Serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if err := http.NewResponseController(w).SetWriteDeadline(time.Now().Add(-time.Minute)); err != nil {
 			t.Error(err)
 		}

@@ -9,7 +9,6 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/cookiejar"
-	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -100,9 +99,7 @@ func newSite(t *testing.T, change ...func(*api.API)) *site {
 		<-carried
 	})
 	handler, table := front.Handler(a, access.Guard{}, func(mux *http.ServeMux) http.Handler { return mux })
-	server := httptest.NewServer(specOf(t, handler).watch(t, handler))
-	t.Cleanup(server.Close)
-	s.url, s.table, s.api = server.URL, table, a
+	s.url, s.table, s.api = testenv.Serve(t, specOf(t, handler).watch(t, handler)), table, a
 	s.test, s.other = s.institution("test.edu"), s.institution("other.edu")
 	return s
 }

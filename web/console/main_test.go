@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/cookiejar"
-	"net/http/httptest"
 	"net/netip"
 	"net/url"
 	"regexp"
@@ -93,10 +92,8 @@ func newSite(t *testing.T, change ...func(*api.API)) *site {
 	})
 	s.api.Stops = ctx.Done()
 	handler, table := front.Handler(s.api, access.Guard{}, func(mux *http.ServeMux) http.Handler { return mux })
-	server := httptest.NewServer(handler)
-	t.Cleanup(server.Close)
+	s.url, s.table = testenv.Serve(t, handler), table
 	t.Cleanup(stop) // before the server waits for its streams
-	s.url, s.table = server.URL, table
 	s.test, s.other = s.institution("test.edu"), s.institution("other.edu")
 	return s
 }

@@ -7,7 +7,6 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
-	"net/http/httptest"
 	"net/netip"
 	"strconv"
 	"testing"
@@ -90,9 +89,7 @@ func newSiteAt(t *testing.T, rate int) *site {
 		Web: &access.Web{Tokens: access.NewTokens(s.registry, false), Registry: s.registry},
 	}
 	handler, _ := front.Handler(handlers, access.Guard{}, func(mux *http.ServeMux) http.Handler { return mux })
-	server := httptest.NewServer(handler)
-	t.Cleanup(server.Close)
-	s.url = server.URL
+	s.url = testenv.Serve(t, handler)
 	for _, identifier := range []string{"test.edu", "other.edu"} {
 		if _, err := s.registry.AddInstitution(t.Context(), registry.Institution{
 			Name: "The " + identifier, Identifier: identifier, ReceivingBucket: "in." + identifier, RestoreBucket: "out." + identifier,

@@ -69,8 +69,15 @@ func evaluateIn[T any](b *Tab, world runtime.ExecutionContextID, expression stri
 // waits for is named in the test's failure.
 func (b *Tab) Until(what, expression string) {
 	b.t.Helper()
+	var last error // a page that is on its way to another answers nothing
+	defer func() {
+		if last != nil && b.t.Failed() {
+			b.t.Log("browser: the page was asked at last:", last)
+		}
+	}()
 	testenv.Eventually(b.t, "browser: wait for "+what, func() bool {
 		v, err := evaluate[bool](b, expression)
+		last = err
 		return err == nil && v
 	})
 }
