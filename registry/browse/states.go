@@ -17,6 +17,7 @@ type State struct {
 	InstitutionID int64           `json:"-"`
 	Stage         registry.Stage  `json:"stage"`
 	Status        registry.Status `json:"status"`
+	ErrorCode     string          `json:"code"`
 	ClaimToken    int64           `json:"token"`
 	UpdatedAt     time.Time       `json:"at"`
 }
@@ -33,9 +34,9 @@ func TakeStates(ctx context.Context, r *registry.Registry, ids []int64, newest i
 	s.Items = map[int64]State{}
 	// work_items_pkey, twice
 	rows, _ := r.DB().Query(ctx, `
-		SELECT id, institution_id, stage, status, claim_token, updated_at FROM work_items WHERE id = ANY (@ids)
+		SELECT id, institution_id, stage, status, error_code, claim_token, updated_at FROM work_items WHERE id = ANY (@ids)
 		UNION ALL
-		(SELECT id, institution_id, stage, status, claim_token, updated_at FROM work_items WHERE @newest > 0 AND id > @newest ORDER BY id DESC LIMIT @most)`,
+		(SELECT id, institution_id, stage, status, error_code, claim_token, updated_at FROM work_items WHERE @newest > 0 AND id > @newest ORDER BY id DESC LIMIT @most)`,
 		pgx.NamedArgs{"ids": ids, "newest": newest, "most": most})
 	found, err := pgx.CollectRows(rows, pgx.RowToStructByName[State])
 	if err != nil {

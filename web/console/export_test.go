@@ -8,6 +8,8 @@ import (
 )
 
 // Text is how a page shows a text of others.
+func Ago(d time.Duration) string { return ago(d) }
+
 func Text(s string) string { return text(s) }
 
 // Cut is how a page shows a long name.

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/farol-preservation/farol/registry/people"
 	"github.com/farol-preservation/farol/web/access"
@@ -36,6 +37,7 @@ type screen struct {
 	Style  string
 	Here   string // address of the page, to come back to
 	Scheme string // light, dark, or "" for that of the system
+	Now    int64  // of the server, in milliseconds since 1970
 	Assets map[string]string
 
 	Data  any
@@ -85,6 +87,9 @@ func (p *Pages) show(v *visit, status int, file string, data any) {
 		Title: v.title, Person: v.Caller.Person, Sheet: v.sheet, Nav: p.nav(v.Caller, v.URL.Path), Data: data, visit: v,
 		Search: v.URL.Query().Get("q"), Style: v.style, Here: v.URL.RequestURI(), Watch: v.watch.address(), Every: v.every,
 		Shell: v.shell(), Assets: map[string]string{}, Scheme: v.Caller.Person.Scheme, Done: p.takeDone(v),
+	}
+	if status == http.StatusOK { // what there is not looks the same at all times
+		s.Now = time.Now().UnixMilli()
 	}
 	if v.Caller.Full() && v.style != "wall" && status != http.StatusServiceUnavailable {
 		s.Alerts = p.unread(v)

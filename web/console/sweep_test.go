@@ -50,7 +50,8 @@ func answers(r records) []string {
 }
 
 // plain is what axe does not look for: a page has one title, its headings are in order and its
-// identifiers are its own, tables have names, and their cells say on a phone what they are.
+// identifiers are its own, tables have names, and their cells say on a phone what they are. What
+// is kept up to date is so as a whole.
 const plain = `(() => {
 	const all = css => [...document.querySelectorAll(css)], say = (what, e) => what + ": " + e.outerHTML.slice(0, 160), faults = []
 	const ids = all("[id]").map(e => e.id)
@@ -70,6 +71,11 @@ const plain = `(() => {
 		if (figures && !h.matches(".n")) faults.push(say("figures are not in columns", h))
 		if (cells.some(c => h.matches(".n") != c.matches(".n"))) faults.push(say("a heading is not above its figures", h))
 	}))
+	if (document.body.dataset.watch || document.querySelector("main").dataset.every) {
+		const kept = "[data-part], .said, .filters, table:has([data-item])"
+		all("main :is(table, dl, .figure, form)").filter(e => !e.closest(kept) && !e.querySelector("[data-item]")).forEach(e => faults.push(say("a page that is kept up to date leaves it as it was", e)))
+		if (all("#updates").length != 1 && !document.body.querySelector("#wall")) faults.push("updates cannot be paused")
+	}
 	all(":is(button, .button):empty:not([hidden])").forEach(e => faults.push(say("a button says nothing", e)))
 	if (document.body.innerText.includes("<no value>") || document.body.innerText.includes("%!")) faults.push("a value is missing")
 	return faults

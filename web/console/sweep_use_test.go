@@ -1,6 +1,7 @@
 package console_test
 
 import (
+	"cmp"
 	"fmt"
 	"net/http"
 	"regexp"
@@ -11,9 +12,11 @@ import (
 
 	"github.com/pquerna/otp/totp"
 
+	"github.com/farol-preservation/farol/internal/testenv"
 	chrome "github.com/farol-preservation/farol/internal/testenv/browser"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/people"
+	"github.com/farol-preservation/farol/web/console"
 )
 
 // sends sends a form that the page does not have.
@@ -274,4 +277,63 @@ func TestPagesAreLight(t *testing.T) {
 			}
 		}
 	}
+}
+
+// A page that the server cannot be reached from says of when it is, and goes on when it can.
+// A screen on the wall does so, too.
+func TestAPageThatIsCutOffSaysSo(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	id := s.item("cut.tar", "")
+	line := testenv.NewProxy(t, strings.TrimPrefix(s.url, "http://"))
+	base := "http://" + line.Addr()
+	page, wall := s.tab(base, registry.RoleAdmin, ""), s.tab(base, registry.RoleAdmin, "")
+	page.Go(fmt.Sprintf("/items/%d", id))
+	page.Shows("Pause updates")
+	wall.Go("/wall")
+	line.Cut()
+	s.exec(`UPDATE work_items SET status = 'Suspended' WHERE id = $1`, id)
+	for _, b := range []*chrome.Tab{page, wall} {
+		b.Shows("Farol cannot be reached. This page shows what was at ")
+	}
+	line.Resume()
+	page.Shows("Suspended")
+	for _, b := range []*chrome.Tab{page, wall} {
+		b.Until("the sentence to go", `!document.body.innerText.includes("cannot be reached")`)
+		b.Problems() // the requests that failed
+	}
+}
+
+// How long ago something was is true for as long as a page is open, in the words of the server.
+func TestTimesAreCountedOn(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.item("aged.tar", "")
+	b := s.tab(s.url, registry.RoleAdmin, "")
+	b.Go("/items")
+	shown := map[time.Duration]string{58 * time.Second: "1 min ago"} // when it is counted on
+	for _, ago := range []time.Duration{58 * time.Second, 150 * time.Second, 90 * time.Minute, 26*time.Hour + time.Minute, 73 * time.Hour, 100*24*time.Hour + time.Hour, 800 * 24 * time.Hour, -90 * time.Minute} {
+		shown[ago] = cmp.Or(shown[ago], console.Ago(ago))
+		chrome.Value[bool](b, fmt.Sprintf(`(at => { at.dateTime = new Date(Date.now() - %d).toISOString(); document.body.append(at); return true })(document.querySelector("td time").cloneNode(true))`, ago.Milliseconds()))
+	}
+	for _, want := range shown {
+		b.Until(want, fmt.Sprintf(`[...document.querySelectorAll("time")].some(at => at.textContent == %q)`, want))
+	}
+}
+
+// What a list and the page of an item show of it are true when it has changed.
+func TestRowsFollowTheirItems(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	id := s.item("followed.tar", "")
+	s.exec(`UPDATE work_items SET updated_at = now() - interval '3 hours' WHERE id = $1`, id)
+	list, page := s.tab(s.url, registry.RoleAdmin, ""), s.tab(s.url, registry.RoleAdmin, "")
+	list.Go("/items")
+	list.Shows("3 hours ago")
+	page.Go(fmt.Sprintf("/items/%d", id))
+	page.Shows("Requeue")
+	s.exec(`UPDATE work_items SET status = 'Cancelled', retry = false, note = 'Nobody wants it.', updated_at = now() WHERE id = $1`, id)
+	list.Until("the row", `(row => ["Cancelled", "by-hand", "just now"].every(text => row.innerText.includes(text)))(document.querySelector("tbody tr"))`)
+	page.Shows("Nobody wants it.")
+	page.Until("the decisions to go", `!document.querySelector("#decide").innerText.includes("Requeue")`)
 }

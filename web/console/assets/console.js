@@ -34,6 +34,20 @@
     return out;
   };
 
+  // A page that cannot be brought up to date says so, and of when it is.
+  let good = new Date();
+  const old = (why) => {
+    const text = `${why} This page shows what was at ${good.toLocaleTimeString('en-GB')}.`;
+    const at = $('#old') || $('main').insertBefore(document.createElement('p'), $('main').firstChild);
+    Object.assign(at, { id: 'old', className: 'note bad' });
+    if (at.textContent === text) return;
+    at.textContent = text;
+    say(text);
+  };
+  const current = () => { good = new Date(); $('#old')?.remove(); };
+
+  const same = (part) => part.innerHTML.replace(/value="form-[A-Z2-7]+"/g, ''); // but for the keys of forms
+  const filled = (part) => all('input:not([type=hidden]), textarea', part).some((f) => f.value !== f.defaultValue || f.checked !== f.defaultChecked);
   // refresh takes the parts of this page that have changed from the server. What the pointer
   // is over does not change its length, and what is being filled in stays.
   let asked = 0, later = null;
@@ -45,13 +59,14 @@
     let text;
     try {
       const answer = await fetch(location.href, { headers: { 'X-Refresh': '1', Accept: 'text/html' } });
-      if (answer.redirected || !answer.ok) { say(answer.redirected ? 'Your session has ended: load the page again to sign in.' : 'This page could not be brought up to date.'); return; }
+      if (answer.redirected || !answer.ok) { old(answer.redirected ? 'Your session has ended: load the page again to sign in.' : 'Farol cannot answer now.'); return; }
       text = await answer.text();
-    } catch { return; }
+    } catch { old('Farol cannot be reached.'); return; }
+    current();
     const now = new DOMParser().parseFromString(page.createHTML(text), 'text/html');
     for (const part of all('[data-part]')) {
       const other = part.id && now.getElementById(part.id);
-      if (!other || other.innerHTML === part.innerHTML) continue;
+      if (!other || same(other) === same(part) || filled(part)) continue;
       const typing = part.contains(document.activeElement) && document.activeElement.matches('input, select, textarea');
       const moves = part.matches(':hover') && all('tr, li, p', part).length !== all('tr, li, p', other).length;
       if (typing || moves) { stale = true; continue; }
@@ -62,33 +77,57 @@
       ready(part);
     }
     $('main').dataset.every = now.querySelector('main')?.dataset.every || '';
+    ahead = since(now.body);
+    ages();
     document.title = now.title;
   };
+  // How long ago something was is counted on, by the server's clock. What was to come stays at now.
+  const since = (body) => Date.now() - (body.dataset.now || Date.now());
+  let ahead = since(document.body);
+  const rough = (s) => {
+    const of = (n, unit) => `${Math.floor(n)} ${unit}${n >= 2 || n < 1 ? 's' : ''}`, day = 86400;
+    return s < 60 ? Math.floor(s) + ' s' : s < 3600 ? Math.floor(s / 60) + ' min' : s < 2 * day ? of(s / 3600, 'hour') : s < 60 * day ? of(s / day, 'day')
+      : s < 730 * day ? of(s / day / 30.44, 'month') : of(s / day / 365.25, 'year');
+  };
+  const ages = () => {
+    for (const at of all('time:not([data-at])')) {
+      let s = (Date.now() - ahead - Date.parse(at.dateTime)) / 1000;
+      at.toCome ??= s < 0;
+      if (at.toCome) s = Math.min(s, 0);
+      const text = s < -1 ? 'in ' + rough(-s) : s < 5 ? 'just now' : rough(s) + ' ago';
+      if (at.textContent !== text) at.textContent = text;
+    }
+  };
+  setInterval(() => { if (!document.hidden) ages(); }, 5000);
+
   // A page with data-every is fetched again after so many seconds, until it no longer says so.
   let stale = false;
   setInterval(() => {
     if (paused() || document.hidden) return;
-    const since = Date.now() - asked, every = 1000 * $('main').dataset.every;
-    if (stale && since >= 3000 || every && since >= every) { stale = false; refresh(); }
+    const waited = Date.now() - asked, every = 1000 * $('main').dataset.every;
+    if (stale && waited >= 3000 || every && waited >= every) { stale = false; refresh(); }
   }, 1000);
 
   // Updates, and a way to stop them (WCAG 2.2.2).
   const paused = () => store(sessionStorage, 'farol-paused') === 'yes';
   const watch = document.body.dataset.watch;
-  let stream = null, timer = null;
+  let stream = null, timer = null, lost = false;
   const item = (e) => {
     const i = JSON.parse(e.data);
     if (i.ended) { refresh(); return; }
-    for (const cell of all(`[data-item="${Number(i.id)}"]`)) {
-      const was = cell.textContent.trim();
-      if (cell.dataset.of === 'status') { if (!was.endsWith(i.status)) { cell.replaceChildren(mark(i.status)); cell.classList.add('fresh'); say(`Item ${i.id}: ${i.status} at ${i.stage}.`); } }
-      else if (was !== i.stage) cell.textContent = i.stage;
+    let changed = false; // what else the page shows of it is fetched
+    for (const cell of all(`[data-item="${Number(i.id)}"] [data-label]`)) {
+      const what = cell.dataset.label, text = { Stage: i.stage, Why: i.code }[what], was = cell.textContent.trim(), at = $('time', cell);
+      if (what === 'Status' && !was.endsWith(i.status)) { cell.replaceChildren(mark(i.status)); cell.classList.add('fresh'); say(`Item ${i.id}: ${i.status} at ${i.stage}.`); changed = true; }
+      else if (what === 'Since' && at) { at.title = at.dateTime = i.at; ages(); }
+      else if (text !== undefined && was !== text) cell.textContent = text;
     }
     const shown = $('[data-state]');
     if (shown && shown.dataset.open === String(i.id) && shown.dataset.state !== `${i.stage}/${i.status}/${i.token}`) {
       say(`Item ${i.id}: ${i.status} at ${i.stage}.`);
-      refresh();
+      changed = true;
     }
+    if (changed && $('main [data-part]')) refresh();
   };
   const progress = (e) => {
     const p = JSON.parse(e.data);
@@ -111,24 +150,21 @@
   const connect = () => {
     if (!watch || paused() || !window.EventSource) return;
     stream = new EventSource(watch);
-    stream.addEventListener('item', item);
-    stream.addEventListener('progress', progress);
-    stream.addEventListener('new', news);
-    stream.addEventListener('figures', refresh);
-    stream.addEventListener('open', () => { clearInterval(timer); timer = null; });
-    stream.addEventListener('error', () => { if (stream.readyState === EventSource.CLOSED) timer ??= setInterval(refresh, 15000); });
+    const open = () => { clearInterval(timer); timer = null; if (lost) { lost = false; refresh(); } };
+    const error = () => { // it is opened again, unless it was refused
+      if (stream.readyState === EventSource.CLOSED) timer ??= setInterval(refresh, 15000);
+      else if (lost) refresh();
+      lost = true;
+    };
+    for (const [name, f] of Object.entries({ item, progress, new: news, figures: refresh, open, error })) stream.addEventListener(name, f);
   };
   const stop = () => { stream?.close(); stream = null; clearInterval(timer); timer = null; };
-  if ((watch || $('main').dataset.every) && $('#updates')) {
+  const updates = () => {
     const button = $('#updates');
-    const show = () => { button.hidden = false; button.textContent = paused() ? 'Resume updates' : 'Pause updates'; };
-    button.addEventListener('click', () => {
-      store(sessionStorage, 'farol-paused', paused() ? 'no' : 'yes');
-      show();
-      if (paused()) stop(); else { connect(); refresh(); }
-    });
-    show();
-  }
+    if (!button || !(watch || $('main').dataset.every)) return;
+    button.hidden = false;
+    button.textContent = paused() ? 'Resume updates' : 'Pause updates';
+  };
   connect();
   addEventListener('pagehide', stop);
   addEventListener('pageshow', (e) => { if (e.persisted) { connect(); refresh(); } });
@@ -136,8 +172,8 @@
 
   // What is only of use with a script.
   const ready = (from) => {
-    for (const b of all('[data-copy]', from)) b.hidden = false;
-    for (const b of all('[data-all], [data-help]', from)) b.hidden = false;
+    updates();
+    for (const b of all('[data-copy], [data-all], [data-help]', from)) b.hidden = false;
   };
   ready(document);
   const counted = () => {
@@ -148,6 +184,11 @@
     const copy = e.target.closest('[data-copy]');
     if (copy) {
       navigator.clipboard?.writeText(copy.dataset.copy).then(() => { copy.textContent = 'Copied'; say('Copied.'); }, () => say('This browser does not let a page copy.'));
+    }
+    if (e.target.closest('#updates')) {
+      store(sessionStorage, 'farol-paused', paused() ? 'no' : 'yes');
+      updates();
+      if (paused()) stop(); else { connect(); refresh(); }
     }
     if (e.target.closest('[data-help]')) $('#help')?.showModal();
     const every = e.target.closest('[data-all]');
