@@ -140,24 +140,34 @@ type Standing struct {
 	Snoozed       bool       // the stage has postponed it
 }
 
-// standingSQL finds the items by their primary key, and counts what is before them by
-// work_items_ready, in each queue partition once and no further than the last of them.
+// placesSQL numbers what waits at a place of the queue, up to the item l.
+const (
+	placesSQL         = placesBegin + placesEnd
+	placesOfActionSQL = placesBegin + ` AND w.action = l.action` + placesEnd
+	placesBegin       = `SELECT f.id, row_number() OVER (ORDER BY f.priority, f.virtual_start, f.run_at, f.id) AS place FROM (
+			SELECT w.id, w.priority, w.virtual_start, w.run_at FROM work_items w
+			WHERE w.status = 'Pending' AND w.retry AND w.stage = l.stage AND w.size_band = l.size_band AND w.run_at <= now()
+				AND (w.priority, w.virtual_start, w.run_at, w.id) <= (l.priority, l.virtual_start, l.run_at, l.id)`
+	placesEnd = `
+			ORDER BY w.priority, w.virtual_start, w.run_at, w.id LIMIT @most
+		) f`
+)
+
+// standingSQL finds the items by their primary key, and counts what is before them, in each
+// queue partition once and no further than the last of them: by work_items_ready alone, and
+// where other actions have a stage of this name, by work_items_requested or the rows.
 const standingSQL = `
 WITH asked AS MATERIALIZED (
 	SELECT w AS item, w.id, w.action, w.stage, w.size_band, w.priority, w.virtual_start, w.run_at, w.status FROM work_items w
 	WHERE w.id = ANY (@ids) AND (@all OR w.institution_id = @institution)
-), last AS (
-	SELECT DISTINCT ON (action, stage, size_band) * FROM asked WHERE status = 'Pending' AND run_at <= now()
+), last AS MATERIALIZED (
+	SELECT DISTINCT ON (action, stage, size_band) *, (SELECT count(*) FROM stage_settings s WHERE s.stage = a.stage) > 1 AS shared
+	FROM asked a WHERE status = 'Pending' AND run_at <= now()
 	ORDER BY action, stage, size_band, priority DESC, virtual_start DESC, run_at DESC, id DESC
 ), places AS MATERIALIZED (
-	SELECT q.id, q.place FROM last l CROSS JOIN LATERAL (
-		SELECT f.id, row_number() OVER (ORDER BY f.priority, f.virtual_start, f.run_at, f.id) AS place FROM (
-			SELECT w.id, w.priority, w.virtual_start, w.run_at FROM work_items w
-			WHERE w.status = 'Pending' AND w.retry AND w.stage = l.stage AND w.size_band = l.size_band AND w.action = l.action AND w.run_at <= now()
-				AND (w.priority, w.virtual_start, w.run_at, w.id) <= (l.priority, l.virtual_start, l.run_at, l.id)
-			ORDER BY w.priority, w.virtual_start, w.run_at, w.id LIMIT @most
-		) f
-	) q
+	SELECT q.id, q.place FROM last l CROSS JOIN LATERAL (` + placesSQL + `) q WHERE NOT l.shared
+	UNION ALL
+	SELECT q.id, q.place FROM last l CROSS JOIN LATERAL (` + placesOfActionSQL + `) q WHERE l.shared
 )
 SELECT a.id, now() AS at, i.identifier AS institution, a.action, a.stage, a.status, a.size_band, w.size, w.storage_option,
 	CASE WHEN w.status = 'Started' THEN w.stage_started_at END AS started,

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"compress/gzip"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -117,15 +118,20 @@ func (m *measurement) signIn(ctx context.Context, c *caller) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	z, err := gzip.NewReader(bytes.NewReader(text))
+	words, err := unpacked(text)
+	return string(words), err
+}
+
+func unpacked(page []byte) ([]byte, error) {
+	z, err := gzip.NewReader(bytes.NewReader(page))
 	if err != nil {
-		return "", fmt.Errorf("read the first page: %w", err)
+		return nil, fmt.Errorf("unpack a page: %w", err)
 	}
-	text, err = io.ReadAll(z)
+	text, err := io.ReadAll(z)
 	if err != nil {
-		return "", fmt.Errorf("read the first page: %w", err)
+		return nil, fmt.Errorf("unpack a page: %w", err)
 	}
-	return string(text), nil
+	return text, nil
 }
 
 // pagesOf are the pages that a person may open.
@@ -176,7 +182,8 @@ func (c *caller) open(ctx context.Context, url string) ([]byte, error) {
 		return nil, fmt.Errorf("read the page: %w", err)
 	}
 	if got.StatusCode != http.StatusOK || got.Request.URL.Path == "/sign-in" {
-		return nil, &refusal{got.StatusCode, url, string(text)}
+		words, err := unpacked(text)
+		return nil, errors.Join(&refusal{got.StatusCode, url, string(words)}, err)
 	}
 	return text, nil
 }

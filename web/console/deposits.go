@@ -114,10 +114,11 @@ func (p *Pages) deposits(v *visit) (any, error) {
 			d.Failed = append(d.Failed, reasonOf(v, i))
 		}
 	}
-	since := time.Now().UTC().AddDate(0, 0, -7).Truncate(time.Hour).Format(time.RFC3339)
-	if d.Safe, d.MoreSafe, err = newest(v, mostSafe, url.Values{"status": {string(registry.Success)}, "action": {"Ingest"}, "updated_after": {since}}); err != nil {
+	// The newest are read, and not those of seven days: an index finds them, in the archive too.
+	if d.Safe, d.MoreSafe, err = newest(v, mostSafe, url.Values{"status": {string(registry.Success)}, "action": {"Ingest"}}); err != nil {
 		return nil, err
 	}
+	d.Safe = slices.DeleteFunc(d.Safe, func(i registry.WorkItem) bool { return time.Since(i.UpdatedAt) > 7*24*time.Hour })
 	if v.Holds(permission.DeletionsApprove) {
 		d.Mine, _, d.MoreWait = waitingDeletions(v)
 	}

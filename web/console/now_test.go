@@ -22,7 +22,7 @@ func TestNowPage(t *testing.T) {
 			t.Errorf("the list of pages begins without %s", title)
 		}
 	}
-	empty := o.sees("/wall", "✓ Nothing needs you.", "None in the last 24 hours.")
+	empty := o.sees("/wall", "✓ Nothing needs you.", "No bag is preserved yet.")
 	empty.lacks(t, "Alerts", "Sign out")
 
 	s = newSite(t) // its figures are kept

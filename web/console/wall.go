@@ -1,8 +1,8 @@
 package console
 
 import (
+	"fmt"
 	"net/url"
-	"time"
 
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/browse"
@@ -42,9 +42,9 @@ func (p *Pages) wall(v *visit) (any, error) {
 	for _, b := range n.Pools {
 		d.Slots.Taken, d.Slots.All = d.Slots.Taken+b.Taken, d.Slots.All+b.All
 	}
-	q := url.Values{"status": {string(registry.Success)}, "action": {"Ingest"}, "limit": {"5"}, "updated_after": {time.Now().Add(-24 * time.Hour).UTC().Format(time.RFC3339)}}
+	q := url.Values{"status": {string(registry.Success)}, "action": {"Ingest"}, "limit": {fmt.Sprint(wallRows)}} // in the order of an index
 	if last, _ := optional[listOf[registry.WorkItem]](v, "items", q); last != nil {
-		d.Last = last.Items[:min(len(last.Items), wallRows)]
+		d.Last = last.Items
 	}
 	return d, nil
 }
