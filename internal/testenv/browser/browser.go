@@ -17,6 +17,7 @@ import (
 
 	"github.com/chromedp/cdproto/cdp"
 	"github.com/chromedp/cdproto/log"
+	"github.com/chromedp/cdproto/network"
 	"github.com/chromedp/cdproto/page"
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
@@ -58,6 +59,8 @@ func Open(t testing.TB, base string) *Tab {
 	if err := chromedp.Do(ctx); err != nil {
 		t.Fatal("browser: open a tab:", err)
 	}
+	// Of each request that is sent, Chromium would hand over the whole body: 16 MiB of a bag.
+	must(b, network.Disable, cdp.Empty{})
 	b.Size(1440, 900)
 	b.Dark(false)
 	return b

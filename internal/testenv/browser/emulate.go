@@ -44,6 +44,7 @@ const (
 // Network gives the tab another line.
 func (b *Tab) Network(line Line) {
 	b.t.Helper()
+	must(b, network.Enable, network.EnableParams{})
 	c := network.Conditions{DownloadThroughput: -1, UploadThroughput: -1, Offline: line == Cut}
 	if line == Slow {
 		c.Latency, c.DownloadThroughput, c.UploadThroughput = 400, 50e3, 50e3
