@@ -16,9 +16,6 @@
 //
 // The package has more than 3,000 lines, since reading, judging and writing share the
 // rules of one specification, and a reader of one of them needs the others.
-//
-// The package has more than 3,000 lines: a bag that is read, judged and restored follows one
-// set of rules about names, digests and tags, and its files share the types of a bag.
 package bag
 
 import (

@@ -24,9 +24,6 @@
 //
 // The package has more than 3,000 lines: its parts share one item, its lease and the settings.
 // What can do without these is in packages below it.
-//
-// The package has more than 3,000 lines: leases, outcomes, retries and pauses change the same
-// few columns, and each relies on what the others keep true.
 package claim
 
 import (

@@ -25,7 +25,7 @@ type Status struct {
 }
 
 // Leader is the mirror that publishes, as the database sees it. A database user that may not
-// see the sessions of others does not know its address, and since when it has run.
+// see the sessions of others knows neither its address nor since when it has run.
 type Leader struct {
 	Program string     `json:"program"`
 	Client  string     `json:"client"` // address

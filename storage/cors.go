@@ -47,7 +47,7 @@ func (b *Bucket) AllowsUploads(ctx context.Context, origin string) (bool, error)
 	}), err
 }
 
-// fits reports whether a value is one of the patterns; each may have a star for
+// fits reports whether a value is one of the patterns; a star in one is for
 // anything.
 func fits(patterns []string, value string) bool {
 	return slices.ContainsFunc(patterns, func(p string) bool {

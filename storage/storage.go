@@ -14,9 +14,6 @@
 //
 // The package has more than 3,000 lines: it is the only one that speaks S3, and its calls
 // share one client, one table of errors and one way to check bytes.
-//
-// The package has more than 3,000 lines: its files share one connection to S3 with its clock,
-// its retries and the proof of what was stored.
 package storage
 
 import "time"

@@ -35,6 +35,7 @@ const (
 	mostInWork = 20
 	mostFailed = 5
 	mostSafe   = 10
+	readSafe   = 100 // of the newest bags: a large one may end after many that came later
 )
 
 // depositsPage is what an institution has in work and in storage.
@@ -115,10 +116,13 @@ func (p *Pages) deposits(v *visit) (any, error) {
 		}
 	}
 	// The newest are read, and not those of seven days: an index finds them, in the archive too.
-	if d.Safe, d.MoreSafe, err = newest(v, mostSafe, url.Values{"status": {string(registry.Success)}, "action": {"Ingest"}}); err != nil {
+	if d.Safe, d.MoreSafe, err = newest(v, readSafe, url.Values{"status": {string(registry.Success)}, "action": {"Ingest"}}); err != nil {
 		return nil, err
 	}
 	d.Safe = slices.DeleteFunc(d.Safe, func(i registry.WorkItem) bool { return time.Since(i.UpdatedAt) > 7*24*time.Hour })
+	if len(d.Safe) > mostSafe {
+		d.Safe, d.MoreSafe = d.Safe[:mostSafe], true
+	}
 	if v.Holds(permission.DeletionsApprove) {
 		d.Mine, _, d.MoreWait = waitingDeletions(v)
 	}

@@ -18,6 +18,7 @@ type wallPage struct {
 	Hour     int64  // items that ended with success in the last full hour
 	Ended    spark
 	Groups   []browse.Group
+	Known    bool                // whether the last bags are
 	Last     []registry.WorkItem // bags that became safe
 	Slots    slots
 }
@@ -44,7 +45,7 @@ func (p *Pages) wall(v *visit) (any, error) {
 	}
 	q := url.Values{"status": {string(registry.Success)}, "action": {"Ingest"}, "limit": {fmt.Sprint(wallRows)}} // in the order of an index
 	if last, _ := optional[listOf[registry.WorkItem]](v, "items", q); last != nil {
-		d.Last = last.Items
+		d.Last, d.Known = last.Items, true
 	}
 	return d, nil
 }
