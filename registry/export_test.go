@@ -7,4 +7,5 @@ func FiguresSQL() []string { return []string{bandsSQL, stagesSQL} }
 const (
 	RecentSQL   = recentSQL
 	StandingSQL = standingSQL
+	FrontsSQL   = frontsSQL
 )

@@ -66,22 +66,36 @@ type Snapshot struct {
 // MostCounted is how many waiting items are counted at a stage in a size band.
 const MostCounted = 100_000
 
-// bandsSQL goes by the partial indexes of the queue, stage by stage and band by band, no further
-// than the bound. Every stage and band has a row, so that a gauge falls
+// waitingSQL has what waits in each queue partition, in the order of claims and no further than
+// the bound. It reads work_items_ready and work_items_requested, and of the items no rows: only
+// ingests have the stages of ingests, and requests wait at their first stage alone.
+const waitingSQL = `
+	SELECT 'Ingest' AS action, c.stage, c.band, q.* FROM (
+		SELECT s.stage, b.band FROM stage_settings s CROSS JOIN size_bands b WHERE s.action = 'Ingest'
+	) c CROSS JOIN LATERAL (` + walkBegin + ` AND w.stage = c.stage AND w.size_band = c.band` + walkEnd + `) q
+	UNION ALL
+	SELECT c.action, 'Requested', c.band, q.* FROM (
+		SELECT s.action, b.band FROM stage_settings s CROSS JOIN size_bands b WHERE s.stage = 'Requested'
+	) c CROSS JOIN LATERAL (` + walkBegin + ` AND w.stage = 'Requested' AND w.action = c.action AND w.size_band = c.band` + walkEnd + `) q`
+
+const (
+	walkBegin = `
+		SELECT w.priority, w.virtual_start, w.run_at, w.id FROM work_items w WHERE w.status = 'Pending' AND w.retry`
+	walkEnd = `
+		ORDER BY w.priority, w.virtual_start, w.run_at, w.id LIMIT $1
+	`
+)
+
+// bandsSQL counts what [waitingSQL] has. Every stage and band has a row, so that a gauge falls
 // to 0 and does not vanish.
 const bandsSQL = `
 WITH ready AS (
-	SELECT q.action, c.stage, c.band, count(*) FILTER (WHERE q.run_at <= now()) AS due,
-		count(*) FILTER (WHERE q.run_at > now() AND q.run_at < 'infinity') AS delayed,
-		count(*) FILTER (WHERE q.run_at = 'infinity') AS waiting,
-		extract(epoch FROM now() - min(q.run_at) FILTER (WHERE q.run_at <= now())) AS oldest
-	FROM (SELECT s.stage, b.band FROM (SELECT DISTINCT stage FROM stage_settings) s CROSS JOIN size_bands b) c
-	CROSS JOIN LATERAL (
-		SELECT w.action, w.run_at FROM work_items w
-		WHERE w.status = 'Pending' AND w.retry AND w.stage = c.stage AND w.size_band = c.band
-		LIMIT $1
-	) q
-	GROUP BY q.action, c.stage, c.band
+	SELECT action, stage, band, count(*) FILTER (WHERE run_at <= now()) AS due,
+		count(*) FILTER (WHERE run_at > now() AND run_at < 'infinity') AS delayed,
+		count(*) FILTER (WHERE run_at = 'infinity') AS waiting,
+		extract(epoch FROM now() - min(run_at) FILTER (WHERE run_at <= now())) AS oldest
+	FROM (` + waitingSQL + `
+	) w GROUP BY action, stage, band
 ), busy AS (
 	SELECT action, stage, size_band AS band, count(*) AS running FROM work_items WHERE status = 'Started' GROUP BY action, stage, size_band
 )
@@ -91,6 +105,16 @@ FROM stage_settings s CROSS JOIN size_bands b
 LEFT JOIN ready r ON r.action = s.action AND r.stage = s.stage AND r.band = b.band
 LEFT JOIN busy o ON o.action = s.action AND o.stage = s.stage AND o.band = b.band
 ORDER BY s.action, s.ordinal, b.band`
+
+// frontsSQL numbers what is due of [waitingSQL].
+const frontsSQL = `
+SELECT action, stage, band, ahead, priority, virtual_start, run_at, id FROM (
+	SELECT *, row_number() OVER (PARTITION BY action, stage, band ORDER BY priority, virtual_start, run_at, id) - 1 AS ahead
+	FROM (` + waitingSQL + `
+	) w WHERE run_at <= now()
+) f
+WHERE ahead % greatest(ahead / 64, 1) = 0
+ORDER BY action, stage, band, ahead`
 
 // stagesSQL goes by work_items_review, which has what the view failed has. An
 // item is counted at its stage even if that has no settings any more.

@@ -1,6 +1,7 @@
 package registry
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -40,8 +41,32 @@ type Recent struct {
 	At     time.Time // by the database's clock
 	Passes []Pass
 	Bands  []BandFigures
+	Fronts []Front
 	Stages []StageSettings
 	Pools  []Pool
+}
+
+// Place is a place in the order of claims within a queue partition.
+type Place struct {
+	Priority     int
+	VirtualStart int64
+	RunAt        time.Time
+	ID           int64 // of the item
+}
+
+// Compare orders places as claims do.
+func (p Place) Compare(q Place) int {
+	return cmp.Or(cmp.Compare(p.Priority, q.Priority), cmp.Compare(p.VirtualStart, q.VirtualStart), p.RunAt.Compare(q.RunAt), cmp.Compare(p.ID, q.ID))
+}
+
+// Front is a place in a queue partition that is due, with how many items are claimed before it.
+// Not each is read: of those that have n before them, one in n/64.
+type Front struct {
+	Action   Action
+	Stage    Stage
+	SizeBand int16
+	Ahead    int64
+	Place
 }
 
 const (
@@ -51,8 +76,8 @@ const (
 	// mostPassing is how many live items are read: those that run, and those that wait at each
 	// stage but the first in each size band.
 	mostPassing = 500
-	// mostAhead is how far it is counted what is claimed before an item.
-	mostAhead = 10_000
+	// MostAhead is how far it is counted what is claimed before an item.
+	MostAhead = 10_000
 )
 
 // recentSQL goes by work_items_ended for the items that ended last, by work_items_lease
@@ -99,9 +124,13 @@ func (r *Registry) Recent(ctx context.Context) (v Recent, err error) {
 		if v.Passes, err = pgx.CollectRows(rows, pgx.RowToStructByName[Pass]); err != nil {
 			return fmt.Errorf("read recent attempts: %w", err)
 		}
-		rows, _ = tx.Query(ctx, bandsSQL, mostAhead)
+		rows, _ = tx.Query(ctx, bandsSQL, MostAhead)
 		if v.Bands, err = pgx.CollectRows(rows, pgx.RowToStructByPos[BandFigures]); err != nil {
 			return fmt.Errorf("count the queue: %w", err)
+		}
+		rows, _ = tx.Query(ctx, frontsSQL, MostAhead)
+		if v.Fronts, err = pgx.CollectRows(rows, pgx.RowToStructByPos[Front]); err != nil {
+			return fmt.Errorf("read what is claimed first: %w", err)
 		}
 		rows, _ = tx.Query(ctx, `SELECT `+settingsColumns+` FROM stage_settings s ORDER BY s.action, s.ordinal`)
 		if v.Stages, err = pgx.CollectRows(rows, pgx.RowToStructByName[StageSettings]); err != nil {
@@ -123,7 +152,8 @@ func (r *Registry) Recent(ctx context.Context) (v Recent, err error) {
 
 // Standing is how an item stands in the queue.
 type Standing struct {
-	ID            int64
+	Place
+
 	At            time.Time // when that was so, by the database's clock
 	Institution   string
 	Action        Action
@@ -134,59 +164,32 @@ type Standing struct {
 	StorageOption *string
 	Started       *time.Time // when the running attempt began
 	Due           *time.Time // when it can be claimed; nil: when another item of its object has ended
-	Ahead         *int64     // items that are claimed before it; nil: it does not wait, or they are more than are counted
 	Paused        bool       // the stage
 	Held          bool       // a service that it needs fails
 	Snoozed       bool       // the stage has postponed it
 }
 
-// placesSQL numbers what waits at a place of the queue, up to the item l.
-const (
-	placesSQL         = placesBegin + placesEnd
-	placesOfActionSQL = placesBegin + ` AND w.action = l.action` + placesEnd
-	placesBegin       = `SELECT f.id, row_number() OVER (ORDER BY f.priority, f.virtual_start, f.run_at, f.id) AS place FROM (
-			SELECT w.id, w.priority, w.virtual_start, w.run_at FROM work_items w
-			WHERE w.status = 'Pending' AND w.retry AND w.stage = l.stage AND w.size_band = l.size_band AND w.run_at <= now()
-				AND (w.priority, w.virtual_start, w.run_at, w.id) <= (l.priority, l.virtual_start, l.run_at, l.id)`
-	placesEnd = `
-			ORDER BY w.priority, w.virtual_start, w.run_at, w.id LIMIT @most
-		) f`
-)
-
-// standingSQL finds the items by their primary key, and counts what is before them, in each
-// queue partition once and no further than the last of them: by work_items_ready alone, and
-// where other actions have a stage of this name, by work_items_requested or the rows.
+// standingSQL finds the items by their primary key.
 const standingSQL = `
-WITH asked AS MATERIALIZED (
-	SELECT w AS item, w.id, w.action, w.stage, w.size_band, w.priority, w.virtual_start, w.run_at, w.status FROM work_items w
-	WHERE w.id = ANY (@ids) AND (@all OR w.institution_id = @institution)
-), last AS MATERIALIZED (
-	SELECT DISTINCT ON (action, stage, size_band) *, (SELECT count(*) FROM stage_settings s WHERE s.stage = a.stage) > 1 AS shared
-	FROM asked a WHERE status = 'Pending' AND run_at <= now()
-	ORDER BY action, stage, size_band, priority DESC, virtual_start DESC, run_at DESC, id DESC
-), places AS MATERIALIZED (
-	SELECT q.id, q.place FROM last l CROSS JOIN LATERAL (` + placesSQL + `) q WHERE NOT l.shared
-	UNION ALL
-	SELECT q.id, q.place FROM last l CROSS JOIN LATERAL (` + placesOfActionSQL + `) q WHERE l.shared
-)
-SELECT a.id, now() AS at, i.identifier AS institution, a.action, a.stage, a.status, a.size_band, w.size, w.storage_option,
+SELECT w.priority, w.virtual_start, CASE WHEN isfinite(w.run_at) THEN w.run_at ELSE 'epoch' END AS run_at, w.id, now() AS at,
+	i.identifier AS institution, w.action, w.stage, w.status, w.size_band, w.size, w.storage_option,
 	CASE WHEN w.status = 'Started' THEN w.stage_started_at END AS started,
 	CASE WHEN isfinite(w.run_at) THEN w.run_at END AS due,
-	(SELECT p.place - 1 FROM places p WHERE p.id = a.id) AS ahead,
-	EXISTS (SELECT FROM stage_settings s WHERE s.action = a.action AND s.stage = a.stage AND s.paused) AS paused,
-	w.status = 'Pending' AND EXISTS (SELECT FROM services s WHERE s.state = 'held' AND needs_service(a.item, s.scopes)) AS held,
+	EXISTS (SELECT FROM stage_settings s WHERE s.action = w.action AND s.stage = w.stage AND s.paused) AS paused,
+	w.status = 'Pending' AND EXISTS (SELECT FROM services s WHERE s.state = 'held' AND needs_service(w, s.scopes)) AS held,
 	w.status = 'Pending' AND w.run_at > now() AND coalesce((
-		SELECT t.outcome = 'snoozed' FROM work_item_attempts t WHERE t.work_item_id = a.id ORDER BY t.claim_token DESC LIMIT 1), false) AS snoozed
-FROM asked a CROSS JOIN LATERAL (SELECT * FROM work_items WHERE id = a.id OFFSET 0) w JOIN institutions i ON i.id = w.institution_id`
+		SELECT t.outcome = 'snoozed' FROM work_item_attempts t WHERE t.work_item_id = w.id ORDER BY t.claim_token DESC LIMIT 1), false) AS snoozed
+FROM work_items w JOIN institutions i ON i.id = w.institution_id
+WHERE w.id = ANY (@ids) AND (@all OR w.institution_id = @institution)`
 
 // Standings reads how items within a scope stand in the queue, those that there are and that
-// are not in the archive. What they are behind is counted among the items of all institutions.
+// are not in the archive.
 func (r *Registry) Standings(ctx context.Context, s Scope, ids []int64) (list []Standing, err error) {
 	if len(ids) == 0 || s.None() {
 		return nil, nil
 	}
 	err = r.Look(ctx, func(tx pgx.Tx) error {
-		rows, _ := tx.Query(ctx, standingSQL, pgx.NamedArgs{"ids": ids, "all": s.all, "institution": s.institution, "most": mostAhead})
+		rows, _ := tx.Query(ctx, standingSQL, pgx.NamedArgs{"ids": ids, "all": s.all, "institution": s.institution})
 		list, err = pgx.CollectRows(rows, pgx.RowToStructByName[Standing])
 		return err
 	})

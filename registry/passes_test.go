@@ -79,8 +79,8 @@ func TestRecentReadsOnlyWhatItMust(t *testing.T) {
 			most float64
 		}{
 			{registry.RecentSQL, []any{10_000, 500, 500}, 10_000 + 2*1_000*11 + 1_000},
-			{registry.StandingSQL, []any{pgx.NamedArgs{"ids": []int64{last - 5000}, "all": true, "institution": 0, "most": 10_000}}, 10_100},
-			{registry.StandingSQL, []any{pgx.NamedArgs{"ids": []int64{last - 14_990}, "all": true, "institution": 0, "most": 10_000}}, 100},
+			{registry.StandingSQL, []any{pgx.NamedArgs{"ids": []int64{last - 5000, last}, "all": true, "institution": 0}}, 50},
+			{registry.FrontsSQL, []any{10_000}, 10_100},
 		} {
 			var plan string
 			err := a.Look(context.Background(), func(tx pgx.Tx) error {
@@ -104,7 +104,7 @@ func TestRecentReadsOnlyWhatItMust(t *testing.T) {
 	}
 }
 
-// Where an item stands is what workers would do, and an item of others stands nowhere.
+// What is before an item is what workers claim before it, and an item of others stands nowhere.
 func TestStandings(t *testing.T) {
 	t.Parallel()
 	a := newArchive(t)
@@ -120,11 +120,17 @@ func TestStandings(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		recent, err := a.Recent(context.Background())
+		if err != nil {
+			t.Fatal(err)
+		}
 		var text []string
 		for _, v := range list {
 			ahead := int64(-1)
-			if v.Ahead != nil {
-				ahead = *v.Ahead
+			for _, f := range recent.Fronts {
+				if f.Compare(v.Place) == 0 && f.Action == v.Action && f.Stage == v.Stage && f.SizeBand == v.SizeBand {
+					ahead = f.Ahead
+				}
 			}
 			text = append(text, fmt.Sprintf("%d:%d %v %v %v", v.ID, ahead, v.Paused, v.Held, v.Snoozed))
 		}
@@ -144,5 +150,45 @@ func TestStandings(t *testing.T) {
 	a.exec(`UPDATE work_items SET run_at = now() + interval '1 hour' WHERE id = 2`)
 	if got, want := place(registry.Only(a.in)), "1:-1 true false false, 2:-1 true false false, 4:0 true false false"; got != want {
 		t.Errorf("%s, want %s", got, want)
+	}
+}
+
+// However long the queue is, few of its places are read, and of these it is known exactly what is
+// before them in their own partition.
+func TestFronts(t *testing.T) {
+	t.Parallel()
+	a := newArchive(t)
+	a.scene(`INSERT INTO work_items (institution_id, action, stage, name, bucket, etag, size, bag_date, priority, virtual_start, run_at, object_identifier)
+		SELECT 1, x.action, x.stage, x.action || n || '.tar', 'b', 'e', 1, now(), n % 3, n * 7919 % 1000, now() - n % 5 * interval '1 hour' + (n % 10 = 0)::int * interval '2 days', 'test.edu/' || n
+		FROM generate_series(1, 12000) n, (VALUES ('Ingest', 'Store'), ('Restore Object', 'Requested'), ('Delete', 'Requested')) x (action, stage)
+		WHERE x.action = 'Ingest' OR n < 2000`)
+	recent, err := a.Recent(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := map[string]int{}
+	for n, f := range recent.Fronts {
+		of := fmt.Sprintf("%s at %s", f.Action, f.Stage)
+		found[of]++
+		if n%7 == 0 {
+			before := value[int64](a, `SELECT count(*) FROM work_items w WHERE w.action = $1 AND w.stage = $2 AND w.size_band = $3 AND w.run_at <= now()
+				AND (w.priority, w.virtual_start, w.run_at, w.id) < (SELECT priority, virtual_start, run_at, id FROM work_items i WHERE i.id = $4)`, f.Action, f.Stage, f.SizeBand, f.ID)
+			if before != f.Ahead {
+				t.Errorf("%+v, want %d ahead", f, before)
+			}
+		}
+	}
+	t.Log(found)
+	most := func(of string, least, most int) {
+		if n := found[of]; n < least || n > most {
+			t.Errorf("%d places of %s, want %d to %d", n, of, least, most)
+		}
+		delete(found, of)
+	}
+	most("Ingest at Store", 200, 500)
+	most("Restore Object at Requested", 200, 400)
+	most("Delete at Requested", 200, 400)
+	if len(found) > 0 {
+		t.Errorf("%v as well", found)
 	}
 }

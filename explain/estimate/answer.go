@@ -15,6 +15,7 @@ type question struct {
 	left    *float64 // seconds, by its progress
 	delay   float64  // seconds until it is due
 	ahead   int      // items that are claimed before it
+	since   float64  // seconds for which what the queue says is old
 	queue   interface {
 		due(l *line) int
 		running(l *line) int
@@ -70,15 +71,16 @@ func (k *kind) coming(q question, stage int, seconds float64) float64 {
 	return min(rate*seconds, float64(n))
 }
 
-// wait is how long it is expected to take until others have been claimed, and how many times
-// as long it may take.
+// wait is how long it is expected to take until others have been claimed, how many times as long
+// it may take, and how much of it has passed.
 type wait struct {
 	seconds float64
 	errors  []float64
+	passed  float64
 }
 
 func (k *kind) wait(q question, stage, n int) wait {
-	w := wait{seconds: k.expected(q, stage, n)}
+	w := wait{seconds: k.expected(q, stage, n), passed: q.since}
 	if w.seconds > 0 {
 		w.errors = k.lines[stage].errorsOf(n, q.queue.at())
 	}
@@ -90,7 +92,7 @@ func (w wait) is(chance float64) float64 {
 	if w.seconds == 0 {
 		return 0
 	}
-	return w.seconds * w.errors[int(chance*float64(len(w.errors)))]
+	return max(w.seconds*w.errors[int(chance*float64(len(w.errors)))]-w.passed, 0)
 }
 
 // waits are those at each stage from the present one on: for the claim of the item, and at

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/farol-preservation/farol/registry"
 )
 
 // tally counts how often the real end was in the interval.
@@ -47,8 +49,8 @@ type ask struct {
 	at  float64
 }
 
-// calibrate asks once about each of so many bags, after those by which the estimates learn. What
-// was learned is up to a quarter of an hour old; in use it is a minute.
+// calibrate asks once about each of so many bags, after those by which the estimates learn. How
+// the queue stands is up to a minute old, as in use, and what was learned a quarter of an hour.
 func calibrate(t *testing.T, seed uint64, warm, bags int) map[string]*tally {
 	t.Helper()
 	s := simulate(seed, warm+bags)
@@ -70,7 +72,8 @@ func calibrate(t *testing.T, seed uint64, warm, bags int) map[string]*tally {
 		if a.at-made > 900 {
 			m, made = New(s.recent(a.at)), a.at
 		}
-		m.stands(s.bands(a.at))
+		read := max(math.Floor(a.at/60)*60, made)
+		m.stands(registry.Recent{At: clock(read), Bands: s.bands(read), Fronts: s.fronts(read)})
 		v, left := s.standing(a.bag, a.at)
 		phase := "waiting"
 		switch {

@@ -21,8 +21,8 @@
 //     empty, so that such times are counted in place of items where the quantiles are adjusted
 //     for how few there are.
 //
-// A simulation of bursts, fair turns, a limit and workers that come and go has 77 to 84 % of
-// 5,000 bags end in the interval, by its seed. It is not as good everywhere. Of the bags that
+// A simulation of bursts, fair turns, a limit and workers that come and go, whose queue was read
+// up to a minute before, has 76 to 84 % of 5,000 bags end in the interval, by its seed. It is not as good everywhere. Of the bags that
 // wait at a stage in the middle which all bands share, 61 to 82 % do; their intervals are wide,
 // since what will come in between is not known.
 //
@@ -34,6 +34,7 @@
 package estimate
 
 import (
+	"sort"
 	"time"
 
 	"github.com/farol-preservation/farol/registry"
@@ -84,14 +85,14 @@ func (m *Model) Of(s registry.Standing, left *float64) Times {
 	if reason := k.lacks(s.Stage); reason != "" {
 		return Unknown(reason)
 	}
-	q := question{stage: k.at(s.Stage), size: s.Size, queue: now{m}}
+	q := question{stage: k.at(s.Stage), size: s.Size, queue: now{m}, since: max(s.At.Sub(m.read).Seconds(), 0)}
 	if s.Started != nil {
 		q.elapsed, q.left, q.runs = max(s.At.Sub(*s.Started).Seconds(), 0), left, true
 	} else {
 		q.delay = max(s.Due.Sub(s.At).Seconds(), 0)
 	}
-	if s.Ahead != nil {
-		q.ahead = int(*s.Ahead)
+	if s.Started == nil && !s.Due.After(s.At) {
+		q.ahead, _ = m.ahead(s)
 	}
 	ends, through := k.answer(q)
 	if len(ends) < fewest/2 {
@@ -103,6 +104,19 @@ func (m *Model) Of(s registry.Standing, left *float64) Times {
 		t.End = Span{max(here.Low, end.Low), max(here.Likely, end.Likely), max(here.High, end.High)}.after(s.At)
 	}
 	return t
+}
+
+// ahead counts what is claimed before an item, as it was when the queue was read; false: that is
+// more than is known.
+func (m *Model) ahead(s registry.Standing) (int, bool) {
+	l := m.line(s.Action, s.SizeBand, s.Stage)
+	front := m.front[l]
+	at := sort.Search(len(front), func(i int) bool { return front[i].Compare(s.Place) >= 0 })
+	if at < len(front) {
+		return int(front[at].Ahead), true
+	}
+	b := m.bands[l]
+	return int(b.Due), b.Due+b.Delayed+b.Waiting < registry.MostAhead
 }
 
 // Empty estimates when what waits and runs at a stage in a size band has left the stage, at

@@ -33,6 +33,8 @@ type Model struct {
 	time  float64 // in seconds of its clock
 	kinds map[kindOf]*kind
 	bands map[*line]registry.BandFigures
+	front map[*line][]registry.Front
+	read  time.Time // when bands and front were so
 	stage map[registry.Action]map[registry.Stage]registry.StageSettings
 	pools []registry.Pool
 }
@@ -75,7 +77,7 @@ func New(r registry.Recent) *Model {
 	epoch := r.At.Add(-8 * 24 * time.Hour)
 	m := &Model{
 		time: r.At.Sub(epoch).Seconds(), kinds: map[kindOf]*kind{}, bands: map[*line]registry.BandFigures{},
-		stage: map[registry.Action]map[registry.Stage]registry.StageSettings{}, pools: r.Pools,
+		front: map[*line][]registry.Front{}, stage: map[registry.Action]map[registry.Stage]registry.StageSettings{}, pools: r.Pools,
 	}
 	order := map[registry.Action][]registry.Stage{}
 	for _, s := range r.Stages {
@@ -95,7 +97,7 @@ func New(r registry.Recent) *Model {
 			m.kinds[of] = newKind(of, order[b.Action], passes[of], r.At, epoch)
 		}
 	}
-	m.stands(r.Bands)
+	m.stands(r)
 	kinds := slices.SortedFunc(maps.Values(m.kinds), func(a, b *kind) int {
 		return cmp.Or(cmp.Compare(a.action, b.action), cmp.Compare(a.band, b.band))
 	})
@@ -111,14 +113,29 @@ func New(r registry.Recent) *Model {
 	return m
 }
 
-// stands says how many items stand where now.
-func (m *Model) stands(bands []registry.BandFigures) {
-	for _, b := range bands {
-		k := m.kinds[kindOf{b.Action, b.SizeBand}]
-		if i := k.at(b.Stage); i >= 0 { // or it was added since the stages were read
-			m.bands[k.lines[i]] = b
+// stands says how many items stand where now, and in which order.
+func (m *Model) stands(r registry.Recent) {
+	m.read = r.At
+	clear(m.front)
+	for _, b := range r.Bands {
+		if l := m.line(b.Action, b.SizeBand, b.Stage); l != nil {
+			m.bands[l] = b
 		}
 	}
+	for _, f := range r.Fronts {
+		if l := m.line(f.Action, f.SizeBand, f.Stage); l != nil {
+			m.front[l] = append(m.front[l], f)
+		}
+	}
+}
+
+// line is a queue partition; nil: the stage was added since the stages were read.
+func (m *Model) line(action registry.Action, band int16, stage registry.Stage) *line {
+	k := m.kinds[kindOf{action, band}]
+	if k == nil || k.at(stage) < 0 {
+		return nil
+	}
+	return k.lines[k.at(stage)]
 }
 
 func newKind(of kindOf, order []registry.Stage, passes []registry.Pass, now, epoch time.Time) *kind {

@@ -293,7 +293,7 @@ func (s *simulation) recent(t float64) registry.Recent {
 			r.Passes = append(r.Passes, b.passes(t)...)
 		}
 	}
-	r.Bands = s.bands(t)
+	r.Bands, r.Fronts = s.bands(t), s.fronts(t)
 	for _, w := range s.workers {
 		if w.here(t) {
 			r.Pools = append(r.Pools, w.pool())
@@ -323,6 +323,30 @@ func (s *simulation) bands(t float64) (list []registry.BandFigures) {
 	return list
 }
 
+// fronts says which bags waited where, as many of them as the registry reads.
+func (s *simulation) fronts(t float64) (list []registry.Front) {
+	var here []*simulated
+	for _, b := range s.bags {
+		if _, runs := b.stood(t); b.created <= t && t < b.end && !runs {
+			here = append(here, b)
+		}
+	}
+	slices.SortFunc(here, func(a, b *simulated) int { return cmp.Or(cmp.Compare(a.virtual, b.virtual), cmp.Compare(a.id, b.id)) })
+	waiting := map[[2]int]int64{}
+	for _, b := range here {
+		i, _ := b.stood(t)
+		n := waiting[[2]int{i, b.band}]
+		waiting[[2]int{i, b.band}]++
+		if n%max(n/64, 1) == 0 {
+			list = append(list, registry.Front{
+				Action: registry.Ingest, Stage: simulatedStages()[i].name, SizeBand: int16(b.band), Ahead: n,
+				Place: registry.Place{VirtualStart: b.virtual, ID: b.id},
+			})
+		}
+	}
+	return list
+}
+
 // passes are those of a bag as the ledger had them at a time.
 func (b *simulated) passes(t float64) (list []registry.Pass) {
 	for i := range b.claimed {
@@ -347,7 +371,7 @@ func (b *simulated) passes(t float64) (list []registry.Pass) {
 func (s *simulation) standing(b *simulated, t float64) (v registry.Standing, left *float64) {
 	i, runs := b.stood(t)
 	v = registry.Standing{
-		ID: b.id, At: clock(t), Action: registry.Ingest, Stage: simulatedStages()[i].name, Status: registry.Pending, SizeBand: int16(b.band), Size: b.size,
+		Place: registry.Place{VirtualStart: b.virtual, ID: b.id}, At: clock(t), Action: registry.Ingest, Stage: simulatedStages()[i].name, Status: registry.Pending, SizeBand: int16(b.band), Size: b.size,
 	}
 	due := clock(b.ready[i])
 	v.Due = &due
@@ -361,14 +385,5 @@ func (s *simulation) standing(b *simulated, t float64) (v registry.Standing, lef
 		}
 		return v, left
 	}
-	var ahead int64
-	for _, o := range s.bags {
-		if o.created <= t && t < o.end && o.band == b.band && o.before(b) {
-			if stage, runs := o.stood(t); stage == i && !runs {
-				ahead++
-			}
-		}
-	}
-	v.Ahead = &ahead
 	return v, nil
 }

@@ -33,10 +33,13 @@ func (m *Model) obstacle(s registry.Standing) string {
 		return "a service that it needs fails"
 	case s.Paused:
 		return "its stage is paused"
-	case s.Ahead == nil && !s.Due.After(s.At):
-		return tooFar
 	case !m.taken(s, s.Stage):
 		return noWorker
+	case s.Due.After(s.At):
+		return ""
+	}
+	if _, known := m.ahead(s); !known {
+		return tooFar
 	}
 	return ""
 }

@@ -13,31 +13,31 @@ func TestReasonsForWhichATimeIsNotKnown(t *testing.T) {
 	t.Parallel()
 	s := simulate(7, 600)
 	const at = 20_000
-	due, ahead, option := clock(at), int64(3), "Glacier-VA"
+	due, option := clock(at), "Glacier-VA"
 	later := due.Add(time.Hour)
 	waiting := registry.Standing{
-		ID: 1, At: clock(at), Institution: "test.edu", Action: registry.Ingest, Stage: registry.Receive, Status: registry.Pending, Size: 1 << 20, Due: &due, Ahead: &ahead,
+		At: clock(at), Institution: "test.edu", Action: registry.Ingest, Stage: registry.Receive, Status: registry.Pending, Size: 1 << 20, Due: &due,
 		StorageOption: &option,
 	}
 	for want, change := range map[string]func(*registry.Standing, *registry.Recent){
-		"":                   func(*registry.Standing, *registry.Recent) {},
-		"waits for a person": func(v *registry.Standing, _ *registry.Recent) { v.Status = registry.Suspended },
-		"has ended":          func(v *registry.Standing, _ *registry.Recent) { v.Status = registry.Cancelled },
-		"another item of its object": func(v *registry.Standing, _ *registry.Recent) {
-			v.Due, v.Ahead = nil, nil
+		"":                           func(*registry.Standing, *registry.Recent) {},
+		"waits for a person":         func(v *registry.Standing, _ *registry.Recent) { v.Status = registry.Suspended },
+		"has ended":                  func(v *registry.Standing, _ *registry.Recent) { v.Status = registry.Cancelled },
+		"another item of its object": func(v *registry.Standing, _ *registry.Recent) { v.Due = nil },
+		"the storage provider":       func(v *registry.Standing, _ *registry.Recent) { v.Action = registry.GlacierRestore },
+		"postponed":                  func(v *registry.Standing, _ *registry.Recent) { v.Snoozed, v.Due = true, &later },
+		"service that it needs":      func(v *registry.Standing, _ *registry.Recent) { v.Held = true },
+		"its stage is paused":        func(v *registry.Standing, _ *registry.Recent) { v.Paused = true },
+		"too far": func(v *registry.Standing, r *registry.Recent) {
+			v.Priority, r.Bands[0].Due = 100, registry.MostAhead
 		},
-		"the storage provider":      func(v *registry.Standing, _ *registry.Recent) { v.Action = registry.GlacierRestore },
-		"postponed":                 func(v *registry.Standing, _ *registry.Recent) { v.Snoozed, v.Due, v.Ahead = true, &later, nil },
-		"service that it needs":     func(v *registry.Standing, _ *registry.Recent) { v.Held = true },
-		"its stage is paused":       func(v *registry.Standing, _ *registry.Recent) { v.Paused = true },
-		"too far":                   func(v *registry.Standing, _ *registry.Recent) { v.Ahead = nil },
 		"no live worker takes its":  func(_ *registry.Standing, r *registry.Recent) { r.Pools = nil },
 		"worker takes its stage":    func(_ *registry.Standing, r *registry.Recent) { r.Pools = only(r.Pools, "other.edu", "") },
 		"live worker takes its sta": func(_ *registry.Standing, r *registry.Recent) { r.Pools = only(r.Pools, "", "Standard") },
 		"fewer than 20":             func(v *registry.Standing, _ *registry.Recent) { v.SizeBand = 3 },
 		"taken longer": func(v *registry.Standing, _ *registry.Recent) {
 			began := due.Add(-100 * time.Hour)
-			v.Status, v.Started, v.Ahead = registry.Started, &began, nil
+			v.Status, v.Started = registry.Started, &began
 		},
 	} {
 		v, r := waiting, s.recent(at)
@@ -77,11 +77,12 @@ func TestWhatPutsAnEndOff(t *testing.T) {
 	for i := range r.Bands {
 		r.Bands[i].Due, r.Bands[i].Running = 0, 0
 	}
-	none, many, due, later := int64(0), int64(40), clock(at), clock(at+7200)
-	v := registry.Standing{At: clock(at), Action: registry.Ingest, Stage: registry.Receive, Status: registry.Pending, Size: 1 << 20, Due: &due, Ahead: &none}
+	due, later := clock(at), clock(at+7200)
+	v := registry.Standing{At: clock(at), Action: registry.Ingest, Stage: registry.Receive, Status: registry.Pending, Size: 1 << 20, Due: &due}
 	likely := func() float64 { return New(r).Of(v, nil).End.Likely.Sub(clock(at)).Seconds() }
+	r.Fronts = nil
 	alone := likely()
-	v.Ahead = &many
+	r.Fronts = []registry.Front{{Action: registry.Ingest, Stage: registry.Receive, Ahead: 40, Place: registry.Place{VirtualStart: 5}}}
 	behind := likely()
 	for i := range r.Bands {
 		if b := &r.Bands[i]; b.Stage == registry.Receive && b.SizeBand == 1 {
@@ -93,7 +94,7 @@ func TestWhatPutsAnEndOff(t *testing.T) {
 		r.Pools[i].Slots *= 10
 	}
 	served := likely()
-	v.Due, v.Ahead = &later, nil
+	v.Due = &later
 	delayed := likely()
 	if !(alone < behind && behind < inTurn && served < inTurn && delayed > served+3600) {
 		t.Errorf("alone %.0f s, behind others %.0f s, with another band %.0f s, with more slots %.0f s, delayed %.0f s", alone, behind, inTurn, served, delayed)

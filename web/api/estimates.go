@@ -13,9 +13,9 @@ import (
 
 const (
 	// modelAge is how old the model of the queue may be.
-	modelAge = time.Minute
-	// mostReading is how long it may take to read what it is made of.
-	mostReading = 2 * time.Second
+	modelAge = 15 * time.Second
+	// mostWaiting is how long a page waits for the first one.
+	mostWaiting = 2 * time.Second
 )
 
 type estimatesQuery struct {
@@ -45,14 +45,12 @@ func (a *API) estimates(t *ops.API) {
 		})
 }
 
-// model is how the queue was served lately, for all requests of a minute; nil: it cannot be
-// read, and the rest of the answers goes without.
+// model is how the queue was served lately, for all requests; nil: it cannot be read, and the
+// rest of the answers goes without.
 func (a *API) model(ctx context.Context) (*estimate.Model, error) {
-	m, _, err := a.figures.model.get(ctx, modelAge, func(ctx context.Context) (*estimate.Model, error) {
-		ctx, cancel := context.WithTimeout(ctx, mostReading)
-		defer cancel()
-		return explain.ReadModel(ctx, a.Registry)
-	})
+	ctx, cancel := context.WithTimeout(ctx, mostWaiting)
+	defer cancel()
+	m, _, err := a.figures.model.glance(ctx, modelAge, func(ctx context.Context) (*estimate.Model, error) { return explain.ReadModel(ctx, a.Registry) })
 	if err != nil {
 		a.Log.WarnContext(ctx, "cannot read how the queue was served; the ends of items are not estimated", "err", err)
 		return nil, nil //nolint:nilnil // as is said above

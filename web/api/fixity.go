@@ -131,14 +131,14 @@ func (a *API) brakes(t *ops.API) {
 func (a *API) showFixity(ctx context.Context, c access.Caller, _ *empty) (*body[FixityView], error) {
 	r, v := fixity.In(a.Registry), FixityView{}
 	if c.Scope.All() {
-		s, age, err := a.figures.fixity.get(ctx, fixityAge, func(ctx context.Context) (fixityArchive, error) {
+		s, age, err := a.figures.fixity.glance(ctx, fixityAge, func(ctx context.Context) (fixityArchive, error) {
 			return r.Status(ctx, fixity.StatusQuery{Days: a.Fixity.Days, Tries: a.Fixity.Tries, Worst: worstShown})
 		})
 		v.Age, v.Archive = age.Seconds(), &s
 		return &body[FixityView]{v}, err
 	}
 	id, _ := c.Scope.Institution()
-	own, age, err := a.figures.own.of(id).get(ctx, fixityAge, func(ctx context.Context) (fixityOwn, error) { return r.OwnStatus(ctx, c.Scope, a.Fixity.Days) })
+	own, age, err := a.figures.own.of(id).glance(ctx, fixityAge, func(ctx context.Context) (fixityOwn, error) { return r.OwnStatus(ctx, c.Scope, a.Fixity.Days) })
 	v.Age, v.Institution = age.Seconds(), &own
 	return &body[FixityView]{v}, err
 }

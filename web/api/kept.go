@@ -3,82 +3,103 @@ package api
 import (
 	"context"
 	"sync"
-	"sync/atomic"
 	"time"
+
+	"golang.org/x/sync/singleflight"
 )
 
 // kept is a value that is expensive to compute, for all requests of this process. It is
-// computed by one request at a time, not more often than its caller says, and not for more
-// than a twentieth of the time, however long it takes. The zero value is ready for use.
+// computed once at a time, not more often than its callers say, and not for more than a
+// twentieth of the time, however long it takes. The zero value is ready for use.
 type kept[T any] struct {
-	mu    sync.Mutex
-	value T
-	err   error
-	asked time.Time     // when it was computed last
-	took  time.Duration // for which it was
+	mu     sync.Mutex // of last; nobody waits for it while a value is computed
+	last   answer[T]
+	flight singleflight.Group
 }
 
-// share is how much longer than it took a value is kept at least.
-const share = 20
+// answer is what came of computing a value.
+type answer[T any] struct {
+	value T
+	err   error
+	at    time.Time
+	took  time.Duration
+}
 
-// mostComputing is how long a value may be computed. A request that gives up before does
-// not end it: the next one takes the value.
-const mostComputing = time.Minute
+const (
+	// share is how much longer than it took a value is kept at least.
+	share = 20
+	// mostComputing is how long a value may be computed. A request that gives up before does
+	// not end it: the next one takes the value.
+	mostComputing = time.Minute
+	// mostBehind is how long a value is given while a newer one is computed.
+	mostBehind = time.Minute
+)
+
+// compute is how a value comes about.
+type compute[T any] func(context.Context) (T, error)
 
 // get returns the value, which may be as old as least, and its age. A failure is kept for as
 // long as it took, so that what fails after a long time is not tried by every request.
-func (k *kept[T]) get(ctx context.Context, least time.Duration, compute func(context.Context) (T, error)) (T, time.Duration, error) {
+func (k *kept[T]) get(ctx context.Context, least time.Duration, c compute[T]) (T, time.Duration, error) {
+	return k.within(ctx, least, 0, c)
+}
+
+// glance is get for what people look at again and again: it returns a value that has become too
+// old by up to a minute, and has a newer one computed, for which nobody waits.
+func (k *kept[T]) glance(ctx context.Context, least time.Duration, c compute[T]) (T, time.Duration, error) {
+	return k.within(ctx, least, mostBehind, c)
+}
+
+func (k *kept[T]) within(ctx context.Context, least, behind time.Duration, c compute[T]) (T, time.Duration, error) {
+	a := k.answer()
+	if a.tooOld(least) <= 0 {
+		return a.value, time.Since(a.at), a.err
+	}
+	computed := k.flight.DoChan("", func() (any, error) {
+		if k.answer().tooOld(least) > 0 { // or it was computed just now
+			k.renew(ctx, c)
+		}
+		return nil, nil //nolint:nilnil // the answer is kept
+	})
+	if a.err == nil && a.tooOld(least) <= behind {
+		return a.value, time.Since(a.at), nil
+	}
+	select {
+	case <-computed:
+		a = k.answer()
+		return a.value, time.Since(a.at), a.err
+	case <-ctx.Done():
+		return a.value, 0, context.Cause(ctx)
+	}
+}
+
+func (k *kept[T]) answer() answer[T] {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	rest := k.took
-	if k.err == nil {
+	return k.last
+}
+
+// tooOld is for how long it has been older than it may be; not positive: it is not.
+func (a answer[T]) tooOld(least time.Duration) time.Duration {
+	if a.at.IsZero() {
+		return mostBehind + 1
+	}
+	rest := a.took
+	if a.err == nil {
 		rest *= share
 	}
-	if age := time.Since(k.asked); !k.asked.IsZero() && age < max(least, rest) {
-		return k.value, age, k.err
-	}
+	return time.Since(a.at) - max(least, rest) + 1
+}
+
+// renew computes the value, whatever becomes of the request that needs it first.
+func (k *kept[T]) renew(ctx context.Context, c compute[T]) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), mostComputing)
 	defer cancel()
 	began := time.Now()
-	k.value, k.err = compute(ctx)
-	k.asked = time.Now()
-	k.took = k.asked.Sub(began)
-	return k.value, 0, k.err
-}
-
-// recent is such a value that takes long, or asks another program: who asks gets it as it was
-// last, and does not wait for a newer one, but for the first. The zero value is ready for use.
-type recent[T any] struct {
-	kept[T]
-
-	last atomic.Pointer[T]
-	at   atomic.Pointer[time.Time]
-	busy atomic.Bool
-}
-
-// get returns the value as it was last, with its age, and has it computed again if it is
-// older than least.
-func (k *recent[T]) get(ctx context.Context, least time.Duration, compute func(context.Context) (T, error)) (T, time.Duration, error) {
-	read := func(ctx context.Context) (T, time.Duration, error) {
-		v, age, err := k.kept.get(ctx, least, compute)
-		if at := time.Now().Add(-age); err == nil {
-			k.last.Store(&v)
-			k.at.Store(&at)
-		}
-		return v, age, err
-	}
-	at := k.at.Load()
-	if at == nil {
-		return read(ctx)
-	}
-	age := time.Since(*at)
-	if age >= least && k.busy.CompareAndSwap(false, true) {
-		go func() {
-			defer k.busy.Store(false)
-			_, _, _ = read(context.WithoutCancel(ctx))
-		}()
-	}
-	return *k.last.Load(), age, nil
+	v, err := c(ctx)
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.last = answer[T]{v, err, time.Now(), time.Since(began)}
 }
 
 // keptBy are such values by what they are about. Of these there are few.

@@ -55,14 +55,67 @@ func TestExpensiveValuesAreKept(t *testing.T) {
 	})
 }
 
-// A request that gives up does not end what others wait for.
+// A request that gives up does not wait, and does not end what others wait for.
 func TestWhoGivesUpEndsNothing(t *testing.T) {
 	t.Parallel()
-	var k api.Kept
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	v, _, err := k.Get(ctx, time.Minute, func(ctx context.Context) (int, error) { return 1, ctx.Err() })
-	if v != 1 || err != nil {
-		t.Errorf("%d, %v", v, err)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		var k api.Kept
+		impatient, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		computed := 0
+		compute := func(ctx context.Context) (int, error) {
+			<-time.After(3 * time.Second)
+			computed++
+			return computed, ctx.Err()
+		}
+		began := time.Now()
+		_, _, err := k.Get(impatient, time.Minute, compute)
+		if waited := time.Since(began); !errors.Is(err, context.DeadlineExceeded) || waited != time.Second {
+			t.Errorf("%v after %v, want that it gives up after a second", err, waited)
+		}
+		v, _, err := k.Get(t.Context(), time.Minute, compute)
+		if waited := time.Since(began); v != 1 || err != nil || waited != 3*time.Second {
+			t.Errorf("%d, %v after %v, want what was begun 3 seconds ago", v, err, waited)
+		}
+	})
+}
+
+// What people look at is shown as it was while it is computed again, unless it is very old, or
+// could not be computed.
+func TestAGlanceDoesNotWait(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var k api.Kept
+		value, failure := 0, error(nil)
+		for _, step := range []struct {
+			pass    time.Duration // before it
+			fails   error
+			value   int
+			waits   time.Duration
+			wantErr bool
+		}{
+			{value: 1, waits: time.Second},
+			{pass: 20 * time.Second, value: 1},
+			{pass: 2 * time.Second, value: 2},
+			{pass: 78 * time.Second, value: 2},
+			{pass: 82 * time.Second, value: 4, waits: time.Second},
+			{pass: 20 * time.Second, value: 4, fails: errors.New("no answer")},
+			{pass: 1500 * time.Millisecond, wantErr: true},
+			{pass: time.Second, value: 6, waits: time.Second},
+		} {
+			<-time.After(step.pass)
+			failure = step.fails
+			began := time.Now()
+			got, _, err := k.Glance(t.Context(), time.Second, func(context.Context) (int, error) {
+				failed := failure
+				<-time.After(time.Second)
+				value++
+				return value, failed
+			})
+			if waited := time.Since(began); waited != step.waits || (err != nil) != step.wantErr || err == nil && got != step.value {
+				t.Errorf("%+v: %d, %v after %v", step, got, err, waited)
+			}
+		}
+		<-time.After(time.Minute) // what is computed at the end
+	})
 }

@@ -60,7 +60,7 @@ func (a *API) mirror(t *ops.API) {
 					Topics: []MirrorTopic{}, Note: "This server does not know where nsqd is: its administrator sets FAROL_NSQD_HTTP_ADDR or FAROL_NSQLOOKUPD_HTTP_ADDR. Without a mirror there is nothing to compare.",
 				}}, nil
 			}
-			v, age, err := a.figures.mirror.get(ctx, queueAge, a.Mirror)
+			v, age, err := a.figures.mirror.glance(ctx, queueAge, a.Mirror)
 			v.Age = age.Seconds()
 			return &body[MirrorView]{v}, err
 		})

@@ -91,7 +91,7 @@ func (a *API) progress(t *ops.API) {
 	ops.Register(t, reads("items.groups", "/api/v1/items/groups", "Group parked items by error code, stage and action", "", permission.ItemsRead),
 		func(ctx context.Context, c access.Caller, _ *empty) (*body[GroupsView], error) {
 			id, _ := c.Scope.Institution()
-			v, age, err := a.figures.groups.of(id).get(ctx, queueAge, func(ctx context.Context) (v GroupsView, err error) {
+			v, age, err := a.figures.groups.of(id).glance(ctx, queueAge, func(ctx context.Context) (v GroupsView, err error) {
 				v.Items, v.Complete, err = a.browse(c).Groups(ctx)
 				return v, err
 			})

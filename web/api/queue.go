@@ -28,7 +28,7 @@ type figures struct {
 	fixity   kept[fixityArchive]
 	own      keptBy[int64, fixityOwn]  // by the ID of the institution
 	groups   keptBy[int64, GroupsView] // by the ID of the institution; 0: all
-	mirror   recent[MirrorView]
+	mirror   kept[MirrorView]
 	health   kept[struct{}]
 }
 
@@ -133,7 +133,7 @@ func (a *API) queue(t *ops.API) {
 		"An item that was requeued since does not count. The answer may be some seconds old.", permission.QueueRead),
 		func(ctx context.Context, c access.Caller, in *HistorySpan) (*body[HistoryView], error) {
 			id, _ := c.Scope.Institution()
-			v, age, err := a.figures.history.of(span{id, in.Hours}).get(ctx, queueAge, func(ctx context.Context) (v HistoryView, err error) {
+			v, age, err := a.figures.history.of(span{id, in.Hours}).glance(ctx, queueAge, func(ctx context.Context) (v HistoryView, err error) {
 				v.Hours, err = a.browse(c).History(ctx, in.Hours)
 				return v, err
 			})
@@ -158,7 +158,7 @@ func (a *API) QueueChanged(ctx context.Context) (string, error) {
 }
 
 func (a *API) readQueue(ctx context.Context) (browse.Queue, time.Duration, error) {
-	return a.figures.queue.get(ctx, queueAge, func(ctx context.Context) (browse.Queue, error) { return browse.TakeQueue(ctx, a.Registry) })
+	return a.figures.queue.glance(ctx, queueAge, func(ctx context.Context) (browse.Queue, error) { return browse.TakeQueue(ctx, a.Registry) })
 }
 
 func (a *API) showQueue(ctx context.Context, c access.Caller, _ *empty) (*body[QueueView], error) {
@@ -174,7 +174,7 @@ func (a *API) showQueue(ctx context.Context, c access.Caller, _ *empty) (*body[Q
 		v.Total.add(partition)
 	}
 	if c.Scope.All() {
-		f, _, err := a.figures.database.get(ctx, queueAge, a.Registry.Figures)
+		f, _, err := a.figures.database.glance(ctx, queueAge, a.Registry.Figures)
 		if err != nil {
 			return nil, err
 		}
