@@ -3,6 +3,7 @@ package registry_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -176,5 +177,25 @@ func TestCopyKeysComeInTheOrderOfTheirBytes(t *testing.T) {
 	plan := value[string](a, `EXPLAIN (FORMAT JSON) SELECT key FROM storage_records WHERE target = 'Wasabi-VA' AND key > 'a' ORDER BY target, key LIMIT 2000`)
 	if !strings.Contains(plan, "storage_records_copy") || strings.Contains(plan, `"Sort"`) {
 		t.Errorf("plan: %s", plan)
+	}
+}
+
+// All items of an object may have copies that are not on record: the live ones, and those that
+// ended without success, those of a bag in several tars as well. Requests make none.
+func TestItemsOfAnObject(t *testing.T) {
+	t.Parallel()
+	a := newArchive(t)
+	a.exec(`INSERT INTO work_items (institution_id, action, stage, status, retry, name, bucket, etag, size, bag_date, object_identifier)
+		SELECT 1, x.action, x.stage, x.status, x.status = 'Pending', x.name, 'b', 'e', 1, now(), 'test.edu/bag' FROM (VALUES
+			('Ingest', 'Store', 'Failed', 'bag.tar'), ('Ingest', 'Store', 'Cancelled', 'bag.b1.of2.tar'), ('Ingest', 'Receive', 'Pending', 'bag.b2.of2.tar'),
+			('Ingest', 'Cleanup', 'Success', 'bag.tar'), ('Restore Object', 'Requested', 'Failed', 'bag.tar'), ('Ingest', 'Store', 'Failed', 'bag2.tar')
+		) x (action, stage, status, name)`)
+	ids, err := upkeep.In(a.Registry).ItemsOf(context.Background(), "test.edu/bag")
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := value[[]string](a, `SELECT array_agg(action || ' ' || status || ' ' || name ORDER BY name) FROM work_items WHERE id = ANY ($1)`, ids)
+	if want := []string{"Ingest Cancelled bag.b1.of2.tar", "Ingest Pending bag.b2.of2.tar", "Ingest Failed bag.tar"}; !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
 	}
 }

@@ -25,10 +25,12 @@ import (
 // goalBytes is how large a page may be, with its style and its script.
 const goalBytes = 60_000
 
-// listed finds the pages in the list of pages, and assets what a page needs to look and work as it does.
+// listed finds the pages in the list of pages, numbered the ID in an address, and assets what a page
+// needs to look and work as it does.
 var (
-	listed = regexp.MustCompile(`<li><a href="(/[^"]*)"`)
-	assets = regexp.MustCompile(`(?:href|src)="(/assets/[^"]*\.(?:css|js)[^"]*)"`)
+	numbered = regexp.MustCompile(`/[0-9]+$`)
+	listed   = regexp.MustCompile(`<li><a href="(/[^"]*)"`)
+	assets   = regexp.MustCompile(`(?:href|src)="(/assets/[^"]*\.(?:css|js)[^"]*)"`)
 )
 
 // console has people open the pages of the console, while other pages of theirs are kept up to
@@ -137,7 +139,7 @@ func unpacked(page []byte) ([]byte, error) {
 // pagesOf are the pages that a person may open.
 func (m *measurement) pagesOf(ctx context.Context, c *caller, first string) (list []visit, err error) {
 	for _, found := range listed.FindAllStringSubmatch(first, -1) {
-		list = append(list, visit{list: found[1], url: found[1]})
+		list = append(list, visit{list: numbered.ReplaceAllString(found[1], "/{id}"), url: found[1]})
 	}
 	for _, tab := range []string{"live", "review", "failed", "ended"} {
 		list = append(list, visit{list: "/items?tab=" + tab, url: "/items?tab=" + tab})

@@ -17,10 +17,12 @@ import (
 	"github.com/farol-preservation/farol/registry"
 )
 
-// indexesOfLists are those of migrations 114, 118 and 121: the indexes that only lists need.
+// indexesOfLists are those of migrations 114, 118, 121 and 136: the indexes that next to nothing but
+// lists needs.
 const indexesOfLists = `'{work_items_archive_institution,work_items_archive_unsuccessful,work_items_archive_institution_unsuccessful,work_items_archive_review,
 	work_items_archive_deletion,work_items_archive_name,intellectual_objects_updated,intellectual_objects_bytes,file_digests_md5,file_digests_sha256,
-	event_records_recorded,event_records_notable,work_items_archive_updated,work_items_archive_requests,work_items_archive_institution_requests}'::regclass[]`
+	event_records_recorded,event_records_notable,work_items_archive_updated,work_items_archive_requests,work_items_archive_institution_requests,
+	work_items_ended_object}'::regclass[]`
 
 // partsOfIndexes are these, and of partitioned ones the parts.
 const partsOfIndexes = `(SELECT unnest(` + indexesOfLists + `) UNION ALL SELECT inhrelid::regclass FROM pg_inherits WHERE inhparent = ANY (` + indexesOfLists + `))`

@@ -89,12 +89,10 @@ SELECT u.work_item_id FROM institutions n CROSS JOIN LATERAL (
 	SELECT u.work_item_id FROM uploads_in_work u WHERE u.object_identifier = object_identifier_of(n.identifier, @name) AND u.name = @name OFFSET 0) u
 UNION ALL`
 
-// objectItemsSQL finds the items of an object in the queue: of its institution the ended
-// ones (work_items_ended_bag, all of them: a bag may have come in parts), the live ingests
-// (one_live_ingest) and the requests.
+// objectItemsSQL finds the items of an object in the queue: those that have ended
+// (work_items_ended_object), the live ingests (one_live_ingest) and the requests.
 const objectItemsSQL = `
-(SELECT w.id FROM work_items w WHERE w.institution_id = (SELECT n.id FROM institutions n WHERE n.identifier = @object_of)
-	AND NOT w.retry AND w.object_identifier = @object OFFSET 0)
+(SELECT w.id FROM work_items w WHERE NOT w.retry AND w.object_identifier = @object OFFSET 0)
 UNION ALL
 (SELECT u.work_item_id FROM uploads_in_work u WHERE u.object_identifier = @object OFFSET 0)
 UNION ALL`
@@ -114,7 +112,6 @@ func (f ItemFilter) queue(q *query) []string {
 	case f.requests() && f.Name == "":
 		return source(requestsSQL)
 	case f.Object != "":
-		q.args["object_of"], _, _ = strings.Cut(f.Object, "/")
 		return []string{fmt.Sprintf(candidatesSQL, objectItemsSQL+fmt.Sprintf(liveRequestsSQL, `w.object_identifier = @object`), q.all())}
 	case f.Name != "":
 		return []string{fmt.Sprintf(candidatesSQL, namedSQL+fmt.Sprintf(liveRequestsSQL, `w.name = @name`), q.all())}

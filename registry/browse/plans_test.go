@@ -51,7 +51,7 @@ func TestEachListHasItsIndex(t *testing.T) {
 		{browse.ItemFilter{Institution: "test.edu"}, registry.Everything(), "work_items_ended_bag one_live_ingest work_items_archive_institution"},
 		{browse.ItemFilter{Name: "bag1.tar"}, registry.Everything(), "work_items_ended_bag one_live_ingest work_items_requests work_items_archive_name"},
 		{browse.ItemFilter{Name: "bag1.tar"}, own, "work_items_ended_bag one_live_ingest work_items_archive_name"},
-		{browse.ItemFilter{Object: "test.edu/bag1"}, registry.Everything(), "work_items_ended_bag one_live_ingest work_items_requests work_items_archive_object"},
+		{browse.ItemFilter{Object: "test.edu/bag1"}, registry.Everything(), "work_items_ended_object one_live_ingest work_items_requests work_items_archive_object"},
 		{browse.ItemFilter{Review: true}, registry.Everything(), "work_items_review work_items_archive_review"},
 		{browse.ItemFilter{Review: true}, own, "work_items_review work_items_archive_institution_review"},
 		{browse.ItemFilter{Worker: "w1"}, registry.Everything(), "work_items_lease"},

@@ -34,15 +34,15 @@ type evidenceItem struct {
 	DeletionRequest *int64    `json:"deletion_request_id"`
 }
 
-// evidenceItemsSQL finds the items of an object: those that ended by their bag
-// (work_items_ended_bag), the live ones (one_live_ingest, work_items_requests), and those of
-// the archive (work_items_archive_object).
+// evidenceItemsSQL finds the items of an object: those that ended (work_items_ended_object),
+// the live ones (one_live_ingest, work_items_requests), and those of the archive
+// (work_items_archive_object).
 const evidenceItemsSQL = `
 SELECT w.id, w.action::text AS action, w.stage::text AS stage, w.status::text AS status, w.name::text AS name, w.etag::text AS etag, w.size::bigint AS size,
 	w."user"::text AS "user", w.inst_approver, w.note, w.outcome, w.created_at::timestamptz AS created_at, w.updated_at::timestamptz AS updated_at,
 	w.deletion_request_id AS deletion_request
 FROM (
-	SELECT * FROM work_items WHERE institution_id = @institution AND NOT retry AND object_identifier = @object
+	SELECT * FROM work_items WHERE NOT retry AND object_identifier = @object AND institution_id = @institution
 	UNION ALL SELECT * FROM work_items WHERE id IN (SELECT u.work_item_id FROM uploads_in_work u WHERE u.object_identifier = @object)
 	UNION ALL SELECT * FROM work_items WHERE action <> 'Ingest' AND retry AND object_identifier = @object
 	UNION ALL SELECT * FROM work_items_archive WHERE object_identifier = @object AND institution_id = @institution

@@ -165,15 +165,13 @@ func (r Records) KeyUses(ctx context.Context, target string, keys []string) (map
 }
 
 // ItemsOf returns the IDs of the items of an object: those that are live, and those
-// that ended without being recorded (one_live_ingest, work_items_ended_bag,
-// work_items_archive_bag; an item of a part of a bag that has ended is not found).
+// that ended without being recorded (one_live_ingest, work_items_ended_object,
+// work_items_archive_object).
 func (r Records) ItemsOf(ctx context.Context, object string) ([]int64, error) {
 	rows, _ := r.db.Query(ctx, `
 		SELECT work_item_id FROM uploads_in_work WHERE object_identifier = $1
 		UNION
-		SELECT w.id FROM institutions i JOIN all_work_items w ON w.institution_id = i.id
-		WHERE i.identifier = split_part($1, '/', 1) AND w.name = substr($1, length(i.identifier) + 2) || '.tar'
-		  AND NOT w.retry AND w.status <> 'Success'`, object)
+		SELECT w.id FROM all_work_items w WHERE w.object_identifier = $1 AND w.action = 'Ingest' AND NOT w.retry AND w.status <> 'Success'`, object)
 	ids, err := pgx.CollectRows(rows, pgx.RowTo[int64])
 	if err != nil {
 		return nil, fmt.Errorf("look up the items of %q: %w", object, err)
