@@ -56,21 +56,24 @@ func scoped(s registry.Scope, institution string) pgx.NamedArgs {
 	return pgx.NamedArgs{"all": s.All(), "own": own, "institution": institution}
 }
 
+// onDay is the day for which a report is asked: without one, today.
+const onDay = `coalesce(nullif(@on, '')::date, (now() AT TIME ZONE 'UTC')::date)`
+
 const within = `(@all OR i.id = @own OR i.member_institution_id = @own) AND (@institution = '' OR i.identifier = @institution)`
 
-// Both go by holdings_daily_pkey: the first reads the rows of a day, the second of the last
-// days of months.
+// Both go by holdings_daily_pkey: the first reads the rows of one day, the last on which was
+// counted, and the second of the last such days of months.
 const (
 	depositsSQL = `
 SELECT %s AS key, d.day::text AS day, sum(d.objects)::bigint AS objects, sum(d.files)::bigint AS files, sum(d.bytes)::bigint AS bytes
 FROM holdings_daily d JOIN institutions i ON i.id = d.institution_id
-WHERE d.day = (SELECT max(day) FROM holdings_daily) AND ` + within + `
+WHERE d.day = (SELECT max(day) FROM holdings_daily WHERE day <= ` + onDay + `) AND ` + within + `
 GROUP BY 1, d.day ORDER BY 1`
 
 	monthsSQL = `
 WITH lasts AS (
-	SELECT l.day FROM generate_series(date_trunc('month', now() AT TIME ZONE 'UTC') - make_interval(months => @months - 1), now() AT TIME ZONE 'UTC', '1 month') m (begins)
-	CROSS JOIN LATERAL (SELECT max(day) AS day FROM holdings_daily h WHERE h.day >= m.begins AND h.day < m.begins + interval '1 month') l
+	SELECT l.day FROM generate_series(date_trunc('month', ` + onDay + `::timestamp) - make_interval(months => @months - 1), ` + onDay + `, '1 month') m (begins)
+	CROSS JOIN LATERAL (SELECT max(day) AS day FROM holdings_daily h WHERE h.day >= m.begins AND h.day < m.begins + interval '1 month' AND h.day <= ` + onDay + `) l
 	WHERE l.day IS NOT NULL
 )
 SELECT to_char(d.day, 'YYYY-MM') AS key, d.day::text AS day, sum(d.objects)::bigint AS objects, sum(d.files)::bigint AS files, sum(d.bytes)::bigint AS bytes
@@ -79,20 +82,28 @@ WHERE ` + within + `
 GROUP BY d.day ORDER BY d.day`
 )
 
-// Deposits reports what is in storage within a scope, or of one institution in it: by
-// institution or storage option as counted last, or by month at the last count of each of
-// the last months.
-func (r Records) Deposits(ctx context.Context, s registry.Scope, by Grouping, institution string, months int) ([]Deposit, error) {
-	args, sql := scoped(s, institution), monthsSQL
-	switch by {
+// DepositQuery says which report of deposits is asked for.
+type DepositQuery struct {
+	By          Grouping
+	Institution string // only this one, by its identifier
+	Months      int    // how many, by month
+	On          string // as it was counted last on this day or before, such as 2026-11-26; "": today
+}
+
+// Deposits reports what is in storage within a scope: by institution or storage option as
+// counted last, or by month at the last count of each of the last months.
+func (r Records) Deposits(ctx context.Context, s registry.Scope, q DepositQuery) ([]Deposit, error) {
+	args, sql := scoped(s, q.Institution), monthsSQL
+	args["on"] = q.On
+	switch q.By {
 	case ByInstitution:
 		sql = fmt.Sprintf(depositsSQL, `i.identifier`)
 	case ByOption:
 		sql = fmt.Sprintf(depositsSQL, `d.storage_option`)
 	case ByMonth:
-		args["months"] = months
+		args["months"] = q.Months
 	case ByAction, ByDay:
-		return nil, fmt.Errorf("report deposits: %w: there is no report by %s", registry.ErrRefused, by)
+		return nil, fmt.Errorf("report deposits: %w: there is no report by %s", registry.ErrRefused, q.By)
 	}
 	return registry.Collect[Deposit](ctx, r.db, "report deposits", sql, args)
 }

@@ -88,9 +88,9 @@ func (a *archive) rows() string {
 }
 
 // deposits are the rows of a report as text.
-func (a *archive) deposits(s registry.Scope, by reports.Grouping, institution string) string {
+func (a *archive) deposits(s registry.Scope, by reports.Grouping, institution, on string) string {
 	a.t.Helper()
-	list, err := a.Deposits(a.t.Context(), s, by, institution, 12)
+	list, err := a.Deposits(a.t.Context(), s, reports.DepositQuery{By: by, Institution: institution, Months: 12, On: on})
 	if err != nil {
 		a.t.Fatal(err)
 	}
@@ -147,15 +147,43 @@ func TestDepositsAreOfTheScope(t *testing.T) {
 		{registry.Scope{}, reports.ByInstitution, "", ""},
 		{registry.Scope{}, reports.ByMonth, "", ""},
 	} {
-		if got := a.deposits(c.s, c.by, c.institution); got != c.want {
+		if got := a.deposits(c.s, c.by, c.institution, ""); got != c.want {
 			t.Errorf("by %s of %q: %s, want %s", c.by, c.institution, got, c.want)
 		}
 	}
-	if list, err := a.Deposits(t.Context(), everything, reports.ByAction, "", 1); err == nil {
+	if list, err := a.Deposits(t.Context(), everything, reports.DepositQuery{By: reports.ByAction, Months: 1}); err == nil {
 		t.Errorf("deposits by action: %v", list)
 	}
 	if list, err := a.Outcomes(t.Context(), everything, reports.ByMonth, "", "2026-01-01", "2026-01-02"); err == nil {
 		t.Errorf("outcomes by month: %v", list)
+	}
+}
+
+// A report of a day in the past has what was counted last until then, and never what came later.
+func TestDepositsOnADay(t *testing.T) {
+	t.Parallel()
+	a := newArchive(t)
+	a.object("sub.edu", "one", "Standard", 10)
+	a.count(false)
+	for n, day := range []string{"2026-01-31", "2026-02-03", "2026-02-27"} {
+		a.exec(`INSERT INTO holdings_daily SELECT $1::date, institution_id, storage_option, $2, $2, $2 FROM holdings_daily ORDER BY day DESC LIMIT 1`, day, 100*(n+1))
+	}
+	for _, c := range []struct {
+		by       reports.Grouping
+		on, want string
+	}{
+		{reports.ByInstitution, "2026-01-30", ""},
+		{reports.ByInstitution, "2026-01-31", "sub.edu 100 100 100"},
+		{reports.ByOption, "2026-02-02", "Standard 100 100 100"},
+		{reports.ByInstitution, "2026-02-03", "sub.edu 200 200 200"},
+		{reports.ByInstitution, "2026-05-05", "sub.edu 300 300 300"},
+		{reports.ByInstitution, "", "sub.edu 1 1 10"},
+		{reports.ByMonth, "2026-02-26", "2026-01 100 100 100; 2026-02 200 200 200"},
+		{reports.ByMonth, "2026-02-28", "2026-01 100 100 100; 2026-02 300 300 300"},
+	} {
+		if got := a.deposits(registry.Everything(), c.by, "", c.on); got != c.want {
+			t.Errorf("by %s on %q: %s, want %s", c.by, c.on, got, c.want)
+		}
 	}
 }
 
@@ -328,7 +356,7 @@ func TestWhatIsGoneIsZero(t *testing.T) {
 	a.exec(`UPDATE intellectual_objects SET state = 'D', updated_at = now() WHERE id = $1`, id)
 	a.count(false)
 	a.count(false)
-	if got := a.deposits(registry.Everything(), reports.ByInstitution, ""); got != "sub.edu 0 0 0" {
+	if got := a.deposits(registry.Everything(), reports.ByInstitution, "", ""); got != "sub.edu 0 0 0" {
 		t.Error(got)
 	}
 	a.exec(`UPDATE holdings_daily SET day = day - 1`)

@@ -77,7 +77,8 @@ type (
 		ReportOf
 
 		By     reports.Grouping `query:"by" enum:"institution,option,month" default:"institution" doc:"What a row stands for"`
-		Months int              `query:"months" minimum:"1" maximum:"240" default:"12" doc:"How many months, with by=month: up to the present one"`
+		Months int              `query:"months" minimum:"1" maximum:"240" default:"12" doc:"How many months, with by=month: up to that of the day"`
+		On     string           `query:"on" format:"date" doc:"As it was counted last on this day, in UTC, or before; without it today"`
 	}
 	costsQuery struct {
 		ReportOf
@@ -102,10 +103,13 @@ func (a *API) reports(t *ops.API) {
 	}
 	records := reports.In(a.Registry)
 	ops.Register(t, report("reports.deposits", "/api/v1/reports/deposits", "Report what is in storage",
-		"Rows are of the last count, or with by=month of the last count of each month. A job counts once an hour. Bytes are those of active files, each counted once.",
+		"Rows are of the last count, also of that of a day in the past, or with by=month of the last count of each month. A job counts once an hour. Bytes are those of active files, each counted once.",
 		permission.ReportsDeposits),
 		func(ctx context.Context, c access.Caller, in *depositsQuery) (*body[DepositsReport], error) {
-			found, err := records.Deposits(ctx, c.Scope, in.By, in.Institution, in.Months)
+			if in.On != "" && in.On < firstDay {
+				return nil, noSuchYear()
+			}
+			found, err := records.Deposits(ctx, c.Scope, reports.DepositQuery{By: in.By, Institution: in.Institution, Months: in.Months, On: in.On})
 			return &body[DepositsReport]{DepositsReport{in.By, found}}, err
 		})
 	ops.Register(t, report("reports.costs", "/api/v1/reports/costs", "Report what storage costs in a month",

@@ -53,6 +53,9 @@ func TestPagesOfTheArchive(t *testing.T) {
 	auditor.sees("/reports", "1,234")
 	member.sees("/reports", "1,234").lacks(t, "Costs")
 	stays.sees("/reports").lacks(t, "1,234", "test.edu")
+	auditor.sees("/audit", "In storage on a day")
+	auditor.sees("/reports?on=2020-01-01", "Nothing was counted until 2020-01-01").lacks(t, "1,234")
+	auditor.sees("/reports?on=2999-01-01", "As counted last until 2999-01-01", "1,234")
 	auditor.sees("/reports/statement", "For test.edu", "1,073,741,824", "77", "Sum of the costs")
 	c := admin.open("/csv/reports/deposits?by=institution")
 	if c.status != http.StatusOK || !strings.HasPrefix(c.header.Get("Content-Type"), "text/csv") || !strings.Contains(c.text, ",3,1234,1073741824") {

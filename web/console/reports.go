@@ -15,6 +15,7 @@ import (
 // reportPage are the sums of what is in storage and what became of items.
 type reportPage struct {
 	Institution string // only this one
+	On          string // as it was on this day; "": today
 	All         bool   // the person may choose an institution
 	By          api.DepositsReport
 	Options     api.DepositsReport
@@ -42,17 +43,25 @@ func outcomeResults() []string { return []string{"Success", "Suspended", "Failed
 // Results are the ends of items.
 func (reportPage) Results() []string { return outcomeResults() }
 
+// Counted says of when the sums of deposits are.
+func (d reportPage) Counted() string {
+	if d.On == "" {
+		return "As counted last"
+	}
+	return "As counted last until " + d.On
+}
+
 func (p *Pages) reports(v *visit) (any, error) {
-	d := reportPage{All: v.Caller.Scope.All(), Institution: v.URL.Query().Get("institution"), Month: month(v)}
+	d := reportPage{All: v.Caller.Scope.All(), Institution: v.URL.Query().Get("institution"), On: v.URL.Query().Get("on"), Month: month(v)}
 	d.Query = v.with().Encode()
 	var err error
-	if d.By, err = get[api.DepositsReport](v, "reports/deposits", v.with("by", "institution")); err != nil {
+	if d.By, err = get[api.DepositsReport](v, "reports/deposits", v.with("by", "institution", "on", d.On)); err != nil {
 		return nil, err
 	}
-	if d.Options, err = get[api.DepositsReport](v, "reports/deposits", v.with("by", "option")); err != nil {
+	if d.Options, err = get[api.DepositsReport](v, "reports/deposits", v.with("by", "option", "on", d.On)); err != nil {
 		return nil, err
 	}
-	if d.Months, err = get[api.DepositsReport](v, "reports/deposits", v.with("by", "month", "months", "24")); err != nil {
+	if d.Months, err = get[api.DepositsReport](v, "reports/deposits", v.with("by", "month", "months", "24", "on", d.On)); err != nil {
 		return nil, err
 	}
 	if d.Outcomes, err = get[api.OutcomesReport](v, "reports/outcomes", v.with("by", "day")); err != nil {
@@ -179,11 +188,14 @@ func (p *Pages) statement(v *visit) (any, error) {
 	return d, nil
 }
 
-// with is a query for a report of the institution that the page is narrowed to.
+// with is a query for a report of the institution that the page is narrowed to, with pairs of names
+// and values; "" is no value.
 func (v *visit) with(pairs ...string) url.Values {
 	q := v.query("institution")
 	for pair := range slices.Chunk(pairs, 2) {
-		q.Set(pair[0], pair[len(pair)-1])
+		if pair[1] != "" {
+			q.Set(pair[0], pair[1])
+		}
 	}
 	return q
 }

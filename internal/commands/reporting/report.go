@@ -72,15 +72,17 @@ func byFlag(c *cobra.Command, to *string, names ...reports.Grouping) {
 }
 
 func depositsCommand() *cobra.Command {
-	var by string
+	var by, on string
 	var months int
 	c := reportCommand(&cobra.Command{
 		Use:   "deposits",
 		Short: "Report what is in storage",
 		Long: `Report the objects, files and bytes that are in storage, as counted last; with
---by month, as counted last in each month. A file counts once, however many copies it has.`,
+--by month, as counted last in each month. --on has what was in storage on a day in the
+past. A file counts once, however many copies it has.`,
 		Example: `  farol report deposits
   farol report deposits --by option --institution test.edu
+  farol report deposits --on 2026-06-30
   farol report deposits --by month --months 24 --json`,
 	}, func(ctx context.Context, cmd *cobra.Command, s source, institution string, asJSON bool) error {
 		name, err := cli.OneOf("--by", reports.Grouping(by), []reports.Grouping{reports.ByInstitution, reports.ByOption, reports.ByMonth})
@@ -90,12 +92,15 @@ func depositsCommand() *cobra.Command {
 		if err := cli.InRange("--months", months, 1, 240); err != nil {
 			return err
 		}
-		query := remote.Query("by", string(name), "institution", institution)
+		if _, err := time.Parse(time.DateOnly, on); on != "" && err != nil {
+			return cli.Usage(fmt.Errorf("--on is %q", on), "give a day such as 2026-06-30")
+		}
+		query := remote.Query("by", string(name), "institution", institution, "on", on)
 		if name == reports.ByMonth {
 			query.Set("months", strconv.Itoa(months))
 		}
 		list, err := read(ctx, s, "deposits", query, func(r reports.Records) ([]reports.Deposit, error) {
-			return r.Deposits(ctx, registry.Everything(), name, institution, months)
+			return r.Deposits(ctx, registry.Everything(), reports.DepositQuery{By: name, Institution: institution, Months: months, On: on})
 		})
 		if err != nil {
 			return err
@@ -106,6 +111,7 @@ func depositsCommand() *cobra.Command {
 	})
 	byFlag(c, &by, reports.ByInstitution, reports.ByOption, reports.ByMonth)
 	c.Flags().IntVar(&months, "months", 12, "number of months, with --by month")
+	c.Flags().StringVar(&on, "on", "", "as counted last on this day or before, such as 2026-06-30; without it today")
 	return c
 }
 
