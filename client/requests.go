@@ -72,6 +72,13 @@ func (r Registry) ApproveRestoration(ctx context.Context, item int64) error {
 	return err
 }
 
+// CancelRestoration cancels a restoration that no worker has begun. The reason, if there is one,
+// becomes part of the note of the item. It needs a personal token.
+func (r Registry) CancelRestoration(ctx context.Context, item int64, reason string) (WorkItem, error) {
+	found, err := post[Restoration](ctx, r, about("restorations", item, "/cancel"), map[string]string{"reason": reason})
+	return found.Item, err
+}
+
 // DeletionCheck is what a request for a deletion would be about.
 type DeletionCheck struct {
 	Objects      int64         `json:"objects"`

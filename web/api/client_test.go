@@ -285,7 +285,9 @@ func TestClientPlansAndRequests(t *testing.T) {
 	if err := admin.ApproveRestoration(ctx, r.Item.ID); !errors.As(err, &refused) || refused.Status != 404 {
 		t.Errorf("approved what costs nothing: %v", err)
 	}
-	s.exec(`UPDATE work_items SET status = 'Cancelled', retry = false WHERE action LIKE 'Restore%'`)
+	if w, err := admin.CancelRestoration(ctx, r.Item.ID, "Not needed."); err != nil || w.ID != r.Item.ID || w.Status != "Cancelled" || !strings.Contains(w.Note, "Not needed.") {
+		t.Errorf("cancelled = %+v, %v", w, err)
+	}
 	c, err := admin.CheckDeletion(ctx, []string{"test.edu/bag"})
 	if err != nil || c.Objects != 1 || c.RefusedCount != 0 {
 		t.Errorf("check = %+v, %v", c, err)
