@@ -130,7 +130,7 @@ func (a *API) queue(t *ops.API) {
 			return &body[MatrixView]{MatrixView{q.At(), age.Seconds(), append([]browse.QueuePartition{}, q.Of(c.Scope)...)}}, err
 		})
 	ops.Register(t, reads("queue.history", "/api/v1/queue/history", "Show how many items came to an end in each hour",
-		"An item that was requeued since does not count. The answer may be some seconds old.", permission.QueueRead),
+		"An item that was requeued since does not count. `age_seconds` is the age of the answer.", permission.QueueRead),
 		func(ctx context.Context, c access.Caller, in *HistorySpan) (*body[HistoryView], error) {
 			id, _ := c.Scope.Institution()
 			v, age, err := a.figures.history.of(span{id, in.Hours}).glance(ctx, queueAge, func(ctx context.Context) (v HistoryView, err error) {
