@@ -22,9 +22,9 @@
 //     for how few there are.
 //
 // A simulation of bursts, fair turns, a limit and workers that come and go, whose queue was read
-// up to a minute before, has 76 to 84 % of 5,000 bags end in the interval, by its seed. It is not as good everywhere. Of the bags that
-// wait at a stage in the middle which all bands share, 61 to 82 % do; their intervals are wide,
-// since what will come in between is not known.
+// up to a minute before, has 76 to 84 % of 5,000 bags end in the interval, by its seed. It is not
+// as good everywhere. Of the bags that wait at a stage in the middle which all bands share, 61 to
+// 82 % do; their intervals are wide, since what will come in between is not known.
 //
 // Nothing is foreseen that is not in the queue: workers that stop for the night, a service that
 // fails, a stage that is paused, priorities, an earlier version of the object that ends late. An

@@ -121,3 +121,44 @@ func TestWhenABandIsEmpty(t *testing.T) {
 		t.Errorf("%v %q", unknown, reason)
 	}
 }
+
+// What is before an item is known by the next place that was read, and only in its own partition.
+func TestWhatIsBeforeAnItem(t *testing.T) {
+	t.Parallel()
+	s := simulate(7, 600)
+	r := s.recent(20_000)
+	front := func(band int16, ahead, virtual int64) registry.Front {
+		return registry.Front{Action: registry.Ingest, Stage: registry.Receive, SizeBand: band, Ahead: ahead, Place: registry.Place{VirtualStart: virtual, ID: virtual}}
+	}
+	r.Fronts = []registry.Front{front(0, 0, 10), front(0, 1, 20), front(0, 128, 1000), front(1, 50, 15)}
+	for i := range r.Bands {
+		if b := &r.Bands[i]; b.Stage == registry.Receive {
+			b.Due, b.Delayed = 130, map[int16]int64{1: registry.MostAhead - 130}[b.SizeBand]
+		}
+	}
+	m := New(r)
+	for _, c := range []struct {
+		band     int16
+		virtual  int64
+		priority int
+		want     int
+		known    bool
+	}{
+		{0, 5, 0, 0, true},
+		{0, 10, 0, 0, true},
+		{0, 20, 0, 1, true},
+		{0, 21, 0, 128, true},
+		{0, 1001, 0, 130, true},
+		{0, 1001, -1, 0, true},
+		{1, 15, 0, 50, true},
+		{1, 16, 0, 130, false},
+		{2, 16, 0, 130, true},
+	} {
+		got, known := m.ahead(registry.Standing{
+			Action: registry.Ingest, Stage: registry.Receive, SizeBand: c.band, Place: registry.Place{Priority: c.priority, VirtualStart: c.virtual, ID: c.virtual},
+		})
+		if known != c.known || known && got != c.want {
+			t.Errorf("%+v: %d, %v", c, got, known)
+		}
+	}
+}
