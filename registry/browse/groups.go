@@ -49,7 +49,7 @@ SELECT w.error_code, w.stage, w.action, i.identifier AS institution,
 	CASE WHEN w.updated_at >= date_trunc('hour', now(), 'UTC') - interval '23 hours' THEN date_trunc('hour', w.updated_at, 'UTC') END AS hour,
 	count(*) AS items, sum(w.size)::bigint AS bytes, min(w.updated_at) AS first, max(w.updated_at) AS last, max(w.id) AS example
 FROM (
-	SELECT w.* FROM (SELECT * FROM work_items WHERE needs_admin_review OR status IN ('Failed', 'Suspended') OFFSET 0) w WHERE %s LIMIT @n
+	SELECT w.* FROM (SELECT * FROM work_items WHERE needs_admin_review OR status IN ('Failed', 'Suspended') ORDER BY id DESC OFFSET 0) w WHERE %s ORDER BY w.id DESC LIMIT @n
 ) w JOIN institutions i ON i.id = w.institution_id
 GROUP BY 1, 2, 3, 4, 5 ORDER BY 1, 2, 3, 4, 5`
 
@@ -67,12 +67,12 @@ type groupRow struct {
 }
 
 // Groups counts the items that wait for a person, by error code, stage and action, the
-// largest group first. Of more than [MostGrouped] items it counts so many, and complete is
+// largest group first. Of [MostGrouped] items or more it counts the newest, and complete is
 // false.
 func (r Records) Groups(ctx context.Context) (list []Group, complete bool, err error) {
 	q := in(r.scope, "", "list them with review")
 	q.within(`w.institution_id`)
-	q.args["n"] = MostGrouped + 1
+	q.args["n"] = MostGrouped
 	rows, err := read(ctx, r.db, q, fmt.Sprintf(groupsSQL, q.all()), pgx.RowToStructByName[groupRow])
 	if err != nil {
 		return nil, false, fmt.Errorf("group parked items: %w", err)
@@ -91,7 +91,7 @@ func (r Records) Groups(ctx context.Context) (list []Group, complete bool, err e
 		slices.SortFunc(g.Hours, func(a, b GroupHour) int { return a.Hour.Compare(b.Hour) })
 	}
 	slices.SortStableFunc(list, func(a, b Group) int { return cmp.Compare(b.Items, a.Items) })
-	return list, items <= MostGrouped, nil
+	return list, items < MostGrouped, nil
 }
 
 // add adds a part to a group. The parts of an institution follow each other.

@@ -40,7 +40,7 @@ type (
 	// GroupsView are parked items by what they failed of.
 	GroupsView struct {
 		Items    []browse.Group `json:"items"`
-		Complete bool           `json:"complete" doc:"false: more than 10,000 items are parked, and so many were read"`
+		Complete bool           `json:"complete" doc:"false: 10,000 items or more are parked, and the newest of them were read"`
 		Age      float64        `json:"age_seconds" doc:"They are read every 5 seconds at most"`
 	}
 	// ProgressView is how far an item is.

@@ -34,6 +34,19 @@ type nowPage struct {
 type need struct {
 	Text, Path string
 	Held       bool // a person decided it; it is no failure
+	things     int  // it stands for so many; 0: for one
+}
+
+// mostAlike is how many needs of a kind are named. If there are more than one other, they are counted.
+const mostAlike = 3
+
+// alike adds needs of a kind, and how many more there are: the text has their number.
+func (d *nowPage) alike(all []need, more, path string) {
+	if len(all) > mostAlike+1 {
+		rest := len(all) - mostAlike
+		all = append(all[:mostAlike:mostAlike], need{Text: fmt.Sprintf(more, rest), Path: path, Held: all[0].Held, things: rest})
+	}
+	d.Needs = append(d.Needs, all...)
 }
 
 // groupsShown is how many groups of parked items the first page names.
@@ -71,7 +84,7 @@ func (p *Pages) readNow(v *visit) (*nowPage, error) {
 		d.Ended = sparkOf("Items that ended with success", time.Now(), h.Hours, registry.Success)
 		d.Parked = sparkOf("Items that were parked", time.Now(), h.Hours, registry.Failed, registry.Suspended)
 	}
-	d.Sentence = needsYou(len(d.Needs))
+	d.Sentence = d.sentence()
 	return d, nil
 }
 
@@ -84,14 +97,16 @@ func part[T any](v *visit, d *nowPage, name, path string, query url.Values) *T {
 	return found
 }
 
-func needsYou(n int) string {
-	switch n {
-	case 0:
-		return "Nothing needs you."
-	case 1:
-		return "1 thing needs you."
+// sentence is the page in one sentence.
+func (d *nowPage) sentence() string {
+	n := 0
+	for _, one := range d.Needs {
+		n += max(one.things, 1)
 	}
-	return fmt.Sprintf("%d things need you.", n)
+	if n == 0 {
+		return "Nothing needs you."
+	}
+	return counted(int64(n), "thing needs", "things need") + " you."
 }
 
 func (d *nowPage) needs(path, text string, args ...any) {
@@ -109,7 +124,7 @@ func (*Pages) needsOfItems(v *visit, d *nowPage) {
 	}
 	more := ""
 	if !g.Complete {
-		more = "more than "
+		more = "At least "
 	}
 	d.needs("/items/groups", "%s%s for a person, in %s.", more, counted(items, "item waits", "items wait"), counted(int64(len(g.Items)), "group", "groups"))
 	d.Groups = g.Items[:min(len(g.Items), groupsShown)]
@@ -128,36 +143,42 @@ func (p *Pages) needsOfPlans(v *visit, d *nowPage) {
 	if found == nil {
 		return
 	}
+	var approve, alone []need
 	for _, one := range found.Items {
 		r := p.planRow(one)
 		path := fmt.Sprintf("/plans/%d", one.ID)
 		switch waits := p.waits(one); {
 		case waits && one.CreatedBy != v.Caller.Person.Email && v.Holds(permission.PlansApprove):
-			d.needs(path, "Plan %d (%s, %s) of %s waits for your approval.", one.ID, r.What, counted(r.Todo, "item", "items"), one.CreatedBy)
+			approve = append(approve, need{Text: fmt.Sprintf("Plan %d (%s, %s) of %s waits for your approval.", one.ID, r.What, counted(r.Todo, "item", "items"), one.CreatedBy), Path: path})
 		case one.State != "ready" && one.Carry == nil:
-			d.needs(path, "Plan %d (%s, %s) is not at its end, and no server carries it out. Unless a command does, go on with it or undo it.", one.ID, r.What, counted(r.Todo, "item", "items"))
+			alone = append(alone, need{Text: fmt.Sprintf("Plan %d (%s, %s) is not at its end, and no server carries it out. Unless a command does, go on with it or undo it.",
+				one.ID, r.What, counted(r.Todo, "item", "items")), Path: path})
 		case waits || one.State != "ready":
 			d.Plans = append(d.Plans, r)
 		}
 	}
+	d.alike(approve, "%d more plans wait for your approval.", "/plans?state=ready")
+	d.alike(alone, "%d more plans are not at their end, and no server carries them out.", "/plans")
+	if found.Next != nil {
+		d.needs("/plans", "More than %d plans are not at their end. Only the newest were looked at here.", plansShown)
+	}
 }
 
 func (*Pages) needsOfStages(d *nowPage) {
+	var late, paused []need
 	for _, r := range d.Grid.late() {
-		d.needs("/queue", "An item at %s has been due for %s. The stage allows %s.", stageName(r.Action, r.Stage), rough(seconds64(r.All.OldestDue)), rough(seconds64(r.Overdue)))
+		late = append(late, need{Text: fmt.Sprintf("An item at %s has been due for %s. The stage allows %s.",
+			stageName(r.Action, r.Stage), rough(seconds64(r.All.OldestDue)), rough(seconds64(r.Overdue))), Path: "/queue"})
 	}
-	paused := d.Grid.paused()
-	for i, r := range paused {
-		if i == 3 && len(paused) > 4 {
-			d.Needs = append(d.Needs, need{fmt.Sprintf("%d more stages are paused.", len(paused)-i), "/queue", true})
-			break
-		}
+	d.alike(late, "Items at %d more stages have been due for longer than these allow.", "/queue")
+	for _, r := range d.Grid.paused() {
 		waits := ""
 		if n := r.All.Live - r.All.Running; n > 0 {
 			waits = ", and " + counted(n, "item waits", "items wait")
 		}
-		d.Needs = append(d.Needs, need{stageName(r.Action, r.Stage) + " is paused" + becauseOf(r.PauseReason) + waits + ".", r.Path(), true})
+		paused = append(paused, need{Text: stageName(r.Action, r.Stage) + " is paused" + becauseOf(r.PauseReason) + waits + ".", Path: r.Path(), Held: true})
 	}
+	d.alike(paused, "%d more stages are paused.", "/queue")
 }
 
 // becauseOf is the reason of a pause within a sentence; "" if none was given.
@@ -184,7 +205,7 @@ func (*Pages) needsOfServices(v *visit, d *nowPage) {
 		for _, one := range s.Items {
 			switch {
 			case one.HeldBy != nil:
-				d.Needs = append(d.Needs, need{one.Service + " is held" + becauseOf(one.HeldReason) + ".", "/services", true})
+				d.Needs = append(d.Needs, need{Text: one.Service + " is held" + becauseOf(one.HeldReason) + ".", Path: "/services", Held: true})
 			case one.State != "ok":
 				d.needs("/services", "%s", sentence(one.Text))
 			}

@@ -43,6 +43,35 @@ func TestNowPage(t *testing.T) {
 	s.in(registry.RoleInstitutionalAdmin, "test.edu").sees("/").lacks(t, "other.edu", "Slots", "Wasabi-VA")
 }
 
+// Of many things of a kind some are named and the others counted, and all count in the first sentence.
+func TestNowPageWithManyThingsOfAKind(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.exec(`UPDATE schedules SET next_run_at = now() + interval '1 hour'`)
+	plans := func(n int) {
+		s.exec(`INSERT INTO plans (action, priority, condition, items, set_hash, created_by) SELECT 'set priority', 1, 'true', 5000, 'x', 'ann@archive.org' FROM generate_series(1, $1::int)`, n)
+	}
+	o := s.in(registry.RoleOperator, "")
+	plans(4)
+	s.exec(`UPDATE stage_settings SET paused = true, paused_by = 'ann', paused_at = now() WHERE action = 'Ingest' AND ordinal <= 4`)
+	o.sees("/", "8 things need you.", "Plan 1 (", "Plan 4 (", "Receive is paused", "Copy To Staging is paused").lacks(t, "more plans", "more stages")
+	plans(50)
+	s.exec(`UPDATE stage_settings SET paused = true, paused_by = 'ann', paused_at = now() WHERE action = 'Ingest'`)
+	o.sees("/", "60 things need you.", "Plan 54 (", "Plan 52 (", "47 more plans wait for your approval.", "More than 50 plans are not at their end.",
+		"Reingest Check is paused", "6 more stages are paused.").lacks(t, "Plan 51 (", "Copy To Staging is paused")
+}
+
+// More items than are grouped are not counted.
+func TestManyParkedItems(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.scene(fmt.Sprintf(`INSERT INTO work_items (institution_id, action, stage, status, retry, error_code, name, bucket, etag, size, bag_date, object_identifier)
+		SELECT %d, 'Ingest', 'Store', 'Suspended', false, 'timeout', n || '.tar', 'b', 'e', 1, now(), 'test.edu/' || n FROM generate_series(1, 10002) n`, s.test.ID))
+	o := s.in(registry.RoleOperator, "")
+	o.sees("/", "At least 10,000 items wait for a person").lacks(t, "10,001")
+	o.sees("/items/groups", "At least 10,000 items wait for a person, in 1 group.", "A plan for a group has all of its items.")
+}
+
 // While the database is away, staff who looked a moment ago see what they saw then, and read
 // that it is old. Others see nothing.
 func TestNowWhileTheDatabaseIsAway(t *testing.T) {
