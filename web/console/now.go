@@ -1,6 +1,7 @@
 package console
 
 import (
+	"cmp"
 	"fmt"
 	"net/url"
 	"time"
@@ -40,13 +41,17 @@ type need struct {
 // mostAlike is how many needs of a kind are named. If there are more than one other, they are counted.
 const mostAlike = 3
 
-// alike adds needs of a kind, and how many more there are: the text has their number.
+// alike adds needs of a kind, and how many more there are: the text has their number. A need
+// without a path leads to that of all.
 func (d *nowPage) alike(all []need, more, path string) {
 	if len(all) > mostAlike+1 {
 		rest := len(all) - mostAlike
-		all = append(all[:mostAlike:mostAlike], need{Text: fmt.Sprintf(more, rest), Path: path, Held: all[0].Held, things: rest})
+		all = append(all[:mostAlike:mostAlike], need{Text: fmt.Sprintf(more, rest), Held: all[0].Held, things: rest})
 	}
-	d.Needs = append(d.Needs, all...)
+	for _, one := range all {
+		one.Path = cmp.Or(one.Path, path)
+		d.Needs = append(d.Needs, one)
+	}
 }
 
 // groupsShown is how many groups of parked items the first page names.
@@ -168,7 +173,7 @@ func (*Pages) needsOfStages(d *nowPage) {
 	var late, paused []need
 	for _, r := range d.Grid.late() {
 		late = append(late, need{Text: fmt.Sprintf("An item at %s has been due for %s. The stage allows %s.",
-			stageName(r.Action, r.Stage), rough(seconds64(r.All.OldestDue)), rough(seconds64(r.Overdue))), Path: "/queue"})
+			stageName(r.Action, r.Stage), rough(seconds64(r.All.OldestDue)), rough(seconds64(r.Overdue)))})
 	}
 	d.alike(late, "Items at %d more stages have been due for longer than these allow.", "/queue")
 	for _, r := range d.Grid.paused() {
@@ -201,34 +206,41 @@ func (*Pages) needsOfWorkers(v *visit, d *nowPage) {
 }
 
 func (*Pages) needsOfServices(v *visit, d *nowPage) {
+	var held, fail, stopped []need
 	if s := part[listOf[registry.Service]](v, d, "Services", "services", nil); s != nil {
 		for _, one := range s.Items {
 			switch {
 			case one.HeldBy != nil:
-				d.Needs = append(d.Needs, need{Text: one.Service + " is held" + becauseOf(one.HeldReason) + ".", Path: "/services", Held: true})
+				held = append(held, need{Text: one.Service + " is held" + becauseOf(one.HeldReason) + ".", Held: true})
 			case one.State != "ok":
-				d.needs("/services", "%s", sentence(one.Text))
+				fail = append(fail, need{Text: sentence(one.Text)})
 			}
 		}
 	}
 	if b := part[listOf[fixity.RepairStop]](v, d, "Repair limits", "brakes", nil); b != nil {
 		for _, one := range b.Items {
-			d.needs("/fixity", "Repair has stopped at %s: too many of its copies failed.", one.Provider)
+			stopped = append(stopped, need{Text: fmt.Sprintf("Repair has stopped at %s: too many of its copies failed.", one.Provider)})
 		}
 	}
+	d.alike(held, "%d more services are held.", "/services")
+	d.alike(fail, "%d more services fail.", "/services")
+	d.alike(stopped, "Repair has stopped at %d more providers.", "/fixity")
 }
 
 func (*Pages) needsOfJobs(v *visit, d *nowPage) {
+	var late, failed []need
 	if s := part[listOf[upkeep.Schedule]](v, d, "Recurring jobs", "schedules", nil); s != nil {
 		for _, one := range s.Items {
 			switch jobState(one) {
 			case jobLate:
-				d.needs("/schedules", "The job %s is late by %s. Check that farol schedule runs.", one.Job, rough(one.Late))
+				late = append(late, need{Text: fmt.Sprintf("The job %s is late by %s. Check that farol schedule runs.", one.Job, rough(one.Late))})
 			case jobFailed:
-				d.needs("/schedules", "The last run of the job %s failed: %s", one.Job, sentence(one.Error))
+				failed = append(failed, need{Text: fmt.Sprintf("The last run of the job %s failed: %s", one.Job, sentence(one.Error))})
 			}
 		}
 	}
+	d.alike(late, "%d more jobs are late.", "/schedules")
+	d.alike(failed, "The last runs of %d more jobs failed.", "/schedules")
 	if m := part[api.MirrorView](v, d, "Mirror to NSQ", "mirror", nil); m != nil && m.Known {
 		switch drift := m.Drift(); {
 		case m.Stands():
