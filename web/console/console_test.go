@@ -292,7 +292,24 @@ func TestSearch(t *testing.T) {
 		t.Errorf("a number leads to %s", a.path)
 	}
 	for _, q := range []string{"photographs.tar", "photographs", "test.edu/photographs"} {
-		b.sees("/search?q="+url.QueryEscape(q), "photographs.tar", "Receive")
+		if a := b.sees("/search?q="+url.QueryEscape(q), "photographs.tar", "Receive"); a.path != fmt.Sprintf("/items/%d", id) {
+			t.Errorf("%q leads to %s, and only one item has it", q, a.path)
+		}
+	}
+	s.kept()
+	file := ask[string](s, `SELECT identifier FROM generic_files WHERE institution_id = $1 ORDER BY id LIMIT 1`, s.test.ID)
+	for q, to := range map[string]string{
+		file:                  `SELECT '/files/' || id FROM generic_files WHERE identifier = $1`,
+		file[:len(file)-3]:    `SELECT '/search' WHERE $1 <> ''`, // its beginning only
+		"test.edu/photograph": `SELECT '/search' WHERE $1 <> ''`,
+	} {
+		if a := b.open("/search?q=" + url.QueryEscape(q)); a.path != ask[string](s, to, file) {
+			t.Errorf("%q leads to %s", q, a.path)
+		}
+	}
+	uuid := ask[string](s, `SELECT uuid::text FROM generic_files WHERE identifier = $1`, file)
+	if a := b.open("/search?q=" + uuid); a.path != ask[string](s, `SELECT '/files/' || id FROM generic_files WHERE identifier = $1`, file) {
+		t.Errorf("the UUID of a file leads to %s", a.path)
 	}
 	b.sees("/search?q=", "Type the number of an item")
 	for _, q := range []string{"%00", "%ff", strings.Repeat("x", 3000), "d41d8cd98f00b204e9800998ecf8427e", "11111111-2222-4333-8444-555555555555", "%2F%2F", "' OR 1=1"} {

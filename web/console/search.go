@@ -32,8 +32,32 @@ func (f found) None() bool {
 	return len(f.Items)+len(f.Objects)+len(f.Files) == 0
 }
 
+// only is the page of what was found, if that is one record and the text is all of what it was
+// looked up by; "": the results are shown.
+func (f found) only() string {
+	if len(f.Items)+len(f.Objects)+len(f.Files) != 1 || len(f.Missed) > 0 {
+		return ""
+	}
+	for _, one := range f.Items {
+		return linkID("items", one.ID)
+	}
+	for _, one := range f.Files {
+		if !strings.Contains(f.Query, "/") || one.Identifier == f.Query {
+			return linkID("files", one.ID)
+		}
+	}
+	for _, one := range f.Objects {
+		if strings.HasSuffix(one.Identifier, "/"+f.Query) || one.Identifier == f.Query {
+			return linkID("objects", one.ID)
+		}
+	}
+	return ""
+}
+
+func linkID(kind string, id int64) string { return "/" + kind + "/" + strconv.FormatInt(id, 10) }
+
 // search looks a text up in the indexes that it could be in: four look-ups at most, with ten
-// records each. The number of an item leads to the item.
+// records each. The number of an item leads to the item, and what only one record has, to that.
 func (p *Pages) search(w http.ResponseWriter, r *http.Request) {
 	v, ok := p.visit(w, r)
 	if !ok {
@@ -42,12 +66,16 @@ func (p *Pages) search(w http.ResponseWriter, r *http.Request) {
 	v.title = "Search"
 	text := strings.TrimSpace(r.URL.Query().Get("q"))
 	if n, err := strconv.ParseInt(strings.TrimPrefix(text, "#"), 10, 64); err == nil && n > 0 && v.Holds(permission.ItemsRead) {
-		http.Redirect(w, r, "/items/"+strconv.FormatInt(n, 10), http.StatusSeeOther)
+		http.Redirect(w, r, linkID("items", n), http.StatusSeeOther)
 		return
 	}
 	f := found{Query: text}
 	if text != "" {
 		lookUp(v, &f)
+	}
+	if to := f.only(); to != "" {
+		http.Redirect(w, r, to, http.StatusSeeOther)
+		return
 	}
 	p.show(v, http.StatusOK, "search.html", f)
 }

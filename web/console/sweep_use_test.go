@@ -200,7 +200,7 @@ func TestKeyboardAlone(t *testing.T) {
 	b.Press("/")
 	focus("Search")
 	b.Press("parked-3.tar\r")
-	at("/search")
+	at(fmt.Sprintf("/items/%d", ask[int64](s, `SELECT id FROM work_items WHERE name = 'parked-3.tar'`)))
 	b.Shows("parked-3.tar")
 	b.Press("gq")
 	at("/queue")

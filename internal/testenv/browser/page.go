@@ -12,6 +12,7 @@ import (
 	"github.com/chromedp/cdproto/input"
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
 
 	"github.com/farol-preservation/farol/internal/testenv"
 )
@@ -173,10 +174,18 @@ func (b *Tab) does(e element, function string) bool {
 	return err == nil && r.ExceptionDetails == nil && string(r.Result.Value) == "true"
 }
 
-// Press presses keys, one after the other: letters, "\t" for Tab, "\r" for Enter.
+// Press presses keys, one after the other: letters, "\t" for Tab, "\r" for Enter. As with a
+// keyboard, a key types nothing if the page has prevented that: chromedp.KeyEvent would type it
+// in an event of its own.
 func (b *Tab) Press(keys string) {
 	b.t.Helper()
-	if err := chromedp.Do(b.ctx, chromedp.KeyEvent(keys)); err != nil {
-		b.t.Fatal("browser: press keys:", err)
+	for _, r := range keys {
+		events := kb.Encode(r)
+		down, up := *events[0], *events[len(events)-1]
+		if len(events) == 3 {
+			down.Text, down.UnmodifiedText = events[1].Text, events[1].UnmodifiedText
+		}
+		must(b, input.DispatchKeyEvent, down)
+		must(b, input.DispatchKeyEvent, up)
 	}
 }
