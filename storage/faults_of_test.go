@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"strings"
 	"sync/atomic"
@@ -85,14 +84,7 @@ func TestWhoseFailureItIs(t *testing.T) {
 	forger.SecretAccessKey = "guessed"
 	unknownCA.CAFile = ""
 	unresolved.Endpoint = "https://s3.invalid"
-	closed, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	refused.Endpoint = "https://" + closed.Addr().String()
-	if err := closed.Close(); err != nil {
-		t.Fatal(err)
-	}
+	refused.Endpoint = "https://127.0.0.1:1" // no port that was free a moment ago: another test may have it now
 	plain := newGate(t, at, nil)
 	http1.Endpoint = strings.Replace(plain.URL, "http://", "https://", 1)
 	says := func(status int, code string) storage.Target {
