@@ -102,6 +102,9 @@ func (k *kind) waits(q question) []wait {
 	n := q.ahead
 	if !q.runs {
 		list[q.stage] = k.wait(q, q.stage, n+1)
+		if q.delay > 0 { // it does not wait yet
+			list[q.stage].passed = 0
+		}
 	}
 	for i := q.stage + 1; i < len(k.order); i++ {
 		n += q.queue.due(k.lines[i]) + q.queue.running(k.lines[i-1])

@@ -96,6 +96,12 @@ func TestWhatPutsAnEndOff(t *testing.T) {
 	served := likely()
 	v.Due = &later
 	delayed := likely()
+	asked := clock(at + 60) // a minute after the queue was read
+	due = asked.Add(2 * time.Hour)
+	v.At, v.Due = asked, &due
+	if old := likely() - 60; old != delayed {
+		t.Errorf("it waits for %.0f s in place of %.0f s, since a minute has passed of a wait that has not begun", old, delayed)
+	}
 	if !(alone < behind && behind < inTurn && served < inTurn && delayed > served+3600) {
 		t.Errorf("alone %.0f s, behind others %.0f s, with another band %.0f s, with more slots %.0f s, delayed %.0f s", alone, behind, inTurn, served, delayed)
 	}

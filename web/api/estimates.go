@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/farol-preservation/farol/explain"
@@ -48,7 +49,7 @@ func (a *API) estimates(t *ops.API) {
 // model is how the queue was served lately, for all requests; nil: it cannot be read, and the
 // rest of the answers goes without.
 func (a *API) model(ctx context.Context) (*estimate.Model, error) {
-	ctx, cancel := context.WithTimeout(ctx, mostWaiting)
+	ctx, cancel := context.WithTimeoutCause(ctx, mostWaiting, errors.New("it is being read for the first time; pages have it in a moment"))
 	defer cancel()
 	m, _, err := a.figures.model.glance(ctx, modelAge, func(ctx context.Context) (*estimate.Model, error) { return explain.ReadModel(ctx, a.Registry) })
 	if err != nil {

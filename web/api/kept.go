@@ -2,6 +2,8 @@ package api
 
 import (
 	"context"
+	"fmt"
+	"runtime/debug"
 	"sync"
 	"time"
 
@@ -91,15 +93,22 @@ func (a answer[T]) tooOld(least time.Duration) time.Duration {
 	return time.Since(a.at) - max(least, rest) + 1
 }
 
-// renew computes the value, whatever becomes of the request that needs it first.
+// renew computes the value, whatever becomes of the request that needs it first. A mistake of
+// ours that would end a request must not end the process, as it does where nobody waits.
 func (k *kept[T]) renew(ctx context.Context, c compute[T]) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), mostComputing)
 	defer cancel()
-	began := time.Now()
-	v, err := c(ctx)
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.last = answer[T]{v, err, time.Now(), time.Since(began)}
+	a, began := answer[T]{}, time.Now()
+	defer func() {
+		if p := recover(); p != nil {
+			a = answer[T]{err: fmt.Errorf("compute a figure: %v\n%s", p, debug.Stack())}
+		}
+		a.at, a.took = time.Now(), time.Since(began)
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		k.last = a
+	}()
+	a.value, a.err = c(ctx)
 }
 
 // keptBy are such values by what they are about. Of these there are few.

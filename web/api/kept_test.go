@@ -3,6 +3,7 @@ package api_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -76,6 +77,22 @@ func TestWhoGivesUpEndsNothing(t *testing.T) {
 		v, _, err := k.Get(t.Context(), time.Minute, compute)
 		if waited := time.Since(began); v != 1 || err != nil || waited != 3*time.Second {
 			t.Errorf("%d, %v after %v, want what was begun 3 seconds ago", v, err, waited)
+		}
+	})
+}
+
+// A mistake in computing a value is an error of those who wait for it, and is tried again.
+func TestAPanicEndsNoProcess(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var k api.Kept
+		none := []int{}
+		if _, _, err := k.Glance(t.Context(), time.Second, func(context.Context) (int, error) { return none[len(none)], nil }); err == nil || !strings.Contains(err.Error(), "kept_test.go") {
+			t.Errorf("%v, want where it happened", err)
+		}
+		<-time.After(time.Second)
+		if v, _, err := k.Glance(t.Context(), time.Second, func(context.Context) (int, error) { return 1, nil }); v != 1 || err != nil {
+			t.Errorf("%d, %v", v, err)
 		}
 	})
 }

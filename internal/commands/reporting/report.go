@@ -92,7 +92,7 @@ past. A file counts once, however many copies it has.`,
 		if err := cli.InRange("--months", months, 1, 240); err != nil {
 			return err
 		}
-		if _, err := time.Parse(time.DateOnly, on); on != "" && err != nil {
+		if _, err := parse(time.DateOnly, on); on != "" && err != nil {
 			return cli.Usage(fmt.Errorf("--on is %q", on), "give a day such as 2026-06-30")
 		}
 		query := remote.Query("by", string(name), "institution", institution, "on", on)
@@ -132,7 +132,7 @@ cost is empty.`,
 		Example: `  farol report costs
   farol report costs --month 2026-11 --institution test.edu --json`,
 	}, func(ctx context.Context, cmd *cobra.Command, s source, institution string, asJSON bool) error {
-		begins, err := time.Parse("2006-01", cmp.Or(month, time.Now().UTC().Format("2006-01")))
+		begins, err := parse("2006-01", cmp.Or(month, time.Now().UTC().Format("2006-01")))
 		if err != nil {
 			return cli.Usage(fmt.Errorf("--month is %q", month), "give a month such as 2026-11")
 		}
@@ -191,15 +191,24 @@ item counts once, on the day on which it ended last.`,
 	return c
 }
 
+// parse reads a day or a month that the database can have: it knows no year 0.
+func parse(layout, text string) (time.Time, error) {
+	t, err := time.Parse(layout, text)
+	if err == nil && t.Year() < 1 {
+		err = errors.New("there is no year 0")
+	}
+	return t, err
+}
+
 // days are the first and the last day of a report, in UTC.
 func days(from, to string) (first, last string, err error) {
 	end := time.Now().UTC()
 	if to != "" {
-		end, err = time.Parse(time.DateOnly, to)
+		end, err = parse(time.DateOnly, to)
 	}
 	begin := end.AddDate(0, 0, -30)
 	if from != "" && err == nil {
-		begin, err = time.Parse(time.DateOnly, from)
+		begin, err = parse(time.DateOnly, from)
 	}
 	switch {
 	case err != nil:

@@ -47,7 +47,8 @@ const run = `axe.run(document, {%s, resultTypes: ["violations"]}).then(r => r.vi
 	{Rule: v.id, Help: v.help, Selector: n.target.flat().join(" "), HTML: n.html.slice(0, 300), Why: n.failureSummary}))))`
 
 // Axe returns what axe-core finds on the page as it is, by the success criteria of levels A
-// and AA alone. Its script runs beside those of the page, whose content security policy does not hold for it.
+// and AA alone. Its script runs beside those of the page, whose content security policy does not
+// hold for it.
 func (b *Tab) Axe() []Violation {
 	b.t.Helper()
 	// The size of targets is off unless it is asked for.
