@@ -36,7 +36,7 @@ func newHelpers(ctx context.Context, farol, dataDir string, env []string, log *s
 		return nil, fmt.Errorf("make the log directory: %w", err)
 	}
 	env = append(append(os.Environ(), env...), settings.ChildEnv+"=1")
-	if os.Getenv("FAROL_GRACE") == "" {
+	if os.Getenv("FAROL_GRACE") == "" && os.Getenv("FAROL_GRACE_FILE") == "" {
 		env = append(env, "FAROL_GRACE=5s") // less than a helper is given to end: its items are given back, not left to their lease
 	}
 	ctx, stop := context.WithCancel(context.WithoutCancel(ctx))

@@ -74,7 +74,7 @@ Exit codes: 0 success; 1 failure or negative result; 2 usage error or unknown re
 
 // throughServer has a command work through a server, if one is named.
 func throughServer(cmd *cobra.Command, to remote.Options) error {
-	if to.URL == "" && os.Getenv("FAROL_SERVER") == "" {
+	if to.URL == "" && os.Getenv("FAROL_SERVER") == "" && os.Getenv("FAROL_SERVER_FILE") == "" {
 		if to.Token != "" {
 			return cli.Usage(errors.New("--token is for --server"), "give --server with the URL of farol serve --web")
 		}

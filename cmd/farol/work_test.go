@@ -102,7 +102,7 @@ func TestWhereThePoolsComeFrom(t *testing.T) {
 	}{
 		"nothing":   {want: "small large requests large requests"},
 		"a file":    {environ: map[string]string{"FAROL_POOLS_FILE": file}, want: "filed more"},
-		"a setting": {environ: map[string]string{"FAROL_POOLS_FILE": file, "FAROL_POOLS": "set=* | too=Record"}, want: "set too"},
+		"a setting": {environ: map[string]string{"FAROL_POOLS": "set=* | too=Record"}, want: "set too"},
 		"flags": {
 			environ: map[string]string{"FAROL_POOLS": "set=*"}, flags: workFlags{pools: []string{"a=Receive", "b=Store;slots=2"}}, want: "a b",
 		},

@@ -15,7 +15,7 @@ import (
 	"github.com/farol-preservation/farol/storage"
 )
 
-// fileSuffix makes of the name of a secret that of a file with it, as container
+// fileSuffix makes of the name of a setting that of a file with its value, as container
 // platforms and parameter stores hand out secrets.
 const fileSuffix = "_FILE"
 
@@ -23,8 +23,8 @@ const fileSuffix = "_FILE"
 // with it: when its standard input closes, however the parent went.
 const ChildEnv = "FAROL_CHILD"
 
-// mostSecret is more than any secret has; what is larger is another file.
-const mostSecret = 64 << 10
+// mostInFile is more than any setting has; what is larger is another file.
+const mostInFile = 64 << 10
 
 // SettingBlocks are all that any command reads from the environment.
 func SettingBlocks() []any {
@@ -35,8 +35,8 @@ func SettingBlocks() []any {
 	}
 }
 
-// knownNames are the settings of all commands that begin with FAROL_, with those of
-// other programs that are set next to them.
+// knownNames are the settings of all commands, with those of other programs that begin with
+// FAROL_ and are set next to them.
 func knownNames() map[string]bool {
 	known := map[string]bool{
 		ChildEnv: true, "FAROL_URL": true, // of our children, and of the clients in examples
@@ -50,14 +50,19 @@ func knownNames() map[string]bool {
 	}
 	for _, t := range storage.Targets() {
 		fields = append(fields, FieldsOf(TargetPrefix(t.Name), &Target{})...)
+		known[t.EnvVar] = true
 	}
 	for _, f := range fields {
 		known[f.Name], known[f.old] = true, true
-		if f.fromFile() {
-			known[f.Name+fileSuffix] = true
+	}
+	for _, w := range OldWorkers() {
+		for _, name := range w.names {
+			for _, suffix := range oldSuffixes {
+				known[name+suffix] = true
+			}
 		}
 	}
-	maps.DeleteFunc(known, func(name string, _ bool) bool { return !strings.HasPrefix(name, "FAROL_") })
+	delete(known, "")
 	return known
 }
 
@@ -65,72 +70,96 @@ func knownNames() map[string]bool {
 // compose files set for ports, and what only tests and benchmarks read.
 var platformName = regexp.MustCompile(`_SERVICE_HOST$|_SERVICE_PORT(_[A-Z0-9_]+)?$|_PORT$|_PORT_\d+_(TCP|UDP)(_PROTO|_PORT|_ADDR)?$|^FAROL_(TEST|BENCH)_`)
 
-// unknown notes names that no command reads: with a letter wrong, a setting would have
-// its default without a warning.
+// oldName matches what reads like a setting of the predecessor's workers. Other programs, and
+// the predecessor itself, have more variables that begin so.
+var oldName = regexp.MustCompile(`^(RE)?INGEST_.*_(WORKERS?|BUFFER_?SIZE|(MAX_)?ATTEMPTS?|TIMEOUT|LEASE)(_FILE)?$|^APT_.*_(WORKERS?|BUFFER_?SIZE|MAX_ATTEMPTS?)(_FILE)?$`)
+
+// unknown notes names that no command reads although they look like a setting: with a letter
+// wrong, the setting would have its default without a warning.
 func (s *Reader) unknown() {
 	known := knownNames()
 	names := slices.Sorted(maps.Keys(known))
 	for _, name := range slices.Sorted(maps.Keys(s.environ)) {
-		if !strings.HasPrefix(name, "FAROL_") || s.environ[name] == "" || known[name] || platformName.MatchString(name) || providerName.MatchString(name) {
+		base := strings.TrimSuffix(name, fileSuffix)
+		if s.environ[name] == "" || known[name] || known[base] || platformName.MatchString(name) || providerName.MatchString(name) {
 			continue
 		}
-		s.wrong(name, "is not a setting of Farol; did you mean "+nearest(name, names))
+		near, letters := nearest(strings.ToUpper(name), names)
+		if other, n := nearest(strings.ToUpper(base), names); n < letters {
+			near, letters = other+fileSuffix, n
+		}
+		if looksLikeSetting(strings.ToUpper(name), letters) {
+			s.wrong(name, "is not a setting of Farol; did you mean "+near)
+		}
 	}
 }
 
-// nearest is the name with the fewest letters to change.
-func nearest(name string, names []string) string {
-	return slices.MinFunc(names, func(a, b string) int { return human.Distance(name, a) - human.Distance(name, b) })
-}
-
-// fromFile reports whether a setting may be in a file: secrets, and the access keys that
-// are handed out with them.
-func (f Field) fromFile() bool {
-	_, secret := f.Value.Interface().(storage.Secret)
-	return secret || strings.HasSuffix(f.Name, "ACCESS_KEY_ID")
-}
-
-// readFiles puts the content of files where their names stand for secrets.
-func (s *Reader) readFiles(fields []Field, environ map[string]string) {
-	for _, f := range fields {
-		name := f.Name + fileSuffix
-		path := s.environ[name]
-		if path == "" || !f.fromFile() {
-			continue
-		}
-		if environ[f.Name] != "" {
-			s.wrong(name, "is set, and so is "+f.Name+"; set only one of them")
-			continue
-		}
-		text, err := readSecret(path)
-		if err != nil {
-			if !filepath.IsAbs(path) { // it may be the secret itself
-				path = "***"
-			}
-			s.wrong(name, fmt.Sprintf("is %q, %v; it must be the path of a file with %s", path, err, f.allowed()))
-			continue
-		}
-		environ[f.Name] = text
+// looksLikeSetting reports whether a variable was meant for Farol, from whose nearest setting
+// its name differs by some letters.
+func looksLikeSetting(name string, letters int) bool {
+	switch {
+	case strings.HasPrefix(name, "FAROL_"), oldName.MatchString(name):
+		return true
+	case strings.HasPrefix(name, "AWS_"): // read by other programs, too
+		return false
 	}
+	for _, w := range OldWorkers() {
+		if slices.ContainsFunc(w.names, func(worker string) bool { return strings.HasPrefix(name, worker+"_") }) {
+			return true
+		}
+	}
+	return letters <= 2
 }
 
-// readSecret reads a file, without the end of its line.
-func readSecret(path string) (string, error) {
+// nearest is the name with the fewest letters to change, and how many these are.
+func nearest(name string, names []string) (near string, letters int) {
+	near = slices.MinFunc(names, func(a, b string) int { return human.Distance(name, a) - human.Distance(name, b) })
+	return near, human.Distance(name, near)
+}
+
+// isSet reports whether a setting has a value, itself or in a file.
+func (s *Reader) isSet(name string) bool {
+	return s.environ[name] != "" || s.environ[name+fileSuffix] != ""
+}
+
+// given returns the text of a setting, and the name of the variable that has it: the
+// setting's own, or that of a file. allowed says what the setting may be.
+func (s *Reader) given(name, allowed string, secret bool) (text, from string) {
+	path := s.environ[name+fileSuffix]
+	switch {
+	case path == "":
+		return s.environ[name], name
+	case s.environ[name] != "":
+		s.wrong(name+fileSuffix, "is set, and so is "+name+"; set only one of them")
+		return s.environ[name], name
+	}
+	text, err := readFile(path)
+	if err != nil {
+		if secret && !filepath.IsAbs(path) { // it may be the secret itself
+			path = "***"
+		}
+		s.wrong(name+fileSuffix, fmt.Sprintf("is %q, %v; it must be the path of a file with %s", path, err, allowed))
+	}
+	return text, name + fileSuffix
+}
+
+// readFile reads a file, without the end of its last line.
+func readFile(path string) (string, error) {
 	info, err := os.Stat(path)
 	switch {
 	case err != nil:
 		return "", errors.New("which " + whyUnread(err))
 	case !info.Mode().IsRegular():
 		return "", errors.New("which is not a file")
-	case info.Size() > mostSecret:
-		return "", errors.New("which has more than " + human.Bytes(mostSecret))
+	case info.Size() > mostInFile:
+		return "", errors.New("which has more than " + human.Bytes(mostInFile))
 	}
 	text, err := os.ReadFile(path)
 	if err != nil {
 		return "", errors.New("which " + whyUnread(err))
 	}
-	if secret := strings.TrimRight(string(text), "\r\n"); secret != "" {
-		return secret, nil
+	if value := strings.TrimRight(string(text), "\r\n"); value != "" {
+		return value, nil
 	}
 	return "", errors.New("which is empty")
 }

@@ -1,11 +1,15 @@
 package settings
 
 import (
+	"maps"
 	"os"
 	"path/filepath"
+	"reflect"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"pgregory.net/rapid"
 
@@ -38,29 +42,130 @@ func TestEveryDeclaredSettingIsKnown(t *testing.T) {
 }
 
 // What others set next to ours is no mistake; with one letter changed, every name is
-// refused, and the nearest is the one that was meant.
+// refused, the old ones too, and the nearest is the one that was meant.
 func TestUnknownNames(t *testing.T) {
 	t.Parallel()
 	nothing := func(*Reader) struct{} { return struct{}{} }
-	for _, name := range []string{
-		"FAROL_SERVE_SERVICE_HOST", "FAROL_SERVE_SERVICE_PORT", "FAROL_SERVE_SERVICE_PORT_HTTP", "FAROL_SERVE_PORT",
-		"FAROL_SERVE_PORT_4180_TCP_ADDR", "FAROL_NSQADMIN_PORT", "FAROL_POSTGRES_PASSWORD", "FAROL_TOKEN", "FAROLX", "AWS_PROFILE",
-		"FAROL_TARGET_WASABI_VA_SECRET_ACCESS_KEY_FILE", "FAROL_REDIS_URL_FILE",
-	} {
+	for _, name := range strings.Fields(`
+		FAROL_SERVE_SERVICE_HOST FAROL_SERVE_SERVICE_PORT FAROL_SERVE_SERVICE_PORT_HTTP FAROL_SERVE_PORT
+		FAROL_SERVE_PORT_4180_TCP_ADDR FAROL_NSQADMIN_PORT FAROL_POSTGRES_PASSWORD FAROL_TOKEN FAROLX AWS_PROFILE
+		FAROL_TARGET_WASABI_VA_SECRET_ACCESS_KEY_FILE FAROL_REDIS_URL_FILE INGEST_RECORDER_WORKERS_FILE BUCKET_STANDARD_VA
+		AWS_WEB_IDENTITY_TOKEN_FILE AWS_ACCESS_KEY_IDS APT_CONFIG APT_LISTCHANGES_FRONTEND FILE_TIMEOUT PATH HOME
+		BASE_WORKING_DIR INGEST_TEMP_DIR RESTORE_DIR LOG_DIR LOG_LEVEL APT_ENV APT_E2E APT_QUEUE_INTERVAL MAX_FILE_SIZE
+		MAX_WORKER_ATTEMPTS NSQ_LOOKUPD NSQ_URL PRESERV_REGISTRY_URL PRESERV_REGISTRY_API_KEY PROFILES_DIR REDIS_URL
+		REDIS_RETRIES STAGING_UPLOAD_RETRY_MS S3_AWS_HOST S3_LOCAL_SECRET VOLUME_SERVICE_URL`) { // the last are the predecessor's
 		if _, err := Load(map[string]string{name: "x"}, nothing); err != nil {
 			t.Error(err)
 		}
 	}
-	names := []string{"FAROL_DATABASE_URL", "FAROL_JANITOR_INTERVAL", "FAROL_TARGET_STANDARD_VA_BUCKET"}
+	for wrong, meant := range map[string]string{
+		"INGEST_RECORDER_WORKER": "INGEST_RECORDER_WORKERS", "INGEST_PREFETCH_WORKERS": "INGEST_PRE_FETCH_WORKERS", "ingest_cleanup_workers": "INGEST_CLEANUP_WORKERS",
+		"INGEST_RECORDER_SLOTS": "INGEST_RECORDER_LEASE", "INGEST_STORE_BUFFERSIZE": "", "BAG_RESTORER_BUFFER": "BAG_RESTORER_BUFFER_SIZE", "APT_DELETION_WORKERS": "APT_DELETE_WORKERS",
+		"farol_log_level": "FAROL_LOG_LEVEL", "FAROLE_LOG_LEVEL": "FAROL_LOG_LEVEL", "FAROL_LOG_LEVL_FILE": "FAROL_LOG_LEVEL_FILE", "FAROL_S3_CC_FILE": "FAROL_S3_CA_FILE",
+		"MAX_FIXITY_ITEM_PER_RUN": "MAX_FIXITY_ITEMS_PER_RUN", "BUCKET_STANDARD_V": "BUCKET_STANDARD_VA",
+	} {
+		_, err := Load(map[string]string{wrong: "7"}, nothing)
+		if err == nil || !strings.Contains(err.Error(), "\n  "+wrong+" is not a setting of Farol; did you mean "+meant) {
+			t.Errorf("%s: %v", wrong, err)
+		}
+	}
+	names := slices.DeleteFunc(slices.Sorted(maps.Keys(knownNames())), func(name string) bool {
+		return strings.HasPrefix(name, "AWS_") || platformName.MatchString(name)
+	})
 	rapid.Check(t, func(t *rapid.T) {
 		name := rapid.SampledFrom(names).Draw(t, "name")
-		at := rapid.IntRange(len("FAROL_"), len(name)-1).Draw(t, "at")
+		at := rapid.IntRange(strings.Index(name, "_")+1, len(name)-1).Draw(t, "at")
 		wrong := name[:at] + rapid.SampledFrom([]string{"", "Q", name[at:at+1] + "Q"}).Draw(t, "letter") + name[at+1:]
+		if platformName.MatchString(wrong) {
+			return
+		}
 		_, err := Load(map[string]string{wrong: "x"}, nothing)
-		if err == nil || !strings.Contains(err.Error(), "\n  "+wrong+" is not a setting") || !strings.HasSuffix(err.Error(), "did you mean "+name) {
+		if err == nil || !strings.Contains(err.Error(), "\n  "+wrong+" is not a setting") {
+			t.Errorf("%s: %v", wrong, err)
+		}
+		if near, letters := nearest(wrong, names); letters == 1 && near == name && !strings.HasSuffix(err.Error(), "did you mean "+name) {
 			t.Errorf("%s: %v", wrong, err)
 		}
 	})
+}
+
+// Every setting of every block may come from a file, under its old name too, and a wrong value
+// in it is said of the file.
+func TestEverySettingMayBeInAFile(t *testing.T) {
+	t.Parallel()
+	write := func(text string) string {
+		path := filepath.Join(t.TempDir(), "value")
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	value := func(f Field) string {
+		switch f.Value.Interface().(type) {
+		case time.Duration:
+			return "17h"
+		case Size, int:
+			return "123456789"
+		}
+		switch {
+		case len(f.oneOf) > 0:
+			return f.oneOf[len(f.oneOf)-1]
+		case f.is == "host:port":
+			return "h:1"
+		case f.is == "an http(s) URL":
+			return "http://h"
+		case f.is == "the path of a file":
+			return write("x")
+		}
+		return "text"
+	}
+	read := 0
+	for _, block := range append(SettingBlocks(), &OIDC{}, &Target{}) {
+		for _, f := range FieldsOf("P_", block) {
+			for _, name := range []string{f.Name, f.old} {
+				if name == "" {
+					continue
+				}
+				v := value(f)
+				text, inFile := reflect.New(reflect.TypeOf(block).Elem()), reflect.New(reflect.TypeOf(block).Elem())
+				for to, environ := range map[reflect.Value]map[string]string{text: {name: v}, inFile: {name + fileSuffix: write(v + "\n")}} {
+					s := Reader{environ: environ}
+					if s.readBlock("P_", to.Interface()); s.has(name, name+fileSuffix) {
+						t.Error(s.err())
+					}
+				}
+				got, want := reflect.Indirect(inFile).FieldByName(f.goName), reflect.Indirect(text).FieldByName(f.goName)
+				if !got.Equal(want) || got.IsZero() {
+					t.Errorf("%s%s: %v in place of %v", name, fileSuffix, got, want)
+				}
+				read++
+			}
+		}
+	}
+	if read < 100 {
+		t.Errorf("only %d settings were read", read)
+	}
+	c, err := Load(enough(map[string]string{
+		"INGEST_RECORDER_WORKERS_FILE": write("7\n"), "BAG_RESTORER_TIMEOUT_FILE": write("90s"), "BUCKET_STANDARD_VA_FILE": write("from-a-file"),
+		"FAROL_POOLS_FILE": write("# ours\none=*\ntwo=Store\n"),
+	}), ReadWorker)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if va, _ := c.Storage.TargetOf("Standard-VA"); c.StageSlots["Record"] != 7 || c.Timeouts["Restore Object"] != 90*time.Second || va.Bucket != "from-a-file" || len(c.Pools) != 2 {
+		t.Errorf("%v %v %v %v", c.StageSlots, c.Timeouts, va.Bucket, c.Pools)
+	}
+	_, err = Load(enough(map[string]string{
+		"INGEST_RECORDER_WORKERS_FILE": write("none"), "FAROL_GRACE_FILE": write("soon"), "FAROL_POLL": "3s", "FAROL_POLL_FILE": write("3s"), "FAROL_POOLS_FILE": write("x"),
+	}), ReadWorker)
+	for _, want := range []string{
+		"INGEST_RECORDER_WORKERS_FILE is \"none\"; it must be a whole number", "FAROL_GRACE_FILE is \"soon\"; it must be a duration",
+		"FAROL_POLL_FILE is set, and so is FAROL_POLL; set only one of them", "FAROL_POOLS_FILE is wrong: line 1",
+	} {
+		if err == nil || !strings.Contains(err.Error(), "\n  "+want) {
+			t.Errorf("%s is not said: %v", want, err)
+		}
+	}
 }
 
 // Each secret may come from a file instead, and what the file has is never shown.
@@ -91,7 +196,7 @@ func TestEverySecretMayBeInAFile(t *testing.T) {
 		t.Errorf("Wasabi-VA has the key %s", w.AccessKeyID)
 	}
 	for want, path := range map[string]string{
-		"does not exist": "/nowhere", "is not a file": t.TempDir(), "is empty": write("\n"), "has more than": write(strings.Repeat("x", mostSecret+1)),
+		"does not exist": "/nowhere", "is not a file": t.TempDir(), "is empty": write("\n"), "has more than": write(strings.Repeat("x", mostInFile+1)),
 	} {
 		_, err := Load(enough(map[string]string{"FAROL_REDIS_URL": "", "FAROL_REDIS_URL_FILE": path}), ReadWorker)
 		if err == nil || !strings.Contains(err.Error(), "1 setting is missing or wrong:\n  FAROL_REDIS_URL_FILE is \""+path+"\", which "+want) {

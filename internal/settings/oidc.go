@@ -34,7 +34,7 @@ func (p Provider) DomainList() []string {
 }
 
 // providerName matches the settings of an OpenID provider.
-var providerName = regexp.MustCompile(`^FAROL_OIDC_([A-Z0-9]+(?:_[A-Z0-9]+)*)_(ISSUER|CLIENT_ID|CLIENT_SECRET|CLIENT_SECRET_FILE|INSTITUTION|DOMAINS|TRUST_MFA)$`)
+var providerName = regexp.MustCompile(`^FAROL_OIDC_([A-Z0-9]+(?:_[A-Z0-9]+)*)_(ISSUER|CLIENT_ID|CLIENT_SECRET|INSTITUTION|DOMAINS|TRUST_MFA)(_FILE)?$`)
 
 // readProviders reads all OpenID providers that are named.
 func (s *Reader) readProviders() (list []Provider) {

@@ -3,7 +3,6 @@ package settings
 import (
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -219,31 +218,24 @@ func ParsePools(text string) ([]pipeline.Pool, error) {
 	return pools, errors.Join(errs...)
 }
 
-// Pools are the pools of a worker, as text or in a file.
+// Pools are the pools of a worker.
 type Pools struct {
-	Pools string `env:"FAROL_POOLS" is:"pools, separated by |" doc:"Pools of farol work, separated by |, in the syntax of --pool"`
-	File  string `env:"FAROL_POOLS_FILE" is:"the path of a file" doc:"File with the pools of farol work, one per line, if FAROL_POOLS is not set"`
+	Pools string `env:"FAROL_POOLS" is:"pools, one a line or separated by |" doc:"Pools of farol work in the syntax of --pool, one per line or separated by |"`
 }
 
 // readPools reads the pools of the environment; none if it has none.
 func (s *Reader) readPools() []pipeline.Pool {
 	var c Pools
 	s.read(&c)
-	name, text := "FAROL_POOLS", c.Pools
-	if text == "" && c.File != "" && !s.has("FAROL_POOLS_FILE") {
-		name = "FAROL_POOLS_FILE"
-		content, err := os.ReadFile(c.File)
-		if err != nil {
-			s.wrong(name, "cannot be read: "+err.Error())
-			return nil
-		}
-		text = string(content)
-	}
-	if strings.TrimSpace(text) == "" {
+	if strings.TrimSpace(c.Pools) == "" {
 		return nil
 	}
-	pools, err := ParsePools(text)
+	pools, err := ParsePools(c.Pools)
 	if err != nil {
+		name := "FAROL_POOLS"
+		if s.environ[name] == "" {
+			name += fileSuffix
+		}
 		s.wrong(name, "is wrong: "+err.Error())
 	}
 	return pools

@@ -138,9 +138,6 @@ func defaultOf(f Field) string {
 // meaning is the sentence of the setting, with the other names that it may have.
 func meaning(f Field) string {
 	text := f.doc + "."
-	if f.fromFile() {
-		text += " `" + f.Name + fileSuffix + "` names a file with it instead."
-	}
 	if f.old != "" {
 		text += " Old name: `" + f.old + "`."
 	}

@@ -13,7 +13,6 @@ package settings
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"net"
 	"net/url"
 	"os"
@@ -70,29 +69,29 @@ func (s *Reader) err() error {
 // with prefix.
 func (s *Reader) readBlock(prefix string, block any) {
 	fields := FieldsOf(prefix, block)
-	environ := maps.Clone(s.environ)
-	for _, f := range fields {
-		if name := f.usedName(s.environ); name != f.Name {
-			environ[f.Name] = s.environ[name]
+	environ := make(map[string]string, len(fields))
+	for i, f := range fields {
+		text, from := s.given(s.usedName(f), f.allowed(), f.secret())
+		if fields[i].from = from; text != "" { // an empty variable counts as not set
+			environ[f.Name] = text
 		}
 	}
-	s.readFiles(fields, environ)
 	err := env.ParseWithOptions(block, env.Options{Environment: environ, Prefix: prefix})
 	var all env.AggregateError
 	if err != nil && !errors.As(err, &all) {
 		all.Errors = []error{err}
 	}
 	for _, err := range all.Errors {
-		s.parseError(fields, err)
+		s.parseError(fields, environ, err)
 	}
 	for _, f := range fields {
 		if text := f.check(); text != "" {
-			s.wrong(f.usedName(s.environ), text)
+			s.wrong(f.from, text)
 		}
 	}
 }
 
-func (s *Reader) parseError(fields []Field, err error) {
+func (s *Reader) parseError(fields []Field, environ map[string]string, err error) {
 	var unset env.EnvVarIsNotSetError
 	var empty env.EmptyEnvVarError
 	var parse env.ParseError
@@ -102,8 +101,7 @@ func (s *Reader) parseError(fields []Field, err error) {
 			s.wrong(f.Name, "is not set; it must be "+f.allowed())
 			return
 		case errors.As(err, &parse) && parse.Name == f.goName:
-			name := f.usedName(s.environ)
-			s.wrong(name, fmt.Sprintf("is %q; it must be %s", s.environ[name], f.allowed()))
+			s.wrong(f.from, fmt.Sprintf("is %q; it must be %s", environ[f.Name], f.allowed()))
 			return
 		}
 	}
@@ -112,13 +110,14 @@ func (s *Reader) parseError(fields []Field, err error) {
 
 // number reads a whole number that need not be there.
 func (s *Reader) number(name string, least int) (int, bool) {
-	text := s.environ[name]
+	allowed := fmt.Sprintf("a whole number from %d on", least)
+	text, from := s.given(name, allowed, false)
 	if text == "" {
 		return 0, false
 	}
 	n, err := strconv.Atoi(text)
 	if err != nil || n < least {
-		s.wrong(name, fmt.Sprintf("is %q; it must be a whole number from %d on", text, least))
+		s.wrong(from, fmt.Sprintf("is %q; it must be %s", text, allowed))
 		return 0, false
 	}
 	return n, true
@@ -126,13 +125,14 @@ func (s *Reader) number(name string, least int) (int, bool) {
 
 // duration reads a time that need not be there.
 func (s *Reader) duration(name string) (time.Duration, bool) {
-	text := s.environ[name]
+	const allowed = "a duration such as 500ms, 30s or 5m"
+	text, from := s.given(name, allowed, false)
 	if text == "" {
 		return 0, false
 	}
 	d, err := time.ParseDuration(text)
 	if err != nil || d <= 0 {
-		s.wrong(name, fmt.Sprintf("is %q; it must be a duration such as 500ms, 30s or 5m", text))
+		s.wrong(from, fmt.Sprintf("is %q; it must be %s", text, allowed))
 		return 0, false
 	}
 	return d, true
@@ -161,6 +161,7 @@ func (s Size) String() string {
 // Field is a setting that a block declares.
 type Field struct {
 	Name, old, goName  string
+	from               string // the variable that has the value
 	byDefault, doc, is string
 	required           bool
 	least              int64
@@ -192,13 +193,18 @@ func FieldsOf(prefix string, block any) []Field {
 	return fields
 }
 
-// usedName is the name under which the setting was found: the old one, if only
-// that is there.
-func (f Field) usedName(environ map[string]string) string {
-	if f.old != "" && environ[f.Name] == "" && environ[f.old] != "" {
+// usedName is the name under which a setting is set: the old one, if only that is.
+func (s *Reader) usedName(f Field) string {
+	if f.old != "" && !s.isSet(f.Name) && s.isSet(f.old) {
 		return f.old
 	}
 	return f.Name
+}
+
+// secret reports whether the value must not be shown.
+func (f Field) secret() bool {
+	_, secret := f.Value.Interface().(storage.Secret)
+	return secret || strings.HasSuffix(f.Name, "ACCESS_KEY_ID") // which is handed out with one
 }
 
 // allowed says what the setting may be.

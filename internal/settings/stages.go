@@ -93,6 +93,9 @@ func (w oldWorker) step() string {
 	return claim.StepOf(w.Action, w.Stage)
 }
 
+// oldSuffixes end the names of the settings of a worker.
+var oldSuffixes = [...]string{"_WORKERS", "_BUFFER_SIZE", "_MAX_ATTEMPTS", "_TIMEOUT", "_LEASE"} //nolint:gochecknoglobals // a constant, but for Go
+
 // IngestWorkers are those of the stages of an ingest.
 func IngestWorkers() []oldWorker {
 	return slices.DeleteFunc(OldWorkers(), func(w oldWorker) bool { return w.Action != registry.Ingest })
@@ -143,7 +146,7 @@ func readOld[T comparable](c *Worker, w oldWorker, suffix string, into map[strin
 // nameOf is the name under which a setting of a worker is set.
 func (s *Reader) nameOf(w oldWorker, suffix string) string {
 	for _, name := range w.names {
-		if s.environ[name+suffix] != "" {
+		if s.isSet(name + suffix) {
 			return name + suffix
 		}
 	}

@@ -63,7 +63,7 @@ func (s *Reader) readStorage() Storage {
 	s.read(&c.S3, &staging)
 	c.Staging = staging.Bucket
 	if !strings.Contains(c.Staging, "staging") {
-		name := FieldsOf("", &staging)[0].usedName(s.environ)
+		name := s.usedName(FieldsOf("", &staging)[0])
 		s.wrong(name, `is "`+c.Staging+`"; it must contain "staging", since Cleanup deletes there`)
 	}
 	places := map[[2]string]string{{c.Endpoint, c.Staging}: "the staging bucket"}
@@ -80,7 +80,7 @@ func (s *Reader) readStorage() Storage {
 		place := [2]string{t.Endpoint, t.Bucket}
 		if other, taken := places[place]; taken {
 			name := TargetPrefix(spec.Name) + "BUCKET"
-			if s.environ[name] == "" && s.environ[spec.EnvVar] != "" {
+			if !s.isSet(name) && s.isSet(spec.EnvVar) {
 				name = spec.EnvVar
 			}
 			s.wrong(name, `is "`+t.Bucket+`", like `+other+`; each must have a bucket of its own`)
@@ -109,7 +109,8 @@ func (s *Reader) readTarget(shared S3, spec storage.TargetSpec) storage.Target {
 		s.wrong(prefix+missing, "is not set, but the other half of the key is")
 	}
 
-	t := shared.Target(cmp.Or(own.Bucket, s.environ[spec.EnvVar], spec.Bucket))
+	oldBucket, _ := s.given(spec.EnvVar, "a bucket name", false)
+	t := shared.Target(cmp.Or(own.Bucket, oldBucket, spec.Bucket))
 	t.Name, t.Provider, t.RestorePriority = spec.Name, spec.Provider, spec.RestorePriority
 	t.StorageClass = cmp.Or(own.StorageClass, spec.StorageClass)
 	t.Checksum = storage.ChecksumMode(own.Checksum)
