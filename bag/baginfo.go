@@ -121,7 +121,7 @@ func (e *infoEditor) walk(visit func(l textLine, owner int, first bool) error) (
 // change decides on all tags of the name.
 func (e *infoEditor) change(name, value string) error {
 	_, parsed, ok := cutLabel(name + ": " + value)
-	if !ok || parsed != value || strings.ContainsFunc(name+value, isControl) {
+	if !ok || parsed != value || strings.TrimSpace(name) != name || strings.ContainsFunc(name+value, isControl) {
 		return fmt.Errorf("the tag '%s' cannot have the value '%s' in a tag file", show(name), show(value))
 	}
 	var same []int

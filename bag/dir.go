@@ -82,7 +82,7 @@ func (w *dirReader) name(path string) string { return w.bag.TopDir + "/" + path 
 func typeInWords(t fs.FileMode) string {
 	switch {
 	case t&fs.ModeSymlink != 0:
-		return "a symbolic link"
+		return symbolicLink
 	case t&fs.ModeNamedPipe != 0:
 		return "a named pipe"
 	case t&fs.ModeSocket != 0:
@@ -113,7 +113,7 @@ func (w *dirReader) file(ctx context.Context, name string) (err error) {
 	if err != nil {
 		return err
 	}
-	f := &File{Path: path, Size: info.Size(), ModTime: modTime(info.ModTime())}
+	f := &File{Path: path, Size: info.Size(), ModTime: w.modTime(path, info.ModTime())}
 	if w.opts.Progress != nil {
 		w.reported = w.tar.offset
 		w.opts.Progress(path, len(w.bag.Files), w.tar.offset)

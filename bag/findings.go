@@ -25,6 +25,8 @@ const (
 	codeDuplicateFile    = "duplicate-file"
 	codeTooManyFiles     = "too-many-files"
 	codeIllegalName      = "illegal-name"
+	codeAppleDouble      = "apple-double"
+	codeFileTime         = "file-time-out-of-range"
 
 	// Manifests.
 	codeManifestLine      = "manifest-line-malformed"
@@ -39,6 +41,7 @@ const (
 	codeManifestPercent   = "manifest-percent-sign"
 	codeManifestBinary    = "manifest-binary-marker"
 	codeManifestForm      = "manifest-unicode-form"
+	codeManifestBackslash = "manifest-backslash"
 	codeByteOrderMark     = "byte-order-mark"
 
 	// Tag files.
@@ -49,6 +52,7 @@ const (
 	codeTagControl         = "tag-control-character"
 	codeTagNotIndented     = "tag-line-not-indented"
 	codeTagRepeated        = "tag-repeated"
+	codeTagLabelSpace      = "tag-label-space"
 	codeTagFileMissing     = "tag-file-missing"
 	codeTagFileNotAllowed  = "tag-file-not-allowed"
 	codeTagMissing         = "tag-missing"

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 	"slices"
+	"strings"
 
 	"golang.org/x/text/unicode/norm"
 )
@@ -162,6 +163,7 @@ func (rd *reader) finish() *Bag {
 	rd.judgeDuplicates()
 	rd.undoDecoding()
 	rd.fetched()
+	rd.matchBackslashes()
 	rd.matchForms()
 	b.NoPayloadDir = !rd.payloadDir
 	for _, f := range rd.mentioned {
@@ -265,13 +267,41 @@ func (rd *reader) matchForms() {
 	warned := map[string]bool{}
 	for _, f := range rd.mentioned {
 		if other := byForm[norm.NFC.String(f.Path)]; f.Missing && other != nil {
-			rd.takeOver(f, other, warned)
+			rd.takeOver(f, other, warned, func(manifest string) {
+				rd.textWarned.add(codeManifestForm, manifest, "%s lists %s, and the tar has %s: the same name in another form of Unicode. "+
+					"It was taken for the same file, here and wherever else only the form differs.",
+					manifest, ascii(f.Path), ascii(other.Path))
+			})
 		}
 	}
 }
 
-// takeOver moves what manifests say of a missing file to another one.
-func (rd *reader) takeOver(missing, f *File, warned map[string]bool) {
+// matchBackslashes finds the files that a manifest lists with backslashes in place of slashes,
+// as programs on Windows write it. The manifest is wrong, which is said once, and not that
+// each file is missing and each is unlisted.
+func (rd *reader) matchBackslashes() {
+	said := map[string]bool{}
+	for _, missing := range []bool{false, true} { // first those that are there, which show what was meant
+		for _, f := range rd.mentioned {
+			if !f.Missing || !strings.Contains(f.Path, `\`) {
+				continue
+			}
+			other := rd.byPath[withoutDot(strings.ReplaceAll(f.Path, `\`, "/"))]
+			if other == nil || other.Missing != missing || missing && len(said) == 0 {
+				continue
+			}
+			rd.takeOver(f, other, said, func(manifest string) {
+				rd.textProblems.add(codeManifestBackslash, manifest, "%s lists %s with backslashes between the parts of the path, here and maybe elsewhere. "+
+					"BagIt has slashes there on all systems: %s. Make the manifest again with a program that writes slashes.",
+					manifest, strings.ReplaceAll(show(f.Path), `\\`, `\`), show(other.Path))
+			})
+		}
+	}
+}
+
+// takeOver moves what manifests say of a missing file to another one. say is called once for
+// each manifest.
+func (rd *reader) takeOver(missing, f *File, said map[string]bool, say func(manifest string)) {
 	for _, e := range missing.Expected() {
 		if _, twice := f.said(e.Algorithm, e.TagManifest); twice {
 			continue
@@ -280,11 +310,9 @@ func (rd *reader) takeOver(missing, f *File, warned map[string]bool) {
 			return
 		}
 		missing.unexpect(e.Algorithm, e.TagManifest)
-		if name := e.manifest(); !warned[name] {
-			warned[name] = true
-			rd.textWarned.add(codeManifestForm, name, "%s lists %s, and the tar has %s: the same name in another form of Unicode. "+
-				"It was taken for the same file, here and wherever else only the form differs.",
-				name, ascii(missing.Path), ascii(f.Path))
+		if name := e.manifest(); !said[name] {
+			said[name] = true
+			say(name)
 		}
 	}
 }

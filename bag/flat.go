@@ -14,9 +14,19 @@ func saysBag(name string) bool {
 	return isParsedTagFile(name) || kindOf(name) == Manifest || kindOf(name) == TagManifest
 }
 
+// isStray tells whether an entry that lies in no directory has the name of such a file, also
+// in a directory that is set off by a backslash.
+func isStray(name string) bool {
+	name = withoutDot(name)
+	if _, inBag, ok := strings.Cut(name, `\`); ok {
+		name = strings.TrimPrefix(inBag, `\`) // show doubles it
+	}
+	return saysBag(name)
+}
+
 // strayIn finds what reader.stray was in the problems of a checkpoint.
 func strayIn(problems []Finding) string {
-	i := slices.IndexFunc(problems, func(f Finding) bool { return f.Code == codeIllegalPath && saysBag(withoutDot(f.Path)) })
+	i := slices.IndexFunc(problems, func(f Finding) bool { return f.Code == codeIllegalPath && isStray(f.Path) })
 	if i < 0 {
 		return ""
 	}
@@ -34,10 +44,13 @@ func (rd *reader) unwrap() {
 	if inside := rd.byPath[bagitTxt]; rd.bag.TopDir+"/" != payloadDir && inside != nil && !inside.Missing {
 		return // a bag in its directory, and something beside it
 	}
-	one := findings{}
-	one.stop(codeNoTopDir, rd.stray,
-		"The files of the bag lie at the top of the tar (%s does), and must lie in one directory. "+
-			"Pack the directory itself, from the one above it, as in: tar -cf bag.tar bag", rd.stray)
+	one, why := findings{}, "The files of the bag lie at the top of the tar (%s does), and must lie in one directory. "+
+		"Pack the directory itself, from the one above it, as in: tar -cf bag.tar bag"
+	if strings.Contains(rd.stray, `\`) {
+		why = "The paths in the tar have backslashes where a tar has slashes (%s does), so that no file lies in a directory. " +
+			"Pack the bag with another program, as in: tar -cf bag.tar bag"
+	}
+	one.stop(codeNoTopDir, rd.stray, why, rd.stray)
 	for _, f := range rd.problems.list {
 		if cutShort([]Finding{f}) {
 			one.list = append(one.list, f)

@@ -162,7 +162,7 @@ func (m *manifestParser) parsePath(number int, path []byte) (clean []byte, raw s
 // checkScope warns of lines that belong into the other sort of manifest. Their
 // digests are verified all the same.
 func (m *manifestParser) checkScope(number int, path []byte) {
-	payload := bytes.HasPrefix(path, []byte(payloadDir))
+	payload := bytes.HasPrefix(path, []byte(payloadDir)) || bytes.HasPrefix(path, []byte(`data\`)) // see matchBackslashes
 	if m.scope || payload != m.tag {
 		return
 	}

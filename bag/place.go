@@ -3,13 +3,34 @@ package bag
 import (
 	"archive/tar"
 	"fmt"
+	"path"
 	"strings"
 )
 
 func (rd *reader) unsupported(name, what string) {
 	rd.problems.add(codeUnsupportedEntry, show(pathOr(name)),
-		"The %s contains %s (%s). A bag may contain only regular files and directories.", rd.container, what, show(name))
+		"The %s contains %s (%s). A bag may contain only regular files and directories.%s", rd.container, what, show(name), howToAvoid(what))
 }
+
+// howToAvoid says how to pack a bag without such entries; blank if there is no general way.
+func howToAvoid(what string) string {
+	switch what {
+	case sparseFile:
+		return " Pack it with the holes filled: GNU tar without -S (--sparse), or bsdtar with --no-read-sparse."
+	case hardLink:
+		return " Pack each file with its content: GNU tar with --hard-dereference; with another tar, pack a copy of the directory."
+	case symbolicLink:
+		return " Pack what the link leads to, with tar -h, or leave it out."
+	}
+	return ""
+}
+
+// What entries are that howToAvoid knows.
+const (
+	sparseFile   = "a sparse file"
+	hardLink     = "a hard link"
+	symbolicLink = "a symbolic link"
+)
 
 // unsupported says what an entry is if it is not a regular file, else blank.
 func unsupported(h *tar.Header) string {
@@ -17,16 +38,16 @@ func unsupported(h *tar.Header) string {
 	case tar.TypeReg, tar.TypeCont:
 		for key := range h.PAXRecords {
 			if strings.HasPrefix(key, "GNU.sparse.") {
-				return "a sparse file"
+				return sparseFile
 			}
 		}
 		return ""
 	case tar.TypeGNUSparse:
-		return "a sparse file"
+		return sparseFile
 	case tar.TypeSymlink:
-		return "a symbolic link"
+		return symbolicLink
 	case tar.TypeLink:
-		return "a hard link"
+		return hardLink
 	case tar.TypeChar, tar.TypeBlock:
 		return "a device"
 	case tar.TypeFifo:
@@ -37,26 +58,44 @@ func unsupported(h *tar.Header) string {
 }
 
 // place finds the path in the bag for an entry's name.
-func (rd *reader) place(name string) (path string, ok bool) {
-	top, path, fault := splitEntry(name)
+func (rd *reader) place(name string) (inBag string, ok bool) {
+	top, inBag, fault := splitEntry(name)
 	if !rd.inTop(name, top, fault) {
 		return "", false
 	}
-	if f := rd.byPath[path]; f != nil && !f.Missing {
-		rd.problems.add(codeDuplicateFile, path, "The tar contains %s more than once.", show(path))
+	if f := rd.byPath[inBag]; f != nil && !f.Missing {
+		rd.problems.add(codeDuplicateFile, inBag, "The tar contains %s more than once.", show(inBag))
 		return "", false
 	}
-	return path, true
+	return inBag, true
 }
+
+// appleDouble is said once of a bag. The arguments are what contains the file, its name,
+// how many more there are, and what to do.
+const appleDouble = "The %s contains %s%s. The tar of macOS writes such files for attributes of the files beside them (AppleDouble). " +
+	"They are no part of the bag. %s"
+
+const (
+	withoutAppleDouble  = "Pack the bag again without them: COPYFILE_DISABLE=1 tar --no-mac-metadata -cf bag.tar bag"
+	removingAppleDouble = "Remove them before you pack the bag: find bag -name '._*' -delete"
+)
+
+// isAppleDouble recognises the names of such files.
+func isAppleDouble(name string) bool { return strings.HasPrefix(path.Base(name), "._") }
 
 const illegalEntry = "The %s entry '%s' has an illegal path: %s."
 
 // inTop says whether an entry lies in the bag's directory.
 func (rd *reader) inTop(name, top, fault string) bool {
 	switch {
-	case fault == noTopDir && rd.stray == "" && saysBag(withoutDot(name)):
+	case fault == noTopDir && rd.stray == "" && isStray(name):
 		rd.stray = show(name)
 		rd.problems.stop(codeIllegalPath, rd.stray, illegalEntry, rd.container, rd.stray, fault) // in a checkpoint too: see strayIn
+		return false
+	case fault == noTopDir && isAppleDouble(name):
+		if !rd.problems.has(codeAppleDouble) {
+			rd.problems.add(codeAppleDouble, show(name), appleDouble, rd.container, show(name), "", withoutAppleDouble)
+		}
 		return false
 	case fault != "":
 		rd.problems.add(codeIllegalPath, show(name), illegalEntry, rd.container, show(name), fault)
@@ -76,21 +115,21 @@ func (rd *reader) inTop(name, top, fault string) bool {
 
 // directory notes that there is one, and judges its name like that of a file.
 func (rd *reader) directory(name string) bool {
-	top, path, fault := splitDirectory(name)
+	top, inBag, fault := splitDirectory(name)
 	if top == "" && fault == "" {
 		return true // where the tar was made
 	}
 	if !rd.inTop(name, top, fault) {
 		return false
 	}
-	rd.payloadDir = rd.payloadDir || path+"/" == payloadDir
+	rd.payloadDir = rd.payloadDir || inBag+"/" == payloadDir
 	return true
 }
 
 // pathOr is the path in the bag or, if there is none, the name itself.
 func pathOr(name string) string {
-	if _, path, fault := splitEntry(name); fault == "" {
-		return path
+	if _, inBag, fault := splitEntry(name); fault == "" {
+		return inBag
 	}
 	return name
 }

@@ -257,7 +257,7 @@ func (rd *reader) entry(ctx context.Context, header *tar.Header) (more bool, err
 		Path:    path,
 		Offset:  rd.tar.offset,
 		Size:    header.Size,
-		ModTime: modTime(header.ModTime),
+		ModTime: rd.modTime(path, header.ModTime),
 	}
 	if rd.opts.Progress != nil {
 		rd.reported = rd.tar.offset
@@ -323,11 +323,15 @@ func (rd *reader) partSize(size int64) int64 {
 	return rd.opts.PartSize(size)
 }
 
-// modTime drops times that no JSON and no calendar can hold.
-func modTime(t time.Time) time.Time {
+// modTime drops times that no JSON and no calendar can hold, and says so once.
+func (rd *reader) modTime(path string, t time.Time) time.Time {
 	t = t.UTC()
-	if t.Year() < 1 || t.Year() > 9999 {
-		return time.Time{}
+	if t.Year() >= 1 && t.Year() <= 9999 {
+		return t
 	}
-	return t
+	if !rd.warnings.has(codeFileTime) {
+		rd.warnings.add(codeFileTime, path, "The time of %s is in the year %d. Only times from year 1 to 9999 are kept: "+
+			"of this file, and of others like it, the time is not recorded, and a restored bag has the time of its making in place of it.", show(path), t.Year())
+	}
+	return time.Time{}
 }

@@ -6,7 +6,7 @@ package bag
 func Refuses(code string) bool {
 	switch code {
 	case codeNotATar, codeEmpty, codeTruncated, codeCorrupt, codeUnsupportedEntry, codeIllegalPath, codeTopDirs, codeNoTopDir,
-		codeDuplicateFile, codeTooManyFiles, codeIllegalName,
+		codeDuplicateFile, codeTooManyFiles, codeIllegalName, codeAppleDouble,
 		codeManifestLine, codeManifestLong, codeManifestDigest, codeManifestPath, codeManifestEncoding, codeManifestConflict,
 		codeByteOrderMark, codeTagFileTooLarge, codeTagFileMalformed, codeTagFileEncoding, codeEncodingUnknown, codeTagControl,
 		codeFetchLine, codeFetchPath:

@@ -112,6 +112,7 @@ type tagParser struct {
 
 	value  []byte // of the last tag, as long as it may be continued
 	indent bool   // warned already
+	spaced bool   // warned already
 	full   bool   // has maxTags
 }
 
@@ -151,6 +152,15 @@ func (p *tagParser) parseLine(number int, line []byte) {
 	indented := line[0] == ' ' || line[0] == '\t'
 	label, value, ok := cutLabel(text)
 	if !indented && ok {
+		if trimmed := strings.TrimRight(label, " \t"); trimmed != label {
+			label = trimmed
+			if !p.spaced {
+				p.spaced = true
+				p.warnings.add(codeTagLabelSpace, p.file,
+					"%s, line %d: there is white space between the label %s and its colon. It is ignored here and in the lines after it.",
+					p.file, number, show(label))
+			}
+		}
 		p.begin(label, value)
 		return
 	}
@@ -193,14 +203,15 @@ func (p *tagParser) finishTag() {
 
 // cutLabel parts "Label: value". A label with white space in it counts only if
 // the colon is followed by white space as well; else a folded sentence that was
-// not indented would become a tag.
+// not indented would become a tag. White space before the colon stays with the label.
 func cutLabel(text string) (label, value string, ok bool) {
 	label, value, ok = strings.Cut(text, ":")
-	if !ok || label == "" || strings.TrimSpace(label) != label {
+	name := strings.TrimRight(label, " \t")
+	if !ok || name == "" || strings.TrimSpace(name) != name {
 		return "", "", false
 	}
 	spaced := value == "" || value[0] == ' ' || value[0] == '\t'
-	if strings.ContainsAny(label, " \t") && !spaced {
+	if strings.ContainsAny(name, " \t") && !spaced {
 		return "", "", false
 	}
 	return label, strings.TrimSpace(value), true

@@ -16,6 +16,7 @@ func (j *judge) files() {
 	j.loose = j.bag.before10()
 	payload := j.complete(j.bag.Manifests, false)
 	tag := j.complete(j.bag.TagManifests, true)
+	var apple []*File
 	for _, f := range j.bag.Files {
 		switch {
 		case hasControl(f.Path):
@@ -31,6 +32,10 @@ func (j *judge) files() {
 		j.present++
 		switch f.Kind() {
 		case PayloadFile:
+			if f.strayAppleDouble() {
+				apple = append(apple, f)
+				continue
+			}
 			j.listed(f, payload, false)
 		case Manifest:
 			// other tag files may be absent from a tag manifest
@@ -39,6 +44,28 @@ func (j *judge) files() {
 		}
 		j.digests(f)
 	}
+	j.appleDouble(apple)
+}
+
+// strayAppleDouble recognises a file of the payload that the tar of macOS added: no manifest
+// lists it.
+func (f *File) strayAppleDouble() bool {
+	return f.Kind() == PayloadFile && !f.Missing && isAppleDouble(f.Path) && !f.isListed()
+}
+
+// appleDouble says once what such files are.
+func (j *judge) appleDouble(files []*File) {
+	if len(files) == 0 || hasCode(j.bag.Problems, codeAppleDouble) {
+		return
+	}
+	container, what, more := "tar", withoutAppleDouble, ""
+	if j.bag.Unpacked {
+		container, what = "directory", removingAppleDouble
+	}
+	if n := len(files) - 1; n > 0 {
+		more = " and " + strconv.Itoa(n) + " more files whose names begin with ._"
+	}
+	j.errors.add(codeAppleDouble, files[0].Path, appleDouble, container, show(files[0].Path), more, what)
 }
 
 // complete leaves out the manifests that were not read to their end; what they
@@ -157,7 +184,7 @@ func (j *judge) oxum() {
 	}
 	var octets, count int64
 	for _, f := range j.bag.Files {
-		if f.Kind() == PayloadFile && !f.Missing {
+		if f.Kind() == PayloadFile && !f.Missing && !f.strayAppleDouble() {
 			octets += f.Size
 			count++
 		}
