@@ -118,6 +118,10 @@ func TestBadCopyIsReported(t *testing.T) {
 	}
 }
 
+// goingSQL has a deletion begin to remove all copies.
+const goingSQL = `INSERT INTO deletion_receipts (work_item_id, generic_file_id, target, bucket, key, url, begun_at) SELECT 1, generic_file_id, target, bucket, key, url, now() FROM storage_records ON CONFLICT DO NOTHING;
+	UPDATE generic_files SET deleted_by_item = 1`
+
 // A result is about the bytes that were read. If the record has others by
 // now, or none, the result is dropped.
 func TestResultThatCameTooLateIsDropped(t *testing.T) {
@@ -128,7 +132,7 @@ func TestResultThatCameTooLateIsDropped(t *testing.T) {
 			a.exec(`INSERT INTO checksums (generic_file_id, algorithm, digest, datetime) SELECT id, 'sha256', repeat('9', 64), now() FROM generic_files`)
 		},
 		"deleted":       func(a *archive, _ fixity.Copy) { a.exec(`UPDATE generic_files SET state = 'D'`) },
-		"being deleted": func(a *archive, _ fixity.Copy) { a.exec(`UPDATE intellectual_objects SET deleted_by_item = 1`) },
+		"being deleted": func(a *archive, _ fixity.Copy) { a.exec(goingSQL) },
 		"copy is gone":  func(a *archive, c fixity.Copy) { a.exec(`DELETE FROM storage_records WHERE id = $1`, c.ID) },
 		"another key": func(a *archive, c fixity.Copy) {
 			a.exec(`UPDATE storage_records SET key = 'other' WHERE id = $1`, c.ID)

@@ -75,7 +75,7 @@ ORDER BY f.identifier LIMIT @n`
 
 // requestedFilesSQL lists what a request is about: one file, or those of an object that
 // are on record, or were when it ended. What a deletion did is in its receipts
-// (deletion_receipts_file).
+// (deletion_receipts_file), and what it is about to do in its mark.
 const requestedFilesSQL = `
 SELECT ` + recordedFileColumns + `, d.state,
 	CASE WHEN d.state = 'deleted' AND f.state = 'A' THEN 'on record again' WHEN d.state <> 'deleted' AND f.state = 'D' THEN 'deleted since' ELSE '' END AS message
@@ -87,7 +87,7 @@ CROSS JOIN LATERAL (
 CROSS JOIN LATERAL (
 	SELECT CASE
 		WHEN @action = 'Delete' AND (e.receipted AND @done OR f.state = 'D' AND f.deleted_by_item = @item) THEN 'deleted'
-		WHEN @action = 'Delete' AND e.receipted THEN 'deleting'
+		WHEN @action = 'Delete' AND f.deleted_by_item = @item THEN 'deleting'
 		WHEN @done AND @action = 'Glacier Restore' THEN 'readable'
 		WHEN @done THEN 'restored'
 		WHEN @live THEN 'pending'

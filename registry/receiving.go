@@ -64,11 +64,12 @@ CROSS JOIN LATERAL (
 WHERE NOT EXISTS (
 	SELECT FROM generic_files f WHERE f.intellectual_object_id = o.id AND (f.state = 'D' OR f.deleted_by_item IS NOT NULL
 		OR NOT EXISTS (SELECT FROM storage_records s WHERE s.generic_file_id = f.id)
+		OR EXISTS (SELECT FROM storage_records s JOIN fixity_checks c ON c.storage_record_id = s.id AND c.requested WHERE s.generic_file_id = f.id)
 		OR EXISTS (SELECT FROM storage_records s JOIN fixity_failures b ON b.storage_record_id = s.id AND b.state = 'open' WHERE s.generic_file_id = f.id)))`
 
 // Repeats returns the item that brought the same upload as an ingest does, if it is what
-// the object is now, nothing of that was deleted, and no copy is missing on record or
-// known to be bad. 0 is none.
+// the object is now, nothing of that was deleted, and no copy is missing on record, known to
+// be bad, or about to be checked because someone doubts it. 0 is none.
 func (r *Registry) Repeats(ctx context.Context, item int64) (earlier int64, err error) {
 	if err := r.db.QueryRow(ctx, repeatsSQL, item).Scan(&earlier); err != nil {
 		return 0, fmt.Errorf("check whether item %d repeats an upload: %w", item, err)

@@ -129,7 +129,7 @@ func TestRepairOfWhatWasLostChangesNothing(t *testing.T) {
 	for name, lose := range map[string]string{
 		"taken over":    `UPDATE fixity_checks SET token = token + 1`,
 		"given back":    `UPDATE fixity_checks SET worker = ''`,
-		"being deleted": `UPDATE generic_files SET deleted_by_item = 1`,
+		"being deleted": goingSQL,
 		"gone":          `DELETE FROM storage_records`,
 		"closed":        `UPDATE fixity_failures SET state = 'good again', closed_at = now()`,
 	} {

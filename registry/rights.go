@@ -176,7 +176,7 @@ fixity_failures INSERT UPDATE
 repair_stops INSERT
 retrievals INSERT
 exports UPDATE
-`, functions: queueUpkeep + "lock_institution event_number"},
+`, functions: queueUpkeep + "lock_institution event_number files_deleted object_deleted deletion_was_late"},
 		"schedule": {tables: `
 work_items INSERT UPDATE
 premis_events INSERT

@@ -38,7 +38,22 @@ func ofHealing() []mutant {
 		},
 		{
 			"receipt-for-what-was-lost", "registry/requests/receipts.go",
-			`WHERE r.removed_at IS NULL AND NOT r.found_missing`, `WHERE r.removed_at IS NULL`,
+			`r.key = $4 AND r.removed_at IS NULL AND NOT r.found_missing`, `r.key = $4 AND r.removed_at IS NULL`,
+			"./pipeline/remove", "TestDeletionTellsOfMissingCopies",
+		},
+		{
+			"cancelled-deletion-keeps-its-mark", "migrations/repeatable/42_deletions.sql",
+			`	UPDATE generic_files SET deleted_by_item = NULL, updated_at = now() WHERE id = ANY (back);`, ``,
+			"./pipeline/remove", "TestCancelledDeletionGivesBack",
+		},
+		{
+			"removed-copy-taken-for-kept", "migrations/repeatable/42_deletions.sql",
+			`	PERFORM removed_copies_are_missing(w.id, back);`, ``,
+			"./pipeline/remove", "TestCancelledDeletionGivesBack",
+		},
+		{
+			"missing-copy-unproven", "pipeline/remove/delete.go",
+			`_, err = s.Targets.Prove(ctx, s.Registry, r.StoredCopy, sums[r.FileID], storage.ErrNotFound)`, `_ = r`,
 			"./pipeline/remove", "TestDeletionTellsOfMissingCopies",
 		},
 	}

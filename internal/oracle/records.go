@@ -98,7 +98,8 @@ func ofDeletions() []question {
 			WHERE r.absent_at IS NOT NULL AND NOT EXISTS (SELECT FROM storage_records s WHERE s.target = r.target AND s.key = r.key)`},
 		{"receipt-unproven", `
 			SELECT r.url || ' is deleted by its file, and not by its receipt' FROM deletion_receipts r JOIN generic_files f ON f.id = r.generic_file_id
-			WHERE f.state = 'D' AND r.kept = '' AND (r.absent_at IS NULL OR (r.removed_at IS NULL) <> r.found_missing OR r.found_missing AND r.accepted_by = '')`},
+			WHERE f.state = 'D' AND f.deleted_by_item = r.work_item_id AND r.kept = '' AND (
+				r.absent_at IS NULL AND NOT EXISTS (SELECT FROM all_work_items w WHERE w.id = r.work_item_id AND w.status = 'Cancelled') OR (r.removed_at IS NULL) <> r.found_missing OR r.found_missing AND r.accepted_by = '')`},
 		{"deleted-without-word", `
 			SELECT f.identifier || ' is deleted, without an event or a receipt' FROM generic_files f
 			WHERE f.state = 'D' AND (NOT EXISTS (SELECT FROM deletion_receipts r WHERE r.generic_file_id = f.id)

@@ -136,6 +136,12 @@ $$;
 CREATE OR REPLACE FUNCTION work_item_ended() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqscan = off AS $$
 BEGIN
+	IF NEW.action = 'Delete' AND NEW.status <> 'Success' THEN
+		NEW.note := deletion_ended(NEW, OLD.lease_expires_at);
+	END IF;
+	IF NOT OLD.retry THEN -- it was parked, and is cancelled
+		RETURN NULL;
+	END IF;
 	UPDATE work_items SET
 		waits_for  = OLD.waits_for,
 		run_at     = CASE WHEN OLD.waits_for IS NULL THEN now() ELSE 'infinity' END,
@@ -155,7 +161,7 @@ BEGIN
 END
 $$;
 CREATE OR REPLACE TRIGGER work_item_ended AFTER UPDATE OF status ON work_items
-	FOR EACH ROW WHEN (OLD.retry AND NOT NEW.retry) EXECUTE FUNCTION work_item_ended();
+	FOR EACH ROW WHEN (NOT NEW.retry AND (OLD.retry OR NEW.status = 'Cancelled')) EXECUTE FUNCTION work_item_ended();
 
 CREATE OR REPLACE FUNCTION work_item_revived() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqscan = off AS $$

@@ -32,16 +32,17 @@ COMMENT ON VIEW bad_copies IS
 	'Copies that are bad now.';
 
 -- An earlier last_fixity_check of a file makes its copies due at once. Copies of files that
--- are deleted, or being deleted, are not checked: they are meant to be missing.
+-- are deleted, and those whose removal by a deletion has begun, are not checked: they are meant
+-- to be missing. The other copies of a file that is being deleted are.
 CREATE OR REPLACE FUNCTION file_changes_its_fixity() RETURNS trigger
 LANGUAGE plpgsql SET search_path FROM CURRENT SET enable_seqscan = off AS $$
 BEGIN
 	UPDATE storage_records s SET
-		active       = NEW.state = 'A' AND NEW.deleted_by_item IS NULL AND o.deleted_by_item IS NULL,
+		active       = NEW.state = 'A' AND NOT EXISTS (SELECT FROM deletion_receipts r WHERE r.work_item_id = NEW.deleted_by_item
+			AND r.generic_file_id = s.generic_file_id AND r.target = s.target AND r.key = s.key AND r.begun_at IS NOT NULL),
 		fixity_since = CASE WHEN NEW.last_fixity_check < OLD.last_fixity_check
 			THEN least(s.fixity_since, NEW.last_fixity_check) ELSE s.fixity_since END
-	FROM intellectual_objects o
-	WHERE s.generic_file_id = NEW.id AND o.id = NEW.intellectual_object_id;
+	WHERE s.generic_file_id = NEW.id;
 	IF NEW.last_fixity_check < OLD.last_fixity_check THEN
 		UPDATE fixity_checks c SET run_at = now()
 		FROM storage_records s
@@ -51,22 +52,9 @@ BEGIN
 END
 $$;
 CREATE OR REPLACE TRIGGER file_changes_its_fixity AFTER UPDATE OF state, deleted_by_item, last_fixity_check ON generic_files
-	FOR EACH ROW WHEN (NEW.state <> OLD.state OR (NEW.deleted_by_item IS NULL) <> (OLD.deleted_by_item IS NULL)
+	FOR EACH ROW WHEN (NEW.state <> OLD.state OR num_nulls(NEW.deleted_by_item, OLD.deleted_by_item) < 2
 		OR NEW.last_fixity_check < OLD.last_fixity_check)
 	EXECUTE FUNCTION file_changes_its_fixity();
-
-CREATE OR REPLACE FUNCTION object_changes_its_fixity() RETURNS trigger
-LANGUAGE plpgsql SET search_path FROM CURRENT SET enable_seqscan = off AS $$
-BEGIN
-	UPDATE storage_records s SET active = f.state = 'A' AND f.deleted_by_item IS NULL AND NEW.deleted_by_item IS NULL
-	FROM generic_files f
-	WHERE f.intellectual_object_id = NEW.id AND s.generic_file_id = f.id;
-	RETURN NULL;
-END
-$$;
-CREATE OR REPLACE TRIGGER object_changes_its_fixity AFTER UPDATE OF deleted_by_item ON intellectual_objects
-	FOR EACH ROW WHEN ((NEW.deleted_by_item IS NULL) <> (OLD.deleted_by_item IS NULL))
-	EXECUTE FUNCTION object_changes_its_fixity();
 
 CREATE OR REPLACE FUNCTION time_is_set() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
@@ -113,5 +101,5 @@ BEGIN
 END
 $$;
 
-REVOKE EXECUTE ON FUNCTION file_changes_its_fixity, object_changes_its_fixity, time_is_set, fixity_due FROM
+REVOKE EXECUTE ON FUNCTION file_changes_its_fixity, time_is_set, fixity_due FROM
 	PUBLIC;

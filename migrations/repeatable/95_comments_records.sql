@@ -33,7 +33,7 @@ COMMENT ON COLUMN intellectual_objects.storage_option IS 'Where and how often it
 COMMENT ON COLUMN intellectual_objects.state IS 'A: active; D: deleted.';
 COMMENT ON COLUMN intellectual_objects.created_at IS 'When the row was written.';
 COMMENT ON COLUMN intellectual_objects.updated_at IS 'When the row was last changed.';
-COMMENT ON COLUMN intellectual_objects.deleted_by_item IS 'Work item that deletes the object; set before the first copy is deleted.';
+COMMENT ON COLUMN intellectual_objects.deleted_by_item IS 'Work item that deletes the object as a whole; set with the first begun_at of its receipts, and cleared when it is cancelled.';
 COMMENT ON COLUMN intellectual_objects.deletions IS 'Number of deletions of the object or its files; a re-ingest that was compared with an older state repeats the comparison.';
 COMMENT ON COLUMN intellectual_objects.tag_encoding IS 'Encoding of its tag files, which restored bags keep.';
 
@@ -58,7 +58,7 @@ COMMENT ON COLUMN generic_files.format_method IS 'How the format was identified.
 COMMENT ON COLUMN generic_files.format_signature_version IS 'Signature file that identified it; empty: the file is empty, or older than this column.';
 COMMENT ON COLUMN generic_files.format_reason IS 'Why there is no PUID: a code, and details behind a colon.';
 COMMENT ON COLUMN generic_files.format_identified_at IS 'When the format was identified.';
-COMMENT ON COLUMN generic_files.deleted_by_item IS 'Work item that deletes the file; set before the first copy is deleted.';
+COMMENT ON COLUMN generic_files.deleted_by_item IS 'Work item that deletes the file; set with the begun_at of its receipts, and cleared when it is cancelled.';
 
 COMMENT ON VIEW checksums IS 'Digests of files; the newest of an algorithm is the current one. A view of file_digests.';
 COMMENT ON COLUMN checksums.id IS 'Number of the digest.';
@@ -93,7 +93,7 @@ COMMENT ON COLUMN storage_records.verified_at IS 'When size, digest and metadata
 COMMENT ON COLUMN storage_records.created_at IS 'When the row was written.';
 COMMENT ON COLUMN storage_records.updated_at IS 'When the row was last changed.';
 COMMENT ON COLUMN storage_records.last_fixity_at IS 'When the bytes were last read and compared with the digest; NULL: never.';
-COMMENT ON COLUMN storage_records.active IS 'The file is neither deleted nor being deleted.';
+COMMENT ON COLUMN storage_records.active IS 'The file is not deleted, and no deletion has begun to remove this copy.';
 COMMENT ON COLUMN storage_records.fixity_since IS 'Start of the days until the next check, if that is before the last check.';
 COMMENT ON COLUMN storage_records.verified_by IS 'How the copy was verified: by the provider''s checksum, by its ETag, or by reading it; empty: unknown.';
 COMMENT ON COLUMN storage_records.fixity_from IS 'Time from which the days until the next check count.';

@@ -339,11 +339,15 @@ func TestRepairersShareTheWork(t *testing.T) {
 	}
 }
 
+// goingSQL has a deletion begin to remove all copies.
+const goingSQL = `INSERT INTO deletion_receipts (work_item_id, generic_file_id, target, bucket, key, url, begun_at) SELECT 1, generic_file_id, target, bucket, key, url, now() FROM storage_records ON CONFLICT DO NOTHING;
+	UPDATE generic_files SET deleted_by_item = 1`
+
 // Bytes that come back to where a deletion has just been are removed again.
 func TestRepairLeavesNothingOfADeletedFile(t *testing.T) {
 	t.Parallel()
 	for name, deleted := range map[string]string{
-		"being deleted": `UPDATE generic_files SET deleted_by_item = 1 WHERE identifier LIKE '%/a'`,
+		"being deleted": goingSQL,
 		"deleted":       `DELETE FROM storage_records WHERE generic_file_id = (SELECT id FROM generic_files WHERE identifier LIKE '%/a')`,
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -384,7 +388,7 @@ func TestRepairLeavesNothingOfADeletedFile(t *testing.T) {
 	g := a.gatedTarget("Standard-OR")
 	r := a.repairer()
 	g.set(func(w http.ResponseWriter, q *http.Request, pass http.Handler) {
-		a.Exec(`UPDATE generic_files SET deleted_by_item = 1 WHERE identifier LIKE '%/a'`)
+		a.Exec(goingSQL)
 		pass.ServeHTTP(w, q)
 	})
 	if d := r.Repair(t.Context(), list[0]); !strings.Contains(d.Reason, "claim lost") {

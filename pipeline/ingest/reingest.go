@@ -64,7 +64,7 @@ func (s *reingest) compare(ctx context.Context, w *work, b *bag.Bag, object regi
 	if object.Deleting {
 		return claim.Suspend("deletion-unfinished", fmt.Sprintf(
 			"A deletion of the object %s has begun and is unfinished, so its files are not reliable. "+
-				"Requeue the item of the deletion, and then this one.", object.Identifier))
+				"Requeue the item of the deletion, or cancel it, and then requeue this one.", object.Identifier))
 	}
 	// Copies of one object never lie in two storage options. Only an object that
 	// was deleted whole, files and all, could move; its record keeps its option.

@@ -1,11 +1,14 @@
 package remove
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -20,14 +23,16 @@ import (
 )
 
 // deletion deletes a file or an object that two people have decided to delete. In
-// this order: it is authorised and marked, all of its copies are looked for, they go,
-// with a receipt for each, each is seen to be gone, and then the record says so. A
-// worker that dies at any point leaves the deletion marker and the receipts; the
-// next repeats the procedure and skips the copies that are already gone.
+// this order: it is authorised, and all of its copies are looked for. Then, for some files at
+// a time, it is on record that their copies go, they go, with a receipt for each, each is seen
+// to be gone, and the record says so. A worker that dies at any point leaves the receipts; the
+// next repeats the procedure and skips the copies that are already gone. What no receipt says
+// is about to go stays in preservation: it is checked, and given back if the item is cancelled.
 type deletion struct {
 	Registry *registry.Registry
 	Targets  copies.Targets
 	Files    int // that are looked for at once
+	round    int // files that are deleted in one round; 0 is deleteAtOnce
 }
 
 // deleteAtOnce is how many files are deleted in one round.
@@ -37,20 +42,17 @@ func (s *deletion) Run(ctx context.Context, w *pipeline.Work) error {
 	r := w.Item.Request
 	d := requests.DeletionWork{Item: w.Item.ID, Token: w.Item.Token, ObjectID: r.ObjectID, FileID: r.FileID, DeletionID: r.DeletionID}
 	order, err := requests.In(s.Registry).AuthoriseDeletion(ctx, d)
-	if errors.Is(err, requests.ErrUnauthorised) {
-		return claim.Fatal("deletion-unauthorised", "Nothing was deleted: %w", err)
-	}
 	if err != nil {
-		return lost(err)
+		return meaning(err)
 	}
 	w.StartCounting(ctx, progress.Counters{BytesTotal: w.Item.Size})
 	if !order.Done {
 		if err := s.lookForAll(ctx, w, d); err != nil {
-			return lost(err)
+			return meaning(err)
 		}
 	}
 	for !order.Done {
-		files, err := requests.In(s.Registry).DoomedFiles(ctx, d, 0, deleteAtOnce)
+		files, err := requests.In(s.Registry).DoomedFiles(ctx, d, 0, cmp.Or(s.round, deleteAtOnce))
 		if err != nil {
 			return err
 		}
@@ -58,7 +60,7 @@ func (s *deletion) Run(ctx context.Context, w *pipeline.Work) error {
 			break
 		}
 		if err := s.files(ctx, w, d, order, files); err != nil {
-			return lost(err)
+			return meaning(err)
 		}
 	}
 	w.ObjectID = r.ObjectID
@@ -71,13 +73,17 @@ func (s *deletion) Run(ctx context.Context, w *pipeline.Work) error {
 	if order.Done {
 		return nil
 	}
-	return lost(requests.In(s.Registry).RecordObjectDeletion(ctx, d, order))
+	return meaning(requests.In(s.Registry).RecordObjectDeletion(ctx, d, order))
 }
 
-// lost gives the registry's word that a claim has moved on its meaning.
-func lost(err error) error {
-	if errors.Is(err, registry.ErrLost) {
+// meaning gives the registry's errors their meaning: the claim has moved on, or the item may not
+// delete.
+func meaning(err error) error {
+	switch {
+	case errors.Is(err, registry.ErrLost):
 		return fmt.Errorf("%w: %w", claim.ErrLost, err)
+	case errors.Is(err, requests.ErrUnauthorised):
+		return claim.Fatal("deletion-unauthorised", "The deletion was stopped: %w", err)
 	}
 	return err
 }
@@ -126,29 +132,52 @@ func (s *deletion) lookForAll(ctx context.Context, w *pipeline.Work, d requests.
 			"`farol requeue %d --accept-missing` continues the deletion without them.", strings.Join(names, ", "), more, d.Item)))
 }
 
-// lookFor asks the providers for copies that have no receipt yet.
+// lookFor asks the providers for copies that no deletion may have removed. One that is missing
+// goes on record as a fixity check would put it there.
 func (s *deletion) lookFor(ctx context.Context, files []requests.DoomedFile) (receipts []requests.Receipt, err error) {
+	sums := map[int64]string{}
+	var all []requests.Receipt
+	for _, f := range files {
+		sums[f.ID] = f.SHA256
+		for _, c := range f.Copies {
+			if c.Kept == "" && !c.Ours {
+				all = append(all, requests.Receipt{FileID: f.ID, DoomedCopy: c})
+			}
+		}
+	}
+	there, missing, err := s.ask(ctx, all)
+	for i, r := range missing {
+		if err != nil {
+			break
+		}
+		missing[i].Missing = true
+		_, err = s.Targets.Prove(ctx, s.Registry, r.StoredCopy, sums[r.FileID], storage.ErrNotFound)
+	}
+	return append(there, missing...), cause.Storage(err)
+}
+
+// ask asks the providers which copies are there.
+func (s *deletion) ask(ctx context.Context, all []requests.Receipt) (there, missing []requests.Receipt, err error) {
 	group, groupCtx := errgroup.WithContext(ctx)
 	group.SetLimit(max(s.Files, 1))
 	var mu sync.Mutex
-	for _, f := range files {
-		for _, c := range f.Copies {
-			if c.Kept != "" || c.Ours {
-				continue
+	for _, r := range all {
+		group.Go(func() error {
+			is, err := s.there(groupCtx, r.DoomedCopy)
+			mu.Lock()
+			defer mu.Unlock()
+			switch {
+			case err != nil:
+				return err
+			case is:
+				there = append(there, r)
+			default:
+				missing = append(missing, r)
 			}
-			group.Go(func() error {
-				there, err := s.there(groupCtx, c)
-				if err != nil {
-					return err
-				}
-				mu.Lock()
-				defer mu.Unlock()
-				receipts = append(receipts, requests.Receipt{FileID: f.ID, DoomedCopy: c, Missing: !there})
-				return nil
-			})
-		}
+			return nil
+		})
 	}
-	return receipts, group.Wait()
+	return there, missing, group.Wait()
 }
 
 // there tells whether a copy exists. A missing bucket looks like a missing key, so a copy is
@@ -173,39 +202,80 @@ func (s *deletion) there(ctx context.Context, c requests.DoomedCopy) (bool, erro
 // files deletes some files. All their copies go before the first is recorded, so a
 // failure leaves them on record as what they are: being deleted.
 func (s *deletion) files(ctx context.Context, w *pipeline.Work, d requests.DeletionWork, order requests.DeletionOrder, files []requests.DoomedFile) error {
-	keysIn := map[*storage.Bucket][]string{}
+	going := map[*storage.Bucket][]requests.Receipt{}
 	var receipts []requests.Receipt
 	ids := make([]int64, len(files))
 	for i, f := range files {
 		ids[i] = f.ID
 		for _, c := range f.Copies {
 			receipts = append(receipts, requests.Receipt{FileID: f.ID, DoomedCopy: c})
-			if c.Kept != "" {
+			if c.Kept != "" || c.Removed {
 				continue
 			}
 			b, err := s.Targets.Holding(c.Target, c.Bucket)
 			if err != nil {
 				return err
 			}
-			keysIn[b] = append(keysIn[b], c.Key)
+			going[b] = append(going[b], receipts[len(receipts)-1])
 		}
 	}
 	w.Hold.CurrentFile(files[0].Identifier)
-	if err := w.Hold.Check(ctx); err != nil {
+	if err := requests.In(s.Registry).BeginDeletions(ctx, d, ids, receipts); err != nil {
 		return err
 	}
-	for b, keys := range keysIn {
-		if err := b.Erase(ctx, keys...); err != nil {
-			return undeleted(ctx, b, err)
+	for b, list := range going {
+		if err := s.erase(ctx, w, d, b, list); err != nil {
+			if claim.Code(err) == "storage-denied" {
+				s.withdraw(ctx, w, d, receipts)
+			}
+			return err
 		}
 	}
-	if err := requests.In(s.Registry).NoteReceipts(ctx, d, receipts); err != nil {
-		return err
-	}
 	if err := s.absent(ctx, receipts); err != nil {
+		if errors.Is(err, storage.ErrStillThere) {
+			s.withdraw(ctx, w, d, receipts)
+		}
 		return err
 	}
 	return requests.In(s.Registry).RecordDeletions(ctx, d, order, ids)
+}
+
+// erase deletes copies in a bucket, and writes their receipts.
+func (s *deletion) erase(ctx context.Context, w *pipeline.Work, d requests.DeletionWork, b *storage.Bucket, going []requests.Receipt) error {
+	if err := w.Hold.Check(ctx); err != nil {
+		return err
+	}
+	keys := make([]string, len(going))
+	for i, r := range going {
+		keys[i] = r.Key
+	}
+	if err := b.Erase(ctx, keys...); err != nil {
+		return undeleted(ctx, b, err)
+	}
+	err := requests.In(s.Registry).NoteReceipts(ctx, d, going)
+	if errors.Is(err, registry.ErrLost) || ctx.Err() != nil {
+		late, cancel := context.WithTimeout(context.WithoutCancel(ctx), lateTime)
+		defer cancel()
+		err = errors.Join(err, requests.In(s.Registry).NoteLate(late, d, going))
+	}
+	return err
+}
+
+// lateTime is how long a worker that has lost its item takes to put on record what it has
+// deleted.
+const lateTime = 10 * time.Second
+
+// withdraw gives back the copies that a provider does not delete, so that they are checked while
+// a person decides. Those that it cannot see stay on record as being deleted.
+func (s *deletion) withdraw(ctx context.Context, w *pipeline.Work, d requests.DeletionWork, receipts []requests.Receipt) {
+	receipts = slices.DeleteFunc(slices.Clone(receipts), func(r requests.Receipt) bool { return r.Kept != "" })
+	there, _, err := s.ask(ctx, receipts)
+	if len(there) > 0 {
+		err = errors.Join(err, requests.In(s.Registry).WithdrawDeletions(ctx, d, there))
+	}
+	if err != nil {
+		w.Log.WarnContext(ctx, "cannot see which copies are left; they are not checked until the deletion goes on", "err", err)
+	}
 }
 
 // absent checks that no copy is left.

@@ -51,6 +51,7 @@ func TestDeletionTellsOfMissingCopies(t *testing.T) {
 			if n := pipelinetest.Value[int](a, `SELECT count(*) FROM deletion_receipts WHERE found_missing AND removed_at IS NULL`); n != len(tc.lost) {
 				t.Errorf("%d receipts of missing copies, want %d", n, len(tc.lost))
 			}
+			a.isProven(len(tc.lost))
 
 			// Without a word from a person it is the same again.
 			if _, err := a.Deps.Registry.Requeue(context.Background(), id, ""); err != nil {
@@ -60,6 +61,7 @@ func TestDeletionTellsOfMissingCopies(t *testing.T) {
 			if item := a.Item(id); item.Status != "Suspended" || !slices.Equal(before, a.AllCopies()) {
 				t.Errorf("requeued: %s: %s", item.Status, item.Note)
 			}
+			a.isProven(len(tc.lost))
 			if n, err := requests.In(a.Deps.Registry).AcceptMissing(context.Background(), id, "an.admin@test.edu"); err != nil || int(n) != len(tc.lost) {
 				t.Fatalf("AcceptMissing = %d, %v", n, err)
 			}
@@ -72,6 +74,22 @@ func TestDeletionTellsOfMissingCopies(t *testing.T) {
 			}
 			a.missingIsOnRecord(d.ID, len(tc.lost))
 		})
+	}
+}
+
+// isProven fails the test unless so many copies are on record as missing, as a fixity check
+// would have it, once each.
+func (a *archive) isProven(lost int) {
+	a.T.Helper()
+	for what, sql := range map[string]string{
+		"open failures": `SELECT count(*) FROM bad_copies WHERE problem = 'missing'`,
+		"events":        `SELECT count(*) FROM premis_events WHERE event_type = 'fixity check' AND outcome = 'Failure' AND outcome_detail = 'not found'`,
+		"alerts":        `SELECT count(*) FROM alerts WHERE type = 'Failed Fixity Check'`,
+		"files":         `SELECT count(*) FROM generic_files f WHERE f.last_fixity_check = (SELECT max(date_time) FROM premis_events e WHERE e.generic_file_id = f.id AND e.outcome = 'Failure')`,
+	} {
+		if n := pipelinetest.Value[int](a, sql); n != lost {
+			a.T.Errorf("%d %s of missing copies, want %d", n, what, lost)
+		}
 	}
 }
 

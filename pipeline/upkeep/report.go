@@ -103,7 +103,7 @@ func (f Finding) Text() string {
 		"item-without-upload":    "uploads in work and live items that do not match",
 		"success-without-object": "items that succeeded without an object on record",
 		OpenReview:               "items that wait for a person: farol item list --needs-review",
-		"deletion-unfinished":    "files and objects whose deletion has begun and has no live item: requeue its item, or request it again if the item was cancelled",
+		"deletion-unfinished":    "files and objects whose deletion has begun and has no live item: requeue its item, or cancel it, which gives back what is left",
 	}
 	return texts[f.Why]
 }

@@ -30,55 +30,35 @@ type DeletionWork struct {
 var ErrUnauthorised = errors.New("not authorised")
 
 // orderSQL sees once more to all that the approval saw to: what is deleted here is
-// gone, no matter who has changed a row by hand in the meantime.
+// gone, no matter who has changed a row by hand in the meantime. A bag that was ingested
+// since is not what two people have decided to delete.
 const orderSQL = `
 SELECT r.email AS requester, a.email AS approver, o.state AS object_state, coalesce(f.state, o.state) AS state, d.approved_at IS NOT NULL AND
 	CASE WHEN $2::bigint = 0
 		THEN EXISTS (SELECT FROM deletion_requests_intellectual_objects n WHERE n.deletion_request_id = d.id AND n.intellectual_object_id = o.id)
 		ELSE EXISTS (SELECT FROM deletion_requests_generic_files n WHERE n.deletion_request_id = d.id AND n.generic_file_id = f.id
 			AND f.intellectual_object_id = o.id) END AS named,
-	greatest(o.created_at, f.created_at, (
-		SELECT max(g.created_at) FROM generic_files g WHERE $2::bigint = 0 AND g.intellectual_object_id = o.id AND g.state = 'A'
-	)) + s.retention_days * interval '1 day' AS kept_until,
-	(SELECT u.work_item_id FROM uploads_in_work u WHERE u.object_identifier = o.identifier LIMIT 1) AS ingest
+	k.until, k.until <= now() AS over,
+	(SELECT u.work_item_id FROM uploads_in_work u WHERE u.object_identifier = o.identifier LIMIT 1) AS ingest,
+	EXISTS (SELECT FROM premis_events e WHERE e.intellectual_object_id = o.id AND e.generic_file_id IS NULL
+		AND e.event_type = 'ingestion' AND e.created_at > d.approved_at) AS changed
 FROM deletion_requests d
 JOIN users r ON r.id = d.requested_by
 LEFT JOIN users a ON a.id = d.approved_by
 JOIN intellectual_objects o ON o.id = $1 AND o.institution_id = d.institution_id
 JOIN storage_options s ON s.name = o.storage_option
 LEFT JOIN generic_files f ON f.id = $2::bigint
+CROSS JOIN LATERAL (SELECT greatest(o.created_at, f.created_at, (
+	SELECT max(g.created_at) FROM generic_files g WHERE $2::bigint = 0 AND g.intellectual_object_id = o.id AND g.state = 'A'
+)) + s.retention_days * interval '1 day' AS until) k
 WHERE d.id = $3`
 
-// AuthoriseDeletion sees that an item may delete what it names, and marks that as
-// being deleted, so that nobody relies on its bytes from here on. It may be called
-// again. What must not be deleted is ErrUnauthorised with the reason; if the claim
-// has moved on, it is ErrLost.
-func (r Records) AuthoriseDeletion(ctx context.Context, w DeletionWork) (DeletionOrder, error) {
-	var order DeletionOrder
-	err := r.deleting(ctx, w, func(tx pgx.Tx) error {
-		var object, state string
-		var approver *string
-		var isNamed bool
-		var kept time.Time
-		var ingest *int64
-		err := tx.QueryRow(ctx, orderSQL, w.ObjectID, w.FileID, w.DeletionID).Scan(
-			&order.Requester, &approver, &object, &state, &isNamed, &kept, &ingest)
-		switch {
-		case errors.Is(err, pgx.ErrNoRows):
-			return fmt.Errorf("%w: there is no deletion request %d", ErrUnauthorised, w.DeletionID)
-		case err != nil:
-			return err
-		case approver == nil || !isNamed:
-			return fmt.Errorf("%w: request %d was not approved, or does not name it", ErrUnauthorised, w.DeletionID)
-		}
-		order.Approver, order.Done = *approver, state == "D"
-		if order.Done {
-			return nil
-		}
-		if ingest != nil { // its trigger and the request's keep each other out, but for hands
-			return fmt.Errorf("%w: item %d ingests the object", ErrUnauthorised, *ingest)
-		}
-		return r.markDeleting(ctx, tx, w, kept)
+// AuthoriseDeletion sees that an item may delete what it names. What must not be deleted is
+// ErrUnauthorised with the reason; if the claim has moved on, it is ErrLost.
+func (r Records) AuthoriseDeletion(ctx context.Context, w DeletionWork) (order DeletionOrder, err error) {
+	err = r.deleting(ctx, w, func(tx pgx.Tx) error {
+		order, err = authorise(ctx, tx, w)
+		return err
 	})
 	if err != nil {
 		return DeletionOrder{}, fmt.Errorf("authorise the deletion of item %d: %w", w.Item, err)
@@ -86,57 +66,119 @@ func (r Records) AuthoriseDeletion(ctx context.Context, w DeletionWork) (Deletio
 	return order, nil
 }
 
-func (r Records) markDeleting(ctx context.Context, tx pgx.Tx, w DeletionWork, kept time.Time) error {
-	var over bool
-	if err := tx.QueryRow(ctx, `SELECT $1::timestamptz <= now()`, kept).Scan(&over); err != nil {
-		return err
+func authorise(ctx context.Context, tx pgx.Tx, w DeletionWork) (order DeletionOrder, err error) {
+	var object, state string
+	var approver *string
+	var isNamed, over, changed bool
+	var kept time.Time
+	var ingest *int64
+	err = tx.QueryRow(ctx, orderSQL, w.ObjectID, w.FileID, w.DeletionID).Scan(
+		&order.Requester, &approver, &object, &state, &isNamed, &kept, &over, &ingest, &changed)
+	switch {
+	case errors.Is(err, pgx.ErrNoRows):
+		return order, fmt.Errorf("%w: there is no deletion request %d", ErrUnauthorised, w.DeletionID)
+	case err != nil:
+		return order, err
+	case approver == nil || !isNamed:
+		return order, fmt.Errorf("%w: request %d was not approved, or does not name it", ErrUnauthorised, w.DeletionID)
 	}
-	if !over {
-		return fmt.Errorf("%w: it must be kept until %s", ErrUnauthorised, kept.UTC().Format(time.DateOnly))
+	order.Approver, order.Done = *approver, state == "D"
+	switch {
+	case order.Done:
+		return order, nil
+	case ingest != nil: // its trigger and the request's keep each other out, but for hands
+		return order, fmt.Errorf("%w: item %d ingests the object", ErrUnauthorised, *ingest)
+	case !over:
+		return order, fmt.Errorf("%w: it must be kept until %s", ErrUnauthorised, kept.UTC().Format(time.DateOnly))
+	case changed:
+		return order, fmt.Errorf("%w: a bag of the object was ingested after the approval; cancel this item and request the deletion again", ErrUnauthorised)
 	}
-	table, id := "intellectual_objects", w.ObjectID
-	if w.FileID != 0 {
-		table, id = "generic_files", w.FileID
-	}
-	tag, err := tx.Exec(ctx, `UPDATE `+table+` SET deleted_by_item = $2, updated_at = now() WHERE id = $1 AND deleted_by_item IS DISTINCT FROM $2`, id, w.Item)
-	if err != nil || tag.RowsAffected() == 0 {
-		return err
-	}
-	_, err = tx.Exec(ctx, `UPDATE intellectual_objects SET deletions = deletions + 1 WHERE id = $1`, w.ObjectID)
-	return err
+	return order, nil
 }
 
-// deleting runs a transaction that only the current claim of an item makes.
+// beginSQL is the intent: which copies may be gone from here on. The mark of the files, and of
+// an object that goes as a whole, says that the deletion has begun and not ended.
+const (
+	countedSQL = `
+UPDATE intellectual_objects SET deletions = deletions + 1, deleted_by_item = CASE WHEN @file::bigint = 0 THEN @item ELSE deleted_by_item END
+WHERE id = @object AND NOT EXISTS (SELECT FROM deletion_receipts r WHERE r.work_item_id = @item AND r.begun_at IS NOT NULL)`
+	beginSQL = `
+INSERT INTO deletion_receipts AS r (work_item_id, generic_file_id, target, bucket, key, url, kept, begun_at)
+VALUES ($1, $2, $3, $4, $5, $6, $7, CASE $7 WHEN '' THEN now() END)
+ON CONFLICT (work_item_id, generic_file_id, target, key) DO UPDATE SET kept = excluded.kept, begun_at = coalesce(r.begun_at, excluded.begun_at)
+WHERE r.removed_at IS NULL`
+	markSQL = `UPDATE generic_files SET deleted_by_item = @item, updated_at = now() WHERE id = ANY (@files) AND state = 'A'`
+)
+
+// BeginDeletions puts on record that copies of some files are about to be removed, if the item
+// still may. Until then they are in preservation like all others.
+func (r Records) BeginDeletions(ctx context.Context, w DeletionWork, files []int64, receipts []Receipt) error {
+	args := pgx.NamedArgs{"item": w.Item, "object": w.ObjectID, "file": w.FileID, "files": files}
+	err := r.deleting(ctx, w, func(tx pgx.Tx) error {
+		if _, err := authorise(ctx, tx, w); err != nil {
+			return err
+		}
+		batch := &pgx.Batch{}
+		batch.Queue(countedSQL, args)
+		for _, c := range receipts {
+			batch.Queue(beginSQL, w.Item, c.FileID, c.Target, c.Bucket, c.Key, c.URL, c.Kept)
+		}
+		batch.Queue(markSQL, args) // now: its trigger reads the receipts
+		return tx.SendBatch(ctx, batch).Close()
+	})
+	if err != nil {
+		return fmt.Errorf("begin the deletion of %d files by item %d: %w", len(files), w.Item, err)
+	}
+	return nil
+}
+
+// withdrawSQL takes back the intent for copies, and the marks that nothing is left of.
+const (
+	withdrawSQL = `
+UPDATE deletion_receipts SET begun_at = NULL, removed_at = NULL
+WHERE work_item_id = $1 AND generic_file_id = $2 AND target = $3 AND key = $4`
+	unmarkSQL = `
+UPDATE generic_files f SET deleted_by_item = CASE WHEN EXISTS (
+	SELECT FROM deletion_receipts r WHERE r.work_item_id = @item AND r.generic_file_id = f.id AND r.begun_at IS NOT NULL) THEN @item::bigint END
+WHERE f.id = ANY (@files) AND f.state = 'A' AND f.deleted_by_item = @item`
+	unmarkObjectSQL = `
+UPDATE intellectual_objects SET deleted_by_item = NULL
+WHERE id = @object AND deleted_by_item = @item AND NOT EXISTS (SELECT FROM deletion_receipts r WHERE r.work_item_id = @item AND r.begun_at IS NOT NULL)`
+)
+
+// WithdrawDeletions puts on record that copies are still there which a store does not delete.
+// They are in preservation again, until the deletion goes on.
+func (r Records) WithdrawDeletions(ctx context.Context, w DeletionWork, there []Receipt) error {
+	args := pgx.NamedArgs{"item": w.Item, "object": w.ObjectID}
+	err := r.deleting(ctx, w, func(tx pgx.Tx) error {
+		batch := &pgx.Batch{}
+		var files []int64
+		for _, c := range there {
+			files = append(files, c.FileID)
+			batch.Queue(withdrawSQL, w.Item, c.FileID, c.Target, c.Key)
+		}
+		args["files"] = files
+		batch.Queue(unmarkSQL, args)
+		batch.Queue(unmarkObjectSQL, args)
+		return tx.SendBatch(ctx, batch).Close()
+	})
+	if err != nil {
+		return fmt.Errorf("record %d copies that item %d could not delete: %w", len(there), w.Item, err)
+	}
+	return nil
+}
+
+// deleting runs a transaction that only the current claim of an item makes. It locks the item
+// first, as who cancels it does.
 func (r Records) deleting(ctx context.Context, w DeletionWork, do func(tx pgx.Tx) error) error {
 	return registry.Again(func() error {
 		return pgx.BeginFunc(ctx, r.db, func(tx pgx.Tx) error {
-			if err := do(tx); err != nil {
+			if err := registry.Fence(ctx, tx, w.Item, w.Token, "FOR UPDATE"); err != nil {
 				return err
 			}
-			return registry.Fence(ctx, tx, w.Item, w.Token, "FOR UPDATE")
+			return do(tx)
 		})
 	})
-}
-
-// deletedSQL ends files whose copies were all seen to be gone.
-var deletedSQL = [...]string{ //nolint:gochecknoglobals // a constant, but for Go
-	`UPDATE deletion_receipts SET absent_at = now()
-	WHERE work_item_id = @item AND generic_file_id = ANY (@files) AND kept = '' AND absent_at IS NULL`,
-	`UPDATE generic_files SET state = 'D', deleted_by_item = @item, updated_at = now() WHERE id = ANY (@files) AND state = 'A'`,
-	`UPDATE fixity_failures b SET state = 'deleted', closed_at = now()
-	FROM storage_records s WHERE s.generic_file_id = ANY (@files) AND b.storage_record_id = s.id AND b.state = 'open'`,
-	`DELETE FROM storage_records WHERE generic_file_id = ANY (@files)`,
-	`INSERT INTO premis_events (identifier, institution_id, intellectual_object_id, generic_file_id, event_type, date_time,
-		detail, outcome, outcome_detail, outcome_information, object, agent)
-	SELECT event_identifier(@item, f.identifier, 'deletion', @requester), f.institution_id, f.intellectual_object_id, f.id, 'deletion', now(),
-		'All copies of this file have been deleted from preservation storage', 'Success', @requester,
-		'File deleted at the request of ' || @requester || '. Institutional approver: ' || @approver
-			|| '. This event confirms all preservation copies have been deleted.' || coalesce((
-			SELECT ' Before that, it was found that these were missing: ' || string_agg(r.url, ', ' ORDER BY r.url)
-				|| '. ' || string_agg(DISTINCT r.accepted_by, ', ') || ' let the deletion go on.'
-			FROM deletion_receipts r WHERE r.work_item_id = @item AND r.generic_file_id = f.id AND r.found_missing), ''),
-		@remove_object, @remove_agent
-	FROM generic_files f WHERE f.id = ANY (@files)`,
 }
 
 // RecordDeletions ends files that have no copy left: state, receipts, events and
@@ -145,12 +187,8 @@ func (r Records) RecordDeletions(ctx context.Context, w DeletionWork, order Dele
 	args := r.registry.EventArgs()
 	args["item"], args["files"], args["requester"], args["approver"] = w.Item, files, order.Requester, order.Approver
 	err := r.deleting(ctx, w, func(tx pgx.Tx) error {
-		for _, sql := range deletedSQL {
-			if _, err := tx.Exec(ctx, sql, args); err != nil {
-				return err
-			}
-		}
-		return nil
+		_, err := tx.Exec(ctx, `SELECT files_deleted(@item, @files, true, @requester, @approver, @remove_object, @remove_agent)`, args)
+		return err
 	})
 	if err != nil {
 		return fmt.Errorf("record the deletion of %d files by item %d: %w", len(files), w.Item, err)
@@ -163,22 +201,11 @@ func (r Records) RecordObjectDeletion(ctx context.Context, w DeletionWork, order
 	args := r.registry.EventArgs()
 	args["item"], args["object"], args["requester"], args["approver"] = w.Item, w.ObjectID, order.Requester, order.Approver
 	err := r.deleting(ctx, w, func(tx pgx.Tx) error {
-		tag, err := tx.Exec(ctx, `
-			UPDATE intellectual_objects o SET state = 'D', updated_at = now()
-			WHERE id = $1 AND NOT EXISTS (SELECT FROM generic_files f WHERE f.intellectual_object_id = o.id AND f.state = 'A')`, w.ObjectID)
-		if err != nil {
-			return err
+		var ended bool
+		err := tx.QueryRow(ctx, `SELECT object_deleted(@item, @object, @requester, @approver, @remove_object, @remove_agent)`, args).Scan(&ended)
+		if err == nil && !ended {
+			err = fmt.Errorf("object %d still has files", w.ObjectID)
 		}
-		if tag.RowsAffected() == 0 {
-			return fmt.Errorf("object %d still has files", w.ObjectID)
-		}
-		_, err = tx.Exec(ctx, `
-			INSERT INTO premis_events (identifier, institution_id, intellectual_object_id, event_type, date_time,
-				detail, outcome, outcome_detail, outcome_information, object, agent)
-			SELECT event_identifier(@item, o.identifier, 'deletion', @requester), o.institution_id, o.id, 'deletion', now(),
-				'Object deleted from preservation storage', 'Success', @requester,
-				'Object deleted at the request of ' || @requester || '. Institutional approver: ' || @approver || '.', @remove_object, @remove_agent
-			FROM intellectual_objects o WHERE o.id = @object`, args)
 		return err
 	})
 	if err != nil {
@@ -189,11 +216,20 @@ func (r Records) RecordObjectDeletion(ctx context.Context, w DeletionWork, order
 
 // LiveRequests returns the first of the requests that are in work on an object, and since
 // when it is. Zero is none. While an ingest of the object is live, no
-// other can come (work_items_requests).
+// other can come (work_items_requests). A deletion that was cancelled counts while its worker
+// may still remove a copy: see deletion_gives_back (work_items_ended_object).
 func (r Records) LiveRequests(ctx context.Context, object string) (item int64, since time.Duration, err error) {
 	err = r.db.QueryRow(ctx, `
-		SELECT id, now() - created_at FROM work_items
-		WHERE object_identifier = $1 AND action <> 'Ingest' AND retry AND stage = 'Requested' ORDER BY id LIMIT 1`, object).Scan(&item, &since)
+		SELECT id, now() - created_at FROM (
+			SELECT id, created_at FROM work_items WHERE object_identifier = $1 AND action <> 'Ingest' AND retry AND stage = 'Requested'
+			UNION ALL
+			SELECT id, updated_at FROM work_items w WHERE object_identifier = $1 AND NOT retry AND action = 'Delete' AND status = 'Cancelled'
+			  AND EXISTS (
+				SELECT FROM deletion_receipts r
+				JOIN storage_records s ON s.generic_file_id = r.generic_file_id AND s.target = r.target AND s.key = r.key
+				JOIN fixity_checks c ON c.storage_record_id = s.id AND c.worker = 'item ' || w.id AND c.run_at > now()
+				WHERE r.work_item_id = w.id AND r.begun_at IS NOT NULL AND r.removed_at IS NULL)
+		) w ORDER BY id LIMIT 1`, object).Scan(&item, &since)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return 0, 0, nil
 	}

@@ -15,27 +15,30 @@ type DoomedFile struct {
 	ID         int64
 	Identifier string
 	UUID       string
+	SHA256     string `db:"sha256"` // on record
 	Copies     []DoomedCopy
 }
 
 // DoomedCopy is one of its copies.
 type DoomedCopy struct {
-	Target string `json:"target"`
-	Bucket string `json:"bucket"`
-	Key    string `json:"key"`
-	URL    string `json:"url"`
-	Kept   string `json:"kept"` // why its bytes must stay; "": they go
-	Ours   bool   `json:"ours"` // the deletion saw it there, or a person has accepted that it is missing: if it is not there, that is no loss
+	registry.StoredCopy
+
+	Kept    string `json:"kept"`    // why its bytes must stay; "": they go
+	Ours    bool   `json:"ours"`    // a deletion may have removed it, or this one saw it today: it is not looked for
+	Removed bool   `json:"removed"` // by this item
 }
 
 // doomedSQL goes by generic_files_object, or by the file's id. A copy under a key
-// that the record of another living file names is not touched. What an earlier item
-// has deleted is ours as well (deletion_receipts_file).
+// that the record of another living file names is not touched. What an earlier item has begun to
+// delete is ours as well, unless it was stored again since (deletion_receipts_file).
 const doomedSQL = `
-SELECT f.id, f.identifier, f.uuid::text AS uuid, coalesce((
-	SELECT jsonb_agg(jsonb_build_object('target', s.target, 'bucket', s.bucket, 'key', s.key, 'url', s.url,
+SELECT f.id, f.identifier, f.uuid::text AS uuid, coalesce((SELECT c.digest FROM checksums c
+	WHERE c.generic_file_id = f.id AND c.algorithm = 'sha256' ORDER BY c.datetime DESC LIMIT 1), '') AS sha256, coalesce((
+	SELECT jsonb_agg(jsonb_build_object('id', s.id, 'target', s.target, 'bucket', s.bucket, 'key', s.key, 'url', s.url, 'stored_at', s.stored_at,
 		'ours', EXISTS (SELECT FROM deletion_receipts r WHERE r.generic_file_id = f.id AND r.target = s.target AND r.key = s.key
-			AND CASE r.work_item_id WHEN @item THEN NOT r.found_missing OR r.accepted_by <> '' ELSE r.removed_at IS NOT NULL END),
+			AND CASE r.work_item_id WHEN @item THEN r.begun_at IS NOT NULL OR NOT r.found_missing AND r.seen_at > now() - interval '1 day' ELSE r.begun_at > s.stored_at END),
+		'removed', EXISTS (SELECT FROM deletion_receipts r WHERE r.work_item_id = @item AND r.generic_file_id = f.id AND r.target = s.target AND r.key = s.key
+			AND r.removed_at IS NOT NULL),
 		'kept', coalesce((
 			SELECT 'the record of ' || o.identifier || ' names it too' FROM storage_records n JOIN generic_files o ON o.id = n.generic_file_id
 			WHERE n.target = s.target AND n.key = s.key AND n.generic_file_id <> f.id AND o.state = 'A' LIMIT 1), '')) ORDER BY s.target, s.key)
@@ -64,24 +67,22 @@ type Receipt struct {
 	Missing bool // it was looked for, and not there
 }
 
-// lookedSQL notes what was seen of a copy before any goes. What was deleted, or
-// accepted as missing, stays so.
+// lookedSQL notes what was seen of a copy before any goes. What was deleted stays so, and what was
+// accepted as missing unless it is back: it may have been repaired.
 const lookedSQL = `
 INSERT INTO deletion_receipts AS r (work_item_id, generic_file_id, target, bucket, key, url, found_missing, seen_at)
 VALUES ($1, $2, $3, $4, $5, $6, $7, now())
-ON CONFLICT (work_item_id, generic_file_id, target, key) DO UPDATE SET found_missing = excluded.found_missing, seen_at = excluded.seen_at
-WHERE r.removed_at IS NULL AND r.accepted_by = '' AND r.kept = ''`
+ON CONFLICT (work_item_id, generic_file_id, target, key) DO UPDATE SET found_missing = excluded.found_missing, seen_at = excluded.seen_at,
+	accepted_by = CASE WHEN excluded.found_missing THEN r.accepted_by ELSE '' END
+WHERE r.removed_at IS NULL AND r.kept = '' AND (r.accepted_by = '' OR NOT excluded.found_missing)`
 
-// removedSQL notes that a copy was deleted, or why its bytes stay. One that was found
-// missing was not deleted.
+// removedSQL notes that a copy was deleted. One that was found missing was not deleted.
 const removedSQL = `
-INSERT INTO deletion_receipts AS r (work_item_id, generic_file_id, target, bucket, key, url, kept, removed_at)
-VALUES ($1, $2, $3, $4, $5, $6, $7, CASE $7 WHEN '' THEN now() END)
-ON CONFLICT (work_item_id, generic_file_id, target, key) DO UPDATE SET removed_at = excluded.removed_at, kept = excluded.kept
-WHERE r.removed_at IS NULL AND NOT r.found_missing`
+UPDATE deletion_receipts r SET removed_at = now()
+WHERE r.work_item_id = $1 AND r.generic_file_id = $2 AND r.target = $3 AND r.key = $4 AND r.removed_at IS NULL AND NOT r.found_missing`
 
 // NoteLook puts on record which copies of a deletion are there, and which are not,
-// before the first is deleted. From then on one that is gone was deleted by us.
+// before the first is deleted.
 func (r Records) NoteLook(ctx context.Context, w DeletionWork, receipts []Receipt) error {
 	return r.noteReceipts(ctx, w, receipts, func(batch *pgx.Batch, c Receipt) {
 		batch.Queue(lookedSQL, w.Item, c.FileID, c.Target, c.Bucket, c.Key, c.URL, c.Missing)
@@ -92,8 +93,22 @@ func (r Records) NoteLook(ctx context.Context, w DeletionWork, receipts []Receip
 // copy stays.
 func (r Records) NoteReceipts(ctx context.Context, w DeletionWork, receipts []Receipt) error {
 	return r.noteReceipts(ctx, w, receipts, func(batch *pgx.Batch, c Receipt) {
-		batch.Queue(removedSQL, w.Item, c.FileID, c.Target, c.Bucket, c.Key, c.URL, c.Kept)
+		batch.Queue(removedSQL, w.Item, c.FileID, c.Target, c.Key)
 	})
+}
+
+// NoteLate puts on record which copies an item had deleted when it was cancelled: see
+// deletion_was_late. Of an item that goes on it says nothing, since that finds out.
+func (r Records) NoteLate(ctx context.Context, w DeletionWork, receipts []Receipt) error {
+	var files []int64
+	var targets, keys []string
+	for _, c := range receipts {
+		files, targets, keys = append(files, c.FileID), append(targets, c.Target), append(keys, c.Key)
+	}
+	if _, err := r.db.Exec(ctx, `SELECT deletion_was_late($1, $2, $3, $4)`, w.Item, files, targets, keys); err != nil {
+		return fmt.Errorf("record %d copies that item %d deleted before it was cancelled: %w", len(receipts), w.Item, err)
+	}
+	return nil
 }
 
 func (r Records) noteReceipts(ctx context.Context, w DeletionWork, receipts []Receipt, queue func(*pgx.Batch, Receipt)) error {
