@@ -15,9 +15,17 @@ type serviceStore interface {
 	// reportService writes how this process sees a service.
 	reportService(ctx context.Context, worker string, r ServiceReport) error
 	// witnesses says who has ended an attempt of the item at its stage as held with a
-	// code: how often this worker did, whether another did, and whether another live
-	// worker takes the item and does not see the service fail.
-	witnesses(ctx context.Context, item Item, code, service, worker string) (mine int, others, more bool, err error)
+	// code, and what else is known of such attempts.
+	witnesses(ctx context.Context, item Item, code, service, worker string) (witnesses, error)
+}
+
+// witnesses are the attempts of an item at its stage that ended as held.
+type witnesses struct {
+	mine   int            // of this worker, with a code
+	others int            // of other workers, likewise
+	more   bool           // another live worker takes the item and does not see the service fail
+	last   *time.Duration // how long ago the last was that the service failed; nil: there was none
+	alone  *time.Duration // how long ago the first was that it failed alone; likewise
 }
 
 // doubts are resolved by what other workers report.
@@ -33,13 +41,19 @@ func (d *doubts) believe(ctx context.Context, item Item, result error) error {
 	if !errors.As(result, &doubt) || doubt.kind != endDoubt {
 		return result
 	}
-	mine, others, more, err := d.store.witnesses(ctx, item, doubt.code, doubt.service, d.self.worker)
+	code := doubt.code
+	if doubt.alone != nil {
+		code = codeServesOthers
+	}
+	seen, err := d.store.witnesses(ctx, item, code, doubt.service, d.self.worker)
 	switch {
 	case err != nil:
 		d.log.WarnContext(ctx, "cannot ask whether another worker saw the same failure; the item is held", "item", item.ID, "code", doubt.code, "err", err)
-	case others || mine > 0 && !more:
+	case doubt.alone != nil:
+		return doubt.failsAlone(item, seen)
+	case seen.others > 0 || seen.mine > 0 && !seen.more:
 		return doubt.err
-	case !more:
+	case !seen.more:
 		alone := *doubt
 		alone.service = ""
 		return &alone
@@ -47,13 +61,37 @@ func (d *doubts) believe(ctx context.Context, item Item, result error) error {
 	return result
 }
 
-func (p *postgres) witnesses(ctx context.Context, item Item, code, service, worker string) (mine int, others, more bool, err error) {
-	err = p.hot.QueryRow(ctx, witnessesSQL,
-		item.ID, item.Entered, item.Token, code, worker, service).Scan(&mine, &others, &more)
-	if err != nil {
-		return 0, false, false, fmt.Errorf("ask who else has seen %s of item %d: %w", code, item.ID, err)
+// aloneMost is how long a service may fail an item alone, whatever else is known.
+const aloneMost = time.Hour
+
+// failsAlone says what a [HeldAlone] comes to. The first attempt that the service failed has
+// nothing to be compared with, but is one of those that the stage allows.
+func (e *ending) failsAlone(item Item, seen witnesses) error {
+	held := &ending{kind: endHeld, code: e.code, service: e.service, delay: e.delay, err: e.err}
+	served := e.alone.Served > 0 && seen.last != nil && e.alone.Served < *seen.last
+	switch {
+	case served:
+		held.code = codeServesOthers
+	case e.alone.Probed:
+		held.code = codeAnswersProbes
+	default:
+		return held
 	}
-	return mine, others, more, nil
+	lasts := seen.alone != nil && *seen.alone >= aloneMost
+	enough := served && seen.mine+seen.others+2 >= item.MaxAttempts && (seen.others > 0 || !seen.more)
+	if lasts || enough {
+		return e.suspended
+	}
+	return held
+}
+
+func (p *postgres) witnesses(ctx context.Context, item Item, code, service, worker string) (w witnesses, err error) {
+	err = p.hot.QueryRow(ctx, witnessesSQL,
+		item.ID, item.Entered, item.Token, code, worker, service).Scan(&w.mine, &w.others, &w.more, &w.last, &w.alone)
+	if err != nil {
+		return witnesses{}, fmt.Errorf("ask who else has seen %s of item %d: %w", code, item.ID, err)
+	}
+	return w, nil
 }
 
 func (p *postgres) reportService(ctx context.Context, worker string, r ServiceReport) error {

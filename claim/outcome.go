@@ -112,6 +112,26 @@ func Doubt(service string, result error) error {
 	return &ending{kind: endDoubt, code: e.code, service: service, delay: heldDelay, err: result}
 }
 
+// Codes of attempts that were held because a service failed this item and no other.
+const (
+	codeServesOthers  = "serves-others"  // it served other items since the item was held before
+	codeAnswersProbes = "answers-probes" // it answered a probe; there was nothing else to serve
+)
+
+// Alone is what is known of a service that fails an item and, as far as this process sees, hardly
+// any other.
+type Alone struct {
+	Served time.Duration // how long ago it last served another item; 0: not as far as is known
+	Probed bool          // it answered a probe since it failed
+}
+
+// HeldAlone is [Held] for an item that its service fails alone. [Engine.Believe] suspends it with
+// result when the ledger has as many such attempts as the stage allows, or when they go back for
+// an hour. What only a probe speaks for has to last for the hour.
+func HeldAlone(f *fault.Error, a Alone, d time.Duration, result, suspended error) error {
+	return &ending{kind: endDoubt, code: f.Code(), service: f.Service, delay: d, err: result, alone: &a, suspended: suspended}
+}
+
 // InDoubt reports whether a result is a [Doubt], and returns the service that may have
 // misled the process; "" if there is no other process to ask.
 func InDoubt(result error) (service string, ok bool) {
@@ -174,6 +194,9 @@ type ending struct {
 	delay   time.Duration
 	need    int64 // bytes of memory
 	err     error
+
+	alone     *Alone // of a [HeldAlone]; nil: it is none
+	suspended error  // what it comes to
 }
 
 func (e *ending) Error() string { return e.err.Error() }

@@ -240,14 +240,18 @@ func (s *simStore) leave(i *simItem, status string, runAt time.Duration) {
 
 func (c *simConn) clamp(context.Context, bool) (int, error) { return 0, nil }
 
+func (c *simConn) uncount(context.Context, []int64, []int64) error { return nil }
+
+func (c *simConn) clockTime(context.Context) (time.Time, error) { return time.Now(), nil }
+
 func (c *simConn) failures(_ context.Context, item Item) (int, error) { return item.Attempt - 1, nil }
 
 func (c *simConn) sentBack(ctx context.Context, _ int64) (int, error) {
 	return 0, c.call(ctx, callSentBack, func(time.Duration) {})
 }
 
-func (c *simConn) witnesses(context.Context, Item, string, string, string) (int, bool, bool, error) {
-	return 0, false, false, nil
+func (c *simConn) witnesses(context.Context, Item, string, string, string) (witnesses, error) {
+	return witnesses{}, nil
 }
 
 func (c *simConn) reportService(context.Context, string, ServiceReport) error { return nil }

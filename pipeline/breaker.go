@@ -49,8 +49,9 @@ type breaker struct {
 
 // seen is how one piece of work that needs a service ended.
 type seen struct {
-	at time.Time
-	ok bool
+	at   time.Time
+	ok   bool
+	item int64 // 0: not known
 }
 
 // agree compares the bucket that this process uses as the service with that of most others. If
@@ -72,8 +73,8 @@ func (b *breaker) agree(now time.Time, others string) {
 
 // fault notes that the service failed a piece of work, and tells whether the breaker has
 // tripped.
-func (b *breaker) fault(now time.Time, f *fault.Error) bool {
-	b.note(now, false)
+func (b *breaker) fault(now time.Time, item int64, f *fault.Error) bool {
+	b.note(now, item, false)
 	b.unsaid = b.unsaid || b.state != claim.ServiceOK && b.cause.Code() != f.Code()
 	if b.state != claim.ServiceOK {
 		b.cause = f
@@ -107,7 +108,7 @@ func (b *breaker) trip(now time.Time) {
 
 // ok notes that work which needs the service ended well.
 func (b *breaker) ok(now time.Time, item int64) {
-	b.note(now, true)
+	b.note(now, item, true)
 	b.lastOK = now
 	if b.state == claim.ServiceTrying && b.trial == item {
 		b.reset()
@@ -124,12 +125,27 @@ func (b *breaker) become(s claim.ServiceState) {
 	b.state, b.trial, b.unsaid, b.unheard = s, 0, true, true
 }
 
-func (b *breaker) note(now time.Time, ok bool) {
+func (b *breaker) note(now time.Time, item int64, ok bool) {
 	const most = 100
 	for len(b.seen) > 0 && (len(b.seen) >= most || now.Sub(b.seen[0].at) > window) {
 		b.seen = b.seen[1:]
 	}
-	b.seen = append(b.seen, seen{now, ok})
+	b.seen = append(b.seen, seen{now, ok, item})
+}
+
+// failsOthers reports whether, of what the breaker remembers, the service failed more than one
+// in ten other pieces of work than those on an item.
+func (b *breaker) failsOthers(item int64) bool {
+	failed, all := 0, 0
+	for _, s := range b.seen {
+		if s.item == item {
+			continue
+		}
+		if all++; !s.ok {
+			failed++
+		}
+	}
+	return 10*failed > all
 }
 
 // probed takes the answer of a probe.

@@ -28,7 +28,7 @@ func TestBreakerOpensAndClosesByItsRules(t *testing.T) {
 			switch rapid.IntRange(0, 4).Draw(t, "what") {
 			case 0:
 				faults = append(faults, now)
-				b.fault(now, bad)
+				b.fault(now, 1, bad)
 			case 1:
 				b.ok(now, 7)
 			case 2:
@@ -89,7 +89,7 @@ func TestBreakerStaysShutWhileMostGoesWell(t *testing.T) {
 	for i := range 1000 {
 		now = now.Add(50 * time.Millisecond)
 		if i%3 == 0 && i > 3 {
-			b.fault(now, &fault.Error{Service: "s3:a", Kind: fault.Overloaded, Err: errors.New("503")})
+			b.fault(now, 1, &fault.Error{Service: "s3:a", Kind: fault.Overloaded, Err: errors.New("503")})
 		} else {
 			b.ok(now, int64(i))
 		}

@@ -15,14 +15,12 @@ import (
 )
 
 const (
-	firstHeld    = time.Second      // how long an item waits whose service failed, at first
-	longestHeld  = 20 * time.Second // and at most
-	heldTooOften = 200              // times that one process holds an item of a service which works for others
-	mostItems    = 10_000           // that are remembered
+	firstHeld   = time.Second      // how long an item waits whose service failed, at first
+	longestHeld = 20 * time.Second // and at most
+	aloneHeld   = 10 * time.Second // and at least, if the service works for others
+	mostItems   = 10_000           // that are remembered
 
-	// deniedAlready is how many denials in a row, while the service serves others, suspend
-	// the item: that takes 15 s at least.
-	deniedAlready = 4
+	heldTooOften = 200 // times that this process holds an item for the database
 )
 
 // breakers has the circuit breaker of each service that the work of this process needs. From
@@ -36,7 +34,7 @@ type breakers struct {
 
 	mu      sync.Mutex
 	byName  map[string]*breaker
-	items   map[int64]*heldItem
+	items   map[int64]int      // how often a service failed an item in this process
 	avoided map[string]avoided // by step and storage option
 	changed chan struct{}
 }
@@ -55,17 +53,10 @@ type serviceBoard interface {
 	Wake()
 }
 
-// heldItem is an item that a service failed in this process.
-type heldItem struct {
-	n     int       // times
-	last  time.Time // the last of them
-	alone int       // denials in a row, with successes for others between them
-}
-
 func newBreakers(d Deps, steps []Step, engine serviceBoard, log *slog.Logger) *breakers {
 	g := &breakers{
 		deps: d, steps: steps, engine: engine, log: log,
-		byName: map[string]*breaker{}, items: map[int64]*heldItem{}, avoided: map[string]avoided{}, changed: make(chan struct{}, 1),
+		byName: map[string]*breaker{}, items: map[int64]int{}, avoided: map[string]avoided{}, changed: make(chan struct{}, 1),
 	}
 	for _, one := range servicesOf(d, steps) {
 		g.byName[one.service] = one
@@ -272,7 +263,7 @@ func (g *breakers) judge(item claim.Item, result error) error {
 		g.untry(item, now)
 		f = &fault.Error{Service: misled, Kind: fault.WrongAnswer, Said: claim.Code(result), Err: result}
 		if one := g.breakerOf(item, misled); one != nil {
-			one.fault(now, f)
+			one.fault(now, item.ID, f)
 		}
 		return result
 	case f == nil:
@@ -290,10 +281,10 @@ func (g *breakers) judge(item claim.Item, result error) error {
 	one := g.breakerOf(item, f.Service)
 	onTrial := one != nil && one.trial == item.ID // after a probe that succeeded: it may be this object alone
 	g.untry(item, now)
-	if one != nil && one.fault(now, f) && !onTrial {
+	if one != nil && one.fault(now, item.ID, f) && !onTrial {
 		return claim.Held(f, firstHeld, result)
 	}
-	return g.hold(item, one, f, now, result)
+	return g.hold(item, one, onTrial, f, now, result)
 }
 
 // unjudged tells whether a result says nothing about any service: the work was
@@ -336,28 +327,40 @@ func (g *breakers) breakerOf(item claim.Item, service string) *breaker {
 	return one
 }
 
-// hold holds an item whose service works for other items, longer each time. After a great many
-// times, or if the service keeps denying this one object while it serves others, a person has
-// to decide.
-func (g *breakers) hold(item claim.Item, one *breaker, f *fault.Error, now time.Time, result error) error {
-	h := g.items[item.ID]
-	if h == nil {
-		if len(g.items) >= mostItems {
-			clear(g.items)
-		}
-		h = &heldItem{last: now}
-		g.items[item.ID] = h
+// hold holds an item whose service works for other items, longer each time. If the service fails
+// this item alone again and again, a person has to decide.
+func (g *breakers) hold(item claim.Item, one *breaker, onTrial bool, f *fault.Error, now time.Time, result error) error {
+	if len(g.items) >= mostItems {
+		clear(g.items)
 	}
-	served := one != nil && one.lastOK.After(h.last)
-	h.n, h.last = h.n+1, now
-	if h.alone++; !served || f.Kind != fault.Denied {
-		h.alone = 0
-	}
+	g.items[item.ID]++
+	n := g.items[item.ID]
+	wait := min(firstHeld<<min(n-1, 10), longestHeld)
 	switch {
-	case h.alone >= deniedAlready:
-		return claim.Doubt(f.Service, claim.Suspend(f.Code(), result.Error()))
-	case h.n >= heldTooOften && (served || one == nil):
+	case one == nil && n >= heldTooOften: // the database, which has taken the ends of its attempts
 		return claim.Suspend(f.Code(), result.Error())
+	case one == nil || one.failsOthers(item.ID):
+		return claim.Held(f, wait, result)
 	}
-	return claim.Held(f, min(firstHeld<<min(h.n-1, 10), longestHeld), result)
+	text := result.Error() + ". " + serviceOf(f) + " answers, and fails this item alone."
+	suspended := claim.Suspend("fails-alone", text)
+	if f.Kind == fault.Denied {
+		suspended = claim.Suspend(f.Code(), text)
+	}
+	alone := claim.Alone{Probed: onTrial}
+	if !one.lastOK.IsZero() {
+		alone.Served = now.Sub(one.lastOK)
+		if n > 1 && alone.Served < window {
+			wait = max(wait, aloneHeld)
+		}
+	}
+	return claim.HeldAlone(f, alone, wait, result, suspended)
+}
+
+// serviceOf names a service for people.
+func serviceOf(f *fault.Error) string {
+	if name, ok := strings.CutPrefix(f.Service, fault.Bucket("")); ok {
+		return "The bucket " + name
+	}
+	return "The service " + f.Service
 }

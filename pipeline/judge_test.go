@@ -35,18 +35,49 @@ func TestItemThatFailsOnTrialWaitsLonger(t *testing.T) {
 	for one.state == claim.ServiceOK {
 		g.judge(item, bad)
 	}
-	before := g.items[item.ID].n
+	before := g.items[item.ID]
 	g.judge(item, bad) // it was claimed before the breaker tripped
-	if n := g.items[item.ID].n; n != before {
+	if n := g.items[item.ID]; n != before {
 		t.Errorf("what was under way when the service failed waits as if it had failed %d times, want %d", n, before)
 	}
 	for n := 1; n <= 4; n++ {
 		one.probed(time.Now(), nil)
 		one.trial = item.ID
 		g.judge(item, bad)
-		if got := g.items[item.ID].n; got != before+n || one.state != claim.ServiceFailing {
+		if got := g.items[item.ID]; got != before+n || one.state != claim.ServiceFailing {
 			t.Fatalf("after %d failures on trial it waits as if it had failed %d times, and the service is %s", n, got, one.state)
 		}
+	}
+}
+
+// A service that fails one item while it serves others is believed to fail it alone; not one that
+// fails others too.
+func TestServiceThatFailsOneItemAlone(t *testing.T) {
+	t.Parallel()
+	item := claim.Item{ID: 7, Action: "Ingest", Stage: "Store", StorageOption: "Standard"}
+	bad := &fault.Error{Service: "s3:Standard-OR", Kind: fault.Overloaded, Err: errors.New("503")}
+	for name, tc := range map[string]struct {
+		others []error // how items of others end before
+		want   bool
+	}{
+		"it serves others":              {make([]error, 10), true},
+		"nobody else needs it":          {nil, true},
+		"it fails one of five others":   {[]error{nil, nil, nil, nil, bad}, false},
+		"it fails one of twelve others": {append(make([]error, 11), bad), true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			g := newBreakers(Deps{}, nil, silentBoard{}, slog.New(slog.DiscardHandler))
+			g.byName[bad.Service] = &breaker{service: bad.Service, state: claim.ServiceOK, scopes: []claim.Scope{{Steps: []string{item.Step()}}}}
+			for i, result := range tc.others {
+				other := item
+				other.ID = int64(100 + i)
+				g.judge(other, result)
+			}
+			if _, alone := claim.InDoubt(g.judge(item, bad)); alone != tc.want {
+				t.Errorf("it fails the item alone: %t, want %t", alone, tc.want)
+			}
+		})
 	}
 }
 
