@@ -10,6 +10,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/farol-preservation/farol/fault"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/retry"
 )
@@ -64,6 +65,7 @@ func (l *leases) heartbeat(ctx context.Context) error {
 		}
 	}
 	self, gone := l.self, l.stillGivenUp()
+	self.draining = l.stopping.Load()
 	self.OOMKills = l.kernel.OOMKills(self.Group)
 	start := time.Now()
 	got, err := l.store.renew(ctx, self, known.heartbeat(), held, gone)
@@ -91,12 +93,56 @@ func (l *leases) heartbeat(ctx context.Context) error {
 	return err
 }
 
+// returnGivenUp gives back the items whose work this process stopped because it could not reach
+// the database, now that it can: that says nothing of the items, and their attempts do not
+// count. Of those that a reaper has ended, the heartbeats tell the ledger.
+func (l *leases) returnGivenUp(ctx context.Context) {
+	list := slices.DeleteFunc(l.stillGivenUp(), func(g givenUp) bool {
+		return g.returned || g.code != codeUnreachable || g.hold.settling.Load() > 0 // whose own end is better
+	})
+	if len(list) == 0 {
+		return
+	}
+	ended := l.settle(ctx, column(list, func(g *givenUp) Ending {
+		away := fmt.Errorf("no heartbeat reached the database for %v; the worker stopped the work before its lease expired", (g.lease * 2 / 3).Round(time.Second))
+		f := &fault.Error{Service: fault.Database, Kind: fault.Unavailable, Said: "no heartbeat got through", Err: away}
+		return Ending{Item: g.hold.Item, Result: Held(f, heldDelay, away), File: g.file}
+	}))
+	var items, tokens []int64
+	for i, end := range ended {
+		if errors.Is(end.err, ErrLost) {
+			items, tokens = append(items, list[i].hold.Item.ID), append(tokens, list[i].hold.Item.Token)
+		}
+	}
+	if len(items) > 0 {
+		if err := l.store.uncount(ctx, items, tokens); err != nil {
+			l.log.WarnContext(ctx, "cannot take back attempts that do not count; retrying", "err", err)
+			return
+		}
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for i := range l.givenUp {
+		at := slices.IndexFunc(list, func(g givenUp) bool { return g.hold == l.givenUp[i].hold })
+		l.givenUp[i].returned = l.givenUp[i].returned || at >= 0 && (ended[at].err == nil || errors.Is(ended[at].err, ErrLost))
+	}
+}
+
+func (p *postgres) uncount(ctx context.Context, items, tokens []int64) error {
+	if _, err := p.upkeep.Exec(ctx, `SELECT uncount_attempts($1, $2)`, items, tokens); err != nil {
+		return fmt.Errorf("take back attempts that do not count: %w", err)
+	}
+	return nil
+}
+
 // stillGivenUp lists the claims that this process gave up. Each is reported for some time,
 // since it may be reaped later.
 func (l *leases) stillGivenUp() []givenUp {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.givenUp = slices.DeleteFunc(l.givenUp, func(g givenUp) bool { return !g.reported.IsZero() && time.Since(g.reported) > 3*g.lease })
+	l.givenUp = slices.DeleteFunc(l.givenUp, func(g givenUp) bool {
+		return !g.reported.IsZero() && time.Since(g.reported) > 3*g.lease && (g.returned || g.code != codeUnreachable)
+	})
 	return slices.Clone(l.givenUp)
 }
 
@@ -107,7 +153,7 @@ func (l *leases) reported(list []givenUp, err error) {
 	l.unreachable = err != nil
 	for i := range l.givenUp {
 		g := &l.givenUp[i]
-		of := func(r givenUp) bool { return r.item == g.item && r.token == g.token }
+		of := func(r givenUp) bool { return r.hold == g.hold }
 		if err == nil && g.reported.IsZero() && slices.ContainsFunc(list, of) {
 			g.reported = time.Now()
 		}
@@ -179,9 +225,9 @@ func (p *postgres) renew(ctx context.Context, w worker, every time.Duration, hel
 		column(held, func(h *heldLease) int64 { return h.item }), column(held, func(h *heldLease) int64 { return h.token }),
 		column(held, func(h *heldLease) time.Duration { return h.lease }), column(held, func(h *heldLease) string { return h.file }),
 		w.worker, w.node, w.pid, w.Host, w.Ticks, w.Group, w.OOMKills, w.pools, every.Seconds(),
-		column(gone, func(g *givenUp) int64 { return g.item }), column(gone, func(g *givenUp) int64 { return g.token }),
+		column(gone, func(g *givenUp) int64 { return g.hold.Item.ID }), column(gone, func(g *givenUp) int64 { return g.hold.Item.Token }),
 		column(gone, func(g *givenUp) string { return g.file }), column(gone, func(g *givenUp) string { return g.code }),
-		column(held, func(h *heldLease) string { return h.lost }),
+		column(held, func(h *heldLease) string { return h.lost }), w.draining,
 	}
 	got := renewed{kept: map[int64]bool{}}
 	err := registry.Again(func() error {

@@ -19,6 +19,8 @@ type clockStore interface {
 	// clamp moves times back that lie further ahead than they can have been set, and
 	// returns of how many items; of all waiting items only if whole.
 	clamp(ctx context.Context, whole bool) (int, error)
+	// clockTime is the database's time.
+	clockTime(ctx context.Context) (time.Time, error)
 }
 
 // clock notices that the database's clock was set.
@@ -31,6 +33,7 @@ type clock struct {
 	mu    sync.Mutex
 	last  time.Time // when the last heartbeat was sent that got through, by this process's monotonic clock
 	rests time.Time // no lease is ended before
+	seen  time.Time // the database's time, of a process that sends no heartbeats; see look
 }
 
 // clockSlack is by how much the two may differ: a smaller difference is waited out.
@@ -51,6 +54,9 @@ func (c *clock) heartbeat(ago *time.Duration, sent time.Time) time.Duration {
 	before := c.last
 	if sent.After(c.last) {
 		c.last = sent
+	}
+	if !before.IsZero() && sent.Sub(before) > c.silence() { // the others may have been as silent
+		c.rests = time.Now().Add(c.rest())
 	}
 	if ago == nil || before.IsZero() {
 		return 0
@@ -76,7 +82,7 @@ func (c *clock) wasSet(ctx context.Context, by time.Duration) {
 	by = by.Round(time.Second)
 	switch {
 	case by > 0:
-		rest := c.settings.Load().heartbeat() * 5 / 4
+		rest := c.rest()
 		c.log.WarnContext(ctx, "the database's clock was set forward; no lease is ended until all workers have renewed theirs", "by", by, "rest", rest)
 		c.mu.Lock()
 		defer c.mu.Unlock()
@@ -87,11 +93,43 @@ func (c *clock) wasSet(ctx context.Context, by time.Duration) {
 	}
 }
 
-// restsUntil returns before when no lease is ended; zero if the clock was never set forward.
-func (c *clock) restsUntil() time.Time {
+// rest is within what time every worker that lives renews its leases, or gives up its items.
+func (c *clock) rest() time.Duration { return c.settings.Load().heartbeat() * 5 / 4 }
+
+// silence is how long a process has no heartbeat that gets through while the database can be
+// reached, at most. No lease lapses in so short a time.
+func (c *clock) silence() time.Duration { return c.settings.Load().heartbeat() * 3 / 2 }
+
+// mayReap reports whether leases may be ended at a time: not while this process cannot reach the
+// database, nor in the rest after it could not, or after the clock was set forward. Then live
+// workers have leases that have lapsed. It also returns the end of the last rest.
+func (c *clock) mayReap(now time.Time) (rested time.Time, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.rests
+	return c.rests, !now.Before(c.rests) && (c.last.IsZero() || now.Sub(c.last) <= c.silence())
+}
+
+// look is the heartbeat of a process that sends none. The first begins a rest.
+func (c *clock) look(ctx context.Context) error {
+	sent := time.Now()
+	at, err := c.store.clockTime(ctx)
+	if err != nil {
+		return err
+	}
+	var ago *time.Duration
+	c.mu.Lock()
+	if c.seen.IsZero() {
+		c.rests = sent.Add(c.rest())
+	} else {
+		passed := at.Sub(c.seen)
+		ago = &passed
+	}
+	c.seen = at
+	c.mu.Unlock()
+	if by := c.heartbeat(ago, sent); by != 0 {
+		c.wasSet(ctx, by)
+	}
+	return nil
 }
 
 const (
@@ -126,6 +164,13 @@ func (c *clock) clampForEver(ctx context.Context) {
 		case <-time.After(clampEvery*9/10 + c.jitter(clampEvery/10)):
 		}
 	}
+}
+
+func (p *postgres) clockTime(ctx context.Context) (at time.Time, err error) {
+	if err := p.upkeep.QueryRow(ctx, `SELECT clock_timestamp()`).Scan(&at); err != nil {
+		return time.Time{}, fmt.Errorf("ask the database for its time: %w", err)
+	}
+	return at, nil
 }
 
 func (p *postgres) clamp(ctx context.Context, whole bool) (n int, err error) {

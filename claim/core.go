@@ -38,7 +38,8 @@ type worker struct {
 	identity
 	process.Start
 
-	pools []byte // which work it takes, as JSON
+	pools    []byte // which work it takes, as JSON
+	draining bool   // it was asked to stop
 }
 
 // identity is what a claim writes into the rows that it takes.

@@ -65,6 +65,16 @@ func childWorker(arg string) int {
 		return 0
 	case "kill", "oom":
 		select {}
+	case "deaf": // it is asked to stop, and is in the midst of something long
+		<-stopped.Done()
+		e.Stopping()
+		for asked := false; !asked; {
+			if err := db.QueryRow(ctx, `SELECT draining FROM worker_processes WHERE worker = $1`, e.Worker()).Scan(&asked); err != nil {
+				panic(err)
+			}
+		}
+		fmt.Println("stopping")
+		select {}
 	default:
 		return childLives(h, ending)
 	}
@@ -146,8 +156,8 @@ func TestWorkerThatSignsOffIsNotDead(t *testing.T) {
 	if n := q.reap(q.engine()); n != 1 {
 		t.Errorf("reaped %d, want one when its lease has lapsed", n)
 	}
-	if got := value[string](q, `SELECT outcome FROM work_item_attempts`); got != "lease expired" {
-		t.Errorf("outcome = %q", got)
+	if got := value[string](q, `SELECT concat_ws(' ', a.outcome, w.status, w.attempt) FROM work_item_attempts a, work_items w`); got != "stopped Pending 0" {
+		t.Errorf("its attempt and its item are %q", got)
 	}
 }
 

@@ -177,6 +177,19 @@ func TestEachCauseOfDeathIsNamed(t *testing.T) {
 			v.signal(syscall.SIGTERM)
 			v.says("settled")
 		}, "released released", "terminated signal received", "Pending 0"},
+		"SIGTERM, and SIGKILL before it could give it back": {"deaf", func(_ *queue, v *victim, _ string, _ *testenv.Proxy) {
+			v.stopsDeaf()
+		}, "stopped stopped", "was asked to stop, and ended before it gave the item back", "Pending 0"},
+		"the same on another host": {"deaf", func(q *queue, v *victim, _ string, _ *testenv.Proxy) {
+			v.stopsDeaf()
+			q.exec(`UPDATE worker_processes SET host = 'another'`)
+			q.lapse()
+		}, "stopped stopped", "was asked to stop, and ended before it gave the item back", "Pending 0"},
+		"the same, found when it is silent": {"deaf", func(q *queue, v *victim, _ string, _ *testenv.Proxy) {
+			v.stopsDeaf()
+			q.exec(`UPDATE worker_processes SET host = 'another', heartbeat_at = now() - interval '1 hour'`)
+			q.lapse()
+		}, "stopped stopped", "was asked to stop, and ended before it gave the item back", "Pending 0"},
 		"a panic": {"panic", func(_ *queue, v *victim, _ string, _ *testenv.Proxy) {
 			v.ends()
 		}, "panic panic", "crashed while it worked on this stage: panic: runtime error: index out of range [1] with length 1", "Pending 1"},
@@ -196,7 +209,32 @@ func TestEachCauseOfDeathIsNamed(t *testing.T) {
 			q.reapsLapsed(v.t)
 			proxy.Resume()
 			q.comesTo(v.t, "unreachable")
-		}, "lease expired unreachable", "stopped sending heartbeats", "Pending 1"},
+			testenv.Eventually(v.t, "the attempt not to count", func() bool {
+				return value[string](q, `SELECT error_code FROM work_items`) == "unreachable"
+			})
+		}, "lease expired unreachable", "stopped sending heartbeats", "Pending 0"},
+		"the network, at the last attempt": {"cut-off", func(q *queue, v *victim, _ string, proxy *testenv.Proxy) {
+			q.exec(`UPDATE stage_settings SET max_attempts = 1`)
+			proxy.Cut()
+			v.says("lost")
+			e := q.engine()
+			testenv.Eventually(v.t, "the item to be parked", func() bool {
+				q.lapse()
+				q.reap(e)
+				return value[string](q, `SELECT status FROM work_items`) == "Suspended"
+			})
+			proxy.Resume()
+			testenv.Eventually(v.t, "the item to be queued again", func() bool {
+				return value[string](q, `SELECT status FROM work_items`) == "Pending"
+			})
+		}, "lease expired unreachable", "stopped sending heartbeats", "Pending 0"},
+		"the network, until its lease would have lapsed": {"cut-off", func(q *queue, v *victim, _ string, proxy *testenv.Proxy) {
+			proxy.Cut()
+			v.says("lost")
+			q.exec(`UPDATE work_items SET lease_expires_at = now() + interval '1 hour'`) // its last heartbeat came late
+			proxy.Resume()
+			q.comesTo(v.t, "database-unavailable")
+		}, "held database-unavailable", "no heartbeat reached the database", "Pending 0"},
 		"an error with a code": {"error", func(_ *queue, v *victim, _ string, _ *testenv.Proxy) {
 			v.says("settled")
 		}, "transient bad-copy", "the copy is not what it should be", "Pending 1"},
@@ -247,6 +285,15 @@ func TestEachCauseOfDeathIsNamed(t *testing.T) {
 			}
 		})
 	}
+}
+
+// stopsDeaf asks the worker to stop, and kills it before it has given anything back.
+func (v *victim) stopsDeaf() {
+	v.t.Helper()
+	v.signal(syscall.SIGTERM)
+	v.says("stopping")
+	v.signal(syscall.SIGKILL)
+	v.ends()
 }
 
 // reapsLapsed ends the claim of a worker that is silent. Its own last reaping may

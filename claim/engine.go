@@ -117,9 +117,19 @@ func (e *Engine) Worker() string { return e.self.worker }
 // why_not. The value is written as JSON. Call it before Run.
 func (e *Engine) Describe(pools []byte) { e.self.pools = pools }
 
+// MaxAttempts are the allowed attempts that this process overrides, by [StepOf].
+func (e *Engine) MaxAttempts() map[string]int { return e.options.MaxAttempts }
+
 // Draining is closed when the process has been asked to stop, by drain_worker in
 // the database.
 func (e *Engine) Draining() <-chan struct{} { return e.leases.draining }
+
+// Stopping puts on record that this process was asked to stop: if it is killed before it has
+// given back its items, neither do their attempts count nor is it a worker that was lost.
+func (e *Engine) Stopping() {
+	e.leases.stopping.Store(true)
+	wake.Signal(e.beatNow)
+}
 
 // Claim takes up to n items that f allows and that are due, each for the time of
 // a lease. It does not wait: not for items to come, nor for other workers. The
@@ -236,8 +246,8 @@ func (e *Engine) Run(ctx context.Context) error {
 		group.Go(func() { e.every(ctx, every, what, do) })
 	}
 	upkeep(e.settings.Load().shortestLease()/6, "reaper", func(ctx context.Context) error {
-		_, err := e.Reap(ctx)
-		return err
+		e.leases.returnGivenUp(ctx)
+		return e.reapOnce(ctx)
 	})
 	upkeep(settingsEvery, "settings", e.readSettings)
 	upkeep(settingsEvery, "overdue priorities", e.claims.findOverdue)
@@ -252,6 +262,42 @@ func (e *Engine) Run(ctx context.Context) error {
 	group.Wait()
 	e.leases.signOff(ctx)
 	return nil
+}
+
+func (e *Engine) reapOnce(ctx context.Context) error {
+	_, err := e.Reap(ctx)
+	return err
+}
+
+// Watch ends the attempts of workers that are gone, as every worker does, until ctx is done. It
+// is for processes that claim nothing: items come back though no worker lives. It returns only
+// then; without the database it retries.
+func Watch(ctx context.Context, db *pgxpool.Pool, o Options) {
+	for first := true; first || retry.Pause(ctx, settingsEvery); first = false {
+		e, err := New(ctx, db, o)
+		if err == nil {
+			e.watch(ctx)
+			e.Close()
+			return
+		}
+		if ctx.Err() == nil {
+			o.Log.WarnContext(ctx, "cannot start the reaper; retrying", "err", err)
+		}
+	}
+}
+
+func (e *Engine) watch(ctx context.Context) {
+	var group sync.WaitGroup
+	defer group.Wait()
+	group.Go(func() { e.notices.announce(ctx) })
+	group.Go(func() { e.every(ctx, settingsEvery, "settings", e.readSettings) })
+	known := e.settings.Load()
+	e.every(ctx, min(known.shortestLease()/6, known.heartbeat()), "reaper", func(ctx context.Context) error {
+		if err := e.clock.look(ctx); err != nil {
+			return err
+		}
+		return e.reapOnce(ctx)
+	})
 }
 
 // rereadForEver reads settings again when they have changed, and has a heartbeat sent, which

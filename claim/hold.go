@@ -22,6 +22,7 @@ type leases struct {
 	draining chan struct{} // closed when the process is asked to stop
 	asking   chan struct{} // full while a heartbeat of Check runs; there is one at a time
 	drain    sync.Once
+	stopping atomic.Bool // see [Engine.Stopping]
 
 	mu          sync.Mutex
 	held        map[int64]*Hold // by item
@@ -40,6 +41,9 @@ type leaseStore interface {
 	// renew extends the leases whose token is still the item's, and records the heartbeat
 	// of the process, which sends one every so often.
 	renew(ctx context.Context, w worker, every time.Duration, held []heldLease, gone []givenUp) (renewed, error)
+	// uncount takes back what attempts have cost whose leases lapsed because the process could
+	// not reach the database.
+	uncount(ctx context.Context, items, tokens []int64) error
 	// leave says that the process ends in an orderly way.
 	leave(ctx context.Context, worker string) error
 }
@@ -64,11 +68,12 @@ type renewed struct {
 // givenUp is a claim that a process stopped working on, since it could not renew
 // its lease. It reports why, as soon as it can.
 type givenUp struct {
-	item, token int64
-	file        string
-	code        string
-	lease       time.Duration
-	reported    time.Time // for the first time; zero: not yet
+	hold     *Hold
+	file     string
+	code     string
+	lease    time.Duration
+	reported time.Time // for the first time; zero: not yet
+	returned bool      // it was given back, or somebody else has ended it
 }
 
 // Why a lease was not renewed, of a worker that lives.
@@ -207,7 +212,7 @@ func (h *Hold) stopLate() {
 	silence := time.Since(h.asked)
 	late := l.held[h.Item.ID] == h && silence >= h.lease*2/3
 	if late {
-		why := givenUp{item: h.Item.ID, token: h.Item.Token, file: h.currentFile(), code: codeLost, lease: h.lease}
+		why := givenUp{hold: h, file: h.currentFile(), code: codeLost, lease: h.lease}
 		if l.unreachable {
 			why.code = codeUnreachable
 		}
@@ -229,7 +234,7 @@ func (h *Hold) lostInTime() {
 	l := h.leases
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.givenUp = append(l.givenUp, givenUp{item: h.Item.ID, token: h.Item.Token, file: h.currentFile(), code: codeClockSet, lease: h.lease})
+	l.givenUp = append(l.givenUp, givenUp{hold: h, file: h.currentFile(), code: codeClockSet, lease: h.lease})
 }
 
 // spent is how much of its lease has passed since that was asked for: 1 is all.

@@ -70,11 +70,11 @@ type reaper struct {
 // reap is [Engine.Reap].
 func (r *reaper) reap(ctx context.Context) (int, error) {
 	begun := time.Now()
-	rests := r.clock.restsUntil()
-	if begun.Before(rests) {
+	rested, ok := r.clock.mayReap(begun)
+	if !ok {
 		return 0, nil
 	}
-	since := r.rounds.Since(begun, rests)
+	since := r.rounds.Since(begun, rested)
 	others, due, err := r.store.reapDue(ctx, r.self, since)
 	if err != nil {
 		return 0, err
@@ -132,6 +132,9 @@ func (r *reaper) reapSince(ctx context.Context, since time.Duration, dead []dead
 func (r *reaper) deadOf(ctx context.Context, others []worker) (dead []deadWorker) {
 	for _, w := range others {
 		if d, ok := r.kernel.CauseOf(w.worker, w.Start); ok {
+			if w.draining && d.Cause == process.Killed {
+				d.Cause = process.Stopped
+			}
 			r.log.WarnContext(ctx, "worker died", "worker", w.worker, "pid", w.PID, "cause", d.Cause, "message", d.Message)
 			dead = append(dead, deadWorker{Death: d, worker: w.worker, files: process.FilesOf(w.worker)})
 		}
@@ -148,7 +151,7 @@ func (p *postgres) reapDue(ctx context.Context, self worker, since time.Duration
 	}
 	rows, _ := p.upkeep.Query(ctx, reapDueSQL, host, self.worker, since)
 	var w worker
-	_, err = pgx.ForEachRow(rows, []any{&due, &w.worker, &w.PID, &w.Ticks, &w.Group, &w.OOMKills}, func() error {
+	_, err = pgx.ForEachRow(rows, []any{&due, &w.worker, &w.PID, &w.Ticks, &w.Group, &w.OOMKills, &w.draining}, func() error {
 		if w.worker != "" {
 			others = append(others, w)
 		}

@@ -99,6 +99,7 @@ func OutcomeText(outcome string) string {
 	kinds := map[string]string{
 		"": "in progress", "done": "done", "transient": "failed; retried while attempts are left", "fatal": "failed; a retry would not help",
 		"panic": "crashed", "killed": "its worker was killed", "oom": "its worker ran out of memory", "lease expired": "its worker's heartbeats stopped",
+		"stopped":  "its worker was asked to stop, and ended before it gave the item back; not counted",
 		"released": "given back by its worker; not counted", "sent back": "sent back to an earlier stage", "snoozed": "postponed by its stage",
 		"held":      "given back because a service failed; not counted",
 		"cancelled": "taken from its worker by a person or a newer upload",

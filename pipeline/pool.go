@@ -56,12 +56,14 @@ type poolView struct {
 	Stages  []registry.Stage  `json:"stages"`
 	Actions []registry.Action `json:"actions"`
 	Memory  int64             `json:"memory,omitempty"` // bytes for lists of files; 0: no bound
+
+	MaxAttempts map[string]int `json:"max_attempts,omitempty"` // by step, where this process overrides the settings: for who reaps
 }
 
 // describe says what the pools take, in the terms of work_items.
 func (r *Runner) describe() (views []poolView) {
 	for _, p := range r.options.Pools {
-		v := poolView{Pool: p, Actions: r.actions(p), Memory: r.options.Memory}
+		v := poolView{Pool: p, Actions: r.actions(p), Memory: r.options.Memory, MaxAttempts: r.engine.MaxAttempts()}
 		for _, name := range p.Stages {
 			if s := r.steps[name].Stage; !slices.Contains(v.Stages, s) {
 				v.Stages = append(v.Stages, s)

@@ -117,6 +117,7 @@ func (r *Runner) Run(ctx context.Context) error {
 			stopClaiming()
 		case <-ctx.Done():
 		}
+		r.engine.Stopping()
 	})
 	var claims, items sync.WaitGroup
 	for _, p := range r.pools {

@@ -122,9 +122,17 @@ func (k Kernel) OOMKills(group string) int64 {
 	return 0
 }
 
+// What a worker died of, as in worker_processes.
+const (
+	Panic   = "panic"
+	OOM     = "oom"
+	Killed  = "killed"
+	Stopped = "stopped" // it was asked to stop, and killed before it had ended
+)
+
 // Death is what is known of a worker that ended without signing off.
 type Death struct {
-	Cause   string // "panic", "oom" or "killed"
+	Cause   string // [Panic], [OOM], [Killed] or [Stopped]
 	Message string // the first lines of the panic
 }
 
@@ -137,10 +145,10 @@ func (k Kernel) CauseOf(worker string, s Start) (d Death, ok bool) {
 	}
 	switch message := panicOf(worker); {
 	case message != "":
-		return Death{Cause: "panic", Message: message}, true
+		return Death{Cause: Panic, Message: message}, true
 	case k.OOMKills(s.Group) > s.OOMKills:
-		return Death{Cause: "oom"}, true
+		return Death{Cause: OOM}, true
 	default:
-		return Death{Cause: "killed"}, true
+		return Death{Cause: Killed}, true
 	}
 }

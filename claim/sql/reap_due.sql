@@ -3,7 +3,7 @@
 -- longer ago than a time, or a process that is silent. Without any worker it is one row.
 -- Index: work_items_lease
 -- Parameters: $1 host, or NULL; $2 this worker; $3 the time.
-SELECT d.due, coalesce(w.worker, ''), coalesce(w.pid, 0), coalesce(w.pid_started, 0), coalesce(w.cgroup, ''), coalesce(w.oom_kills, 0)
+SELECT d.due, coalesce(w.worker, ''), coalesce(w.pid, 0), coalesce(w.pid_started, 0), coalesce(w.cgroup, ''), coalesce(w.oom_kills, 0), coalesce(w.draining, false)
 FROM (
 	SELECT EXISTS (
 		SELECT FROM (SELECT DISTINCT stage FROM stage_settings) st

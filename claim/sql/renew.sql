@@ -10,7 +10,8 @@
 -- that were ended as lapsed get the reason that only it knows.
 -- Parameters: $1 to $4 items, tokens, leases and current files; $5 to $12 the process;
 -- $13 seconds between heartbeats; $14 to $17 items, tokens, files and codes of claims that
--- were given up; $18 codes for those of $1 that are found to be lost.
+-- were given up; $18 codes for those of $1 that are found to be lost;
+-- $19 whether the process was asked to stop.
 WITH mine AS MATERIALIZED (
 	SELECT held.* FROM unnest($1::bigint[], $2::bigint[], $3::interval[], $4::text[]) AS held (id, token, lease, file)
 	JOIN work_items w ON w.id = held.id AND w.claim_token = held.token
@@ -37,12 +38,12 @@ WITH mine AS MATERIALIZED (
 ), known AS MATERIALIZED (
 	SELECT FROM worker_processes WHERE worker = $5 FOR NO KEY UPDATE SKIP LOCKED
 ), me AS (
-	INSERT INTO worker_processes (worker, node, pid, host, pid_started, cgroup, oom_kills, pools, heartbeat)
-	SELECT $5, $6, $7, $8, $9, $10, $11, $12, make_interval(secs => $13)
+	INSERT INTO worker_processes (worker, node, pid, host, pid_started, cgroup, oom_kills, pools, heartbeat, draining)
+	SELECT $5, $6, $7, $8, $9, $10, $11, $12, make_interval(secs => $13), $19
 	WHERE EXISTS (SELECT FROM known) OR NOT EXISTS (SELECT FROM worker_processes WHERE worker = $5)
 	ON CONFLICT (worker) DO UPDATE SET
 		heartbeat_at = now(), oom_kills = excluded.oom_kills, pools = excluded.pools, heartbeat = excluded.heartbeat,
-		ended_at = NULL, ending = NULL
+		draining = worker_processes.draining OR excluded.draining, ended_at = NULL, ending = NULL
 	RETURNING draining
 )
 SELECT kept.id, kept.renewed, coalesce((SELECT draining FROM me), process.draining, false), now() - process.heartbeat_at

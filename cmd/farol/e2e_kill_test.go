@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -113,6 +114,42 @@ func (s *site) someoneWaits() bool {
 		SELECT count(*) FROM pg_locks
 		WHERE relation = 'event_records'::regclass AND NOT granted
 			AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`) > 0
+}
+
+// A worker that was asked to stop, and is killed in the midst of a long file, is no worker that was
+// lost: as with a service manager that sends SIGKILL some seconds after SIGTERM. Its item's
+// attempt does not count, and nobody is alerted.
+func TestSIGKILLAfterSIGTERMCountsNoAttempt(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.settings["FAROL_GRACE"] = "10m"
+	s.settings["FAROL_LEASE"], s.settings["FAROL_HEARTBEAT"] = "5m", "1m" // nobody waits for it to lapse
+	proxy := s.s3Proxy()
+	id := s.depositSample()
+	const stage = "Store"
+	s.exec(`UPDATE stage_settings SET paused = (stage = $1)`, stage)
+	worker := s.worker()
+	worker.eventually("the item to come to "+stage, func() bool { return s.item(id).Stage == stage })
+	proxy.Delay(slowly)
+	s.exec(`UPDATE stage_settings SET paused = false`)
+	worker.eventually("the middle of "+stage, func() bool { return s.inTheMiddle(id, stage, 0) })
+	if err := worker.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	worker.eventually("the order to stop to be on record", func() bool { return ask[int](t, s.db, `SELECT count(*) FROM workers WHERE draining`) == 1 })
+	worker.kill()
+
+	proxy.Delay(0)
+	worker = s.worker()
+	s.atRest(worker)
+	counts(t, s.db, map[string]int{
+		`SELECT count(*) FROM work_item_attempts WHERE outcome = 'stopped' AND stage = 'Store'`:                        1,
+		`SELECT count(*) FROM work_item_attempts WHERE outcome NOT IN ('done', 'stopped')`:                             0,
+		`SELECT count(*) FROM work_item_attempts WHERE attempt > 1`:                                                    0,
+		`SELECT count(*) FROM worker_processes WHERE ended_at IS NOT NULL AND ending IN ('killed', 'silent', 'panic')`: 0,
+	})
+	s.terminate(worker)
+	s.intact(id)
 }
 
 // A worker that is stopped gives back what it cannot end, at once and with

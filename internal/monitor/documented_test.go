@@ -77,7 +77,7 @@ func labelValues(t *testing.T) map[string][]string {
 	t.Helper()
 	w := newWatched(t)
 	values := map[string][]string{
-		"outcome": {"done", "transient", "fatal", "released", "snoozed", "sent back", "lease expired", "killed", "oom", "panic", "cancelled"},
+		"outcome": {"done", "transient", "fatal", "released", "stopped", "held", "snoozed", "sent back", "lease expired", "killed", "oom", "panic", "cancelled"},
 		"stage":   settings.StageNames(),
 	}
 	families, err := w.metrics.Registry.Gather()

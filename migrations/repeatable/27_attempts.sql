@@ -32,6 +32,34 @@ END
 $$;
 CREATE OR REPLACE TRIGGER reset_attempts BEFORE INSERT ON attempt_resets FOR EACH ROW EXECUTE FUNCTION reset_attempts();
 
+-- uncount_attempts takes back what attempts have cost that ended as lapsed leases, and of which
+-- the workers say since that they could not reach the database. An item that was suspended for
+-- them is requeued. One that has moved on since is left alone.
+CREATE OR REPLACE FUNCTION uncount_attempts(items bigint[], tokens bigint[]) RETURNS void
+LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+DECLARE
+	w work_items;
+	m work_item_move;
+BEGIN
+	FOR w IN SELECT k.* FROM unnest(items, tokens) ended (item, token) JOIN work_items k ON k.id = ended.item AND k.claim_token = ended.token + 1
+		WHERE k.status = 'Suspended' AND k.error_code = 'lease-expired' ORDER BY k.id LOOP
+		BEGIN
+			PERFORM requeue(w.id);
+		EXCEPTION WHEN check_violation THEN -- it may not be, and waits for a person
+		END;
+	END LOOP;
+	FOR w IN SELECT k.* FROM unnest(items, tokens) ended (item, token) JOIN work_items k ON k.id = ended.item AND k.claim_token = ended.token + 1
+		WHERE k.status = 'Pending' AND k.error_code = 'lease-expired' AND k.attempt > 0 ORDER BY k.id FOR UPDATE OF k SKIP LOCKED LOOP
+		m := unchanged(w);
+		m.attempt := w.attempt - 1;
+		m.run_at := now();
+		m.code := 'unreachable';
+		m.note := 'A worker could not reach the database while it worked on this stage.';
+		PERFORM move_items(ARRAY[m]);
+	END LOOP;
+END
+$$;
+
 -- clamp_waiting moves run_at of up to most items back that lies too far ahead because the
 -- clock was set back; it returns how many. It reads all of work_items_ready, so it is
 -- called only when the clock was seen to be set. Like clamp_times it skips locked rows:
@@ -162,5 +190,5 @@ BEGIN
 END
 $$;
 
-REVOKE EXECUTE ON FUNCTION backoff_of, failed_attempts, reset_attempts, clamp_waiting, clamp_times,
+REVOKE EXECUTE ON FUNCTION backoff_of, failed_attempts, reset_attempts, uncount_attempts, clamp_waiting, clamp_times,
 	park_memory_needs, wake_retrieval FROM PUBLIC;

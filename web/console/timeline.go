@@ -99,7 +99,7 @@ func attemptLane(a registry.Attempt, now time.Time) lane {
 		l.Class = "runs"
 	case "done":
 		l.Class = "good"
-	case "released", "snoozed", "held", "cancelled":
+	case "released", "stopped", "snoozed", "held", "cancelled":
 		l.Class = "off"
 	default:
 		l.Class = "bad"
