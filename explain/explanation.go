@@ -135,6 +135,9 @@ func (e *Explanation) summary() string {
 	case "Success":
 		return "The bag was ingested: all its copies were stored, verified and recorded."
 	case "Started":
+		if workerGone(e.Item, time.Now()) {
+			return "Its worker is gone: " + e.Current.Place() + "."
+		}
 		return "A worker is processing it: " + e.Current.Place() + "."
 	case "Pending":
 		if len(e.Waits) == 0 {
@@ -158,6 +161,9 @@ func (e *Explanation) todo() (list []string) {
 	case "Success":
 		return []string{"Nothing."}
 	case "Started":
+		if now := time.Now(); workerGone(i, now) {
+			return []string{whoGivesBack(i, now)}
+		}
 		return []string{"Nothing. To follow it: `farol item watch " + id + "`. If it hangs: `farol item release " + id + "`."}
 	case "Pending":
 		for _, w := range e.Waits {

@@ -15,6 +15,8 @@ import (
 // State says what happens to an item next, or what a person has to do.
 func State(i registry.WorkItem, now time.Time) string {
 	switch {
+	case workerGone(i, now):
+		return "its worker is gone. " + whoGivesBack(i, now)
 	case i.Status == "Started" && i.LeaseExpiresAt != nil && i.Node != nil && i.PID != nil:
 		return fmt.Sprintf("in progress on %s, process %d; the lease ends in %s unless it is renewed",
 			human.Line(*i.Node), *i.PID, human.Duration(i.LeaseExpiresAt.Sub(now)))
@@ -32,6 +34,20 @@ func State(i registry.WorkItem, now time.Time) string {
 		return fmt.Sprintf("a corrected bag can be uploaded; if the bag is not to blame, `farol item requeue %d`", i.ID)
 	}
 	return fmt.Sprintf("it waits for a person: `farol item requeue %d` or `farol item cancel %d`", i.ID, i.ID)
+}
+
+// workerGone tells whether the lease of an item in progress has lapsed.
+func workerGone(i registry.WorkItem, now time.Time) bool {
+	return i.Status == "Started" && i.LeaseExpiresAt != nil && i.LeaseExpiresAt.Before(now)
+}
+
+// whoGivesBack says who gives back an item whose lease has lapsed. Any service does within
+// seconds, so that after a minute none can be running.
+func whoGivesBack(i registry.WorkItem, now time.Time) string {
+	if now.Sub(*i.LeaseExpiresAt) > time.Minute {
+		return "No process that would give it back is running: start `farol work`, or `farol schedule`."
+	}
+	return "Any worker, scheduler, server or mirror that runs gives it back within a minute."
 }
 
 // FirstFinding is the beginning of a note that fits into a line, and how many findings
@@ -100,6 +116,10 @@ func remedy(i registry.WorkItem, o registry.Obstacle) string {
 		return fmt.Sprintf("Wait; `farol stage list` shows the cap of %s, and `farol stage set '%[1]s' --cap N` changes it.", i.Stage)
 	case "parked":
 		return fmt.Sprintf("`farol item explain %d` says what to correct; then `farol requeue %[1]d`, or end it: `farol item cancel %[1]d`.", i.ID)
+	case "worker gone":
+		if now := time.Now(); workerGone(i, now) {
+			return whoGivesBack(i, now)
+		}
 	case "running":
 		return fmt.Sprintf("Wait. If it hangs: `farol item release %d`; `farol workers` lists the workers.", i.ID)
 	case "held":

@@ -34,8 +34,12 @@ func TestWhyNot(t *testing.T) {
 		},
 		"running": {state: "Started", want: []string{"running|The worker w on n, process 1, has it until |SELECT release($);"}},
 		"running, and lapsed": {
-			state: "Started", prepare: `UPDATE work_items SET lease_expires_at = now() - interval '1 minute'`,
-			want: []string{"running|although its lease expired at |Any live worker gives it back"},
+			state: "Started", prepare: `UPDATE work_items SET lease_expires_at = now() - interval '10 seconds'`,
+			want: []string{"worker gone|although its lease expired at |Any worker, scheduler, server or mirror that runs gives it back"},
+		},
+		"running, and lapsed so long ago that nobody reaps": {
+			state: "Started", prepare: `UPDATE work_items SET lease_expires_at = now() - interval '2 minutes'`,
+			want: []string{"worker gone|although its lease expired at |no process that would give it back is running"},
 		},
 		"paused": {
 			state: "Pending", prepare: `SELECT pause_stage('Store', 'The bucket moves.')`,

@@ -80,8 +80,10 @@ func runMirror(ctx context.Context, wait waiting) error {
 	mirror := newMirror(config, s)
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	return watched(ctx, stop, func() error { return mirror.Run(ctx) }, func(ctx context.Context, ready readiness) error {
-		return serveQueue(ctx, "mirror", s, config.Database, config.HTTP, ready, log, monitor.Mirror{Of: mirror})
+	ends := monitor.NewEnds()
+	work := func() error { return reaping(ctx, s.DB, ends, log, mirror.Run) }
+	return watched(ctx, stop, work, func(ctx context.Context, ready readiness) error {
+		return serveQueue(ctx, "mirror", s, config.Database, config.HTTP, ready, log, append(ends.Collectors(), monitor.Mirror{Of: mirror})...)
 	})
 }
 

@@ -207,6 +207,8 @@ func (c *scheduling) serve(ctx context.Context, command string) error {
 		return err
 	}
 	defer figures.Close()
+	ends := monitor.NewEnds()
+	c.metrics.Registry.MustRegister(ends.Collectors()...)
 	c.metrics.Registry.MustRegister(figures, monitor.Jobs{Registry: figures.Registry}, monitor.Outbox{Registry: figures.Registry})
 	names := make([]string, len(c.Jobs))
 	for i, j := range c.Jobs {
@@ -216,8 +218,10 @@ func (c *scheduling) serve(ctx context.Context, command string) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	run := func() error {
-		c.Run(ctx)
-		return nil
+		return reaping(ctx, c.DB, ends, c.Log, func(ctx context.Context) error {
+			c.Run(ctx)
+			return nil
+		})
 	}
 	return watched(ctx, stop, run, func(ctx context.Context, ready readiness) error {
 		return monitor.Serve(ctx, c.config.HTTP.Addr, c.metrics.Registry, ready(monitor.Answers(c.Services.Registry.Ping)), c.Log)

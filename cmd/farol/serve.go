@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -83,7 +84,7 @@ func runServe(ctx context.Context, apis served, wait waiting) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	group, ctx := errgroup.WithContext(ctx)
-	v := &server{Services: s, config: config, log: log, stop: stop, group: group, requests: monitor.NewRequests()}
+	v := &server{Services: s, config: config, log: log, stop: stop, group: group, requests: monitor.NewRequests(), ends: monitor.NewEnds()}
 	if apis.web {
 		if err := v.serveWeb(ctx); err != nil {
 			return err
@@ -94,8 +95,14 @@ func runServe(ctx context.Context, apis served, wait waiting) error {
 			return err
 		}
 	}
-	return watched(ctx, stop, group.Wait, func(ctx context.Context, ready readiness) error {
-		return serveQueue(ctx, "serve", s, config.Database, config.HTTP, ready, log, append(v.requests.Collectors(), v.figures...)...)
+	work := group.Wait
+	if !apis.lease { // whose engine does it
+		work = func() error {
+			return reaping(ctx, s.DB, v.ends, log, func(context.Context) error { return group.Wait() })
+		}
+	}
+	return watched(ctx, stop, work, func(ctx context.Context, ready readiness) error {
+		return serveQueue(ctx, "serve", s, config.Database, config.HTTP, ready, log, slices.Concat(v.requests.Collectors(), v.ends.Collectors(), v.figures)...)
 	})
 }
 
@@ -108,6 +115,7 @@ type server struct {
 	stop     context.CancelFunc
 	group    *errgroup.Group
 	requests monitor.Requests
+	ends     monitor.Ends
 	figures  []prometheus.Collector
 }
 
@@ -133,7 +141,7 @@ func (v *server) servePrograms(ctx context.Context, apis served) error {
 		v.group.Go(func() error { return queues.Run(ctx) })
 	}
 	if apis.lease {
-		engine, err := serveEngine(ctx, v.Services, direct, v.log)
+		engine, err := serveEngine(ctx, v.Services, direct, v.ends, v.log)
 		if err != nil {
 			return errors.Join(err, listener.Close())
 		}
@@ -179,9 +187,9 @@ func serveUntil(ctx context.Context, handler http.Handler, listener net.Listener
 
 // serveEngine is the queue for workers over HTTP: it is notified of items, and ends the
 // attempts of workers that died.
-func serveEngine(ctx context.Context, s *connect.Services, direct *pgx.ConnConfig, log *slog.Logger) (*claim.Engine, error) {
+func serveEngine(ctx context.Context, s *connect.Services, direct *pgx.ConnConfig, ends monitor.Ends, log *slog.Logger) (*claim.Engine, error) {
 	o := claim.DefaultOptions()
-	o.Direct, o.Log, o.Archive = direct, log, 0 // workers archive
+	o.Direct, o.Observer, o.Log, o.Archive = direct, ends, log, 0 // workers archive
 	engine, err := claim.New(ctx, s.DB, o)
 	if err != nil {
 		return nil, fmt.Errorf("start the queue: %w", err)

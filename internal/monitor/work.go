@@ -13,6 +13,8 @@ import (
 // Work counts what a worker process did since it started, in the words of the SQL
 // views and of the ledger.
 type Work struct {
+	Ends
+
 	Registry *prometheus.Registry
 
 	ended   *prometheus.CounterVec
@@ -22,11 +24,8 @@ type Work struct {
 	claimed prometheus.Counter
 	settles prometheus.Histogram
 
-	attempts *prometheus.CounterVec
-	retried  *prometheus.CounterVec
-	failed   *prometheus.CounterVec
-	lost     *prometheus.CounterVec
-	Fixity   Fixity
+	lost   *prometheus.CounterVec
+	Fixity Fixity
 }
 
 // NewWork has counters for all stages.
@@ -38,6 +37,7 @@ func NewWork() *Work {
 		return prometheus.NewHistogram(prometheus.HistogramOpts{Name: name, Help: help, Buckets: prometheus.ExponentialBuckets(0.0005, 2, 15)})
 	}
 	m := &Work{
+		Ends:     NewEnds(),
 		Registry: prometheus.NewRegistry(),
 		ended:    counter("farol_stage_outcomes_total", "Stage runs that ended, by outcome code; done means success.", "stage", "code"),
 		took: prometheus.NewHistogramVec(prometheus.HistogramOpts{
@@ -47,19 +47,14 @@ func NewWork() *Work {
 		claims:  latency("farol_claim_seconds", "Duration of claim queries."),
 		claimed: prometheus.NewCounter(prometheus.CounterOpts{Name: "farol_claimed_items_total", Help: "Items that this process claimed, without those that it carried on to their next stage."}),
 		settles: latency("farol_settle_seconds", "Time from the end of a stage until its outcome is recorded."),
-		attempts: counter("farol_attempts_total",
-			"Attempts that this process ended, its own and those of dead workers, by outcome as in the ledger.", "stage", "outcome"),
-		retried: counter("farol_succeeded_after_retries_total", "Stages that succeeded after at least one failed attempt.", "stage"),
-		failed:  counter("farol_failed_completely_total", "Items that became Failed or Suspended at the stage.", "stage"),
 		lost:    counter("farol_leases_lost_total", "Leases that this process lost.", "stage"),
 	}
 	for _, stage := range settings.StepNames() { // what has not happened is 0, and an alarm sees the first time
-		m.retried.WithLabelValues(stage)
-		m.failed.WithLabelValues(stage)
 		m.lost.WithLabelValues(stage)
 	}
 	m.Fixity = newFixity(m.Registry)
-	m.Registry.MustRegister(m.ended, m.took, m.bytes, m.claims, m.claimed, m.settles, m.attempts, m.retried, m.failed, m.lost)
+	m.Registry.MustRegister(m.ended, m.took, m.bytes, m.claims, m.claimed, m.settles, m.lost)
+	m.Registry.MustRegister(m.Collectors()...)
 	return m
 }
 
@@ -82,17 +77,6 @@ func (m *Work) Claimed(took time.Duration, items int) {
 
 // Settled is of claim.Observer.
 func (m *Work) Settled(took time.Duration, _ int) { m.settles.Observe(took.Seconds()) }
-
-// Ended is of claim.Observer.
-func (m *Work) Ended(end claim.End) {
-	m.attempts.WithLabelValues(end.Stage, end.Outcome).Inc()
-	if end.Retried() {
-		m.retried.WithLabelValues(end.Stage).Inc()
-	}
-	if end.Failed() {
-		m.failed.WithLabelValues(end.Stage).Inc()
-	}
-}
 
 // Lost is of claim.Observer.
 func (m *Work) Lost(stage string) { m.lost.WithLabelValues(stage).Inc() }

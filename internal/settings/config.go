@@ -69,7 +69,7 @@ type Work struct {
 	Heartbeat time.Duration `env:"FAROL_HEARTBEAT" min:"0" doc:"Time between two renewals of the leases of a process. 0 uses the heartbeat in stage_settings (10s by default)"`
 	Poll      time.Duration `env:"FAROL_POLL" envDefault:"2s" doc:"Time between two polls of a queue without notifications"`
 	Archive   time.Duration `env:"FAROL_ARCHIVE_AFTER" envDefault:"720h" min:"0" doc:"Age at which finished items move from the queue's table to its archive; 0 keeps them in the table"`
-	Grace     time.Duration `env:"FAROL_GRACE" envDefault:"30s" min:"0" doc:"Time that running stages get to finish after SIGTERM before their items return to the queue"`
+	Grace     time.Duration `env:"FAROL_GRACE" envDefault:"20s" min:"0" doc:"Time that running stages get to finish after SIGTERM before their items return to the queue"`
 	ColdPoll  time.Duration `env:"FAROL_COLD_POLL" min:"0" doc:"Time between two polls of an object that an archive class is restoring. 0 uses the poll in retrieval_prices, some hours"`
 	Files     int           `env:"FAROL_FILES" envDefault:"8" min:"1" doc:"Number of files of one bag that are processed at once"`
 	Verify    string        `env:"FAROL_VERIFY" envDefault:"head" is:"head or read" oneof:"head read" doc:"Method of Storage Validation: head compares the provider's report of each new copy; read also reads it back, except in archive classes, and compares its SHA-256"`

@@ -35,7 +35,7 @@ func parsed(t *testing.T, more map[string]string) Worker {
 func TestWorkerHasDefaults(t *testing.T) {
 	t.Parallel()
 	c := parsed(t, nil)
-	want := Work{Poll: 2 * time.Second, Archive: 30 * 24 * time.Hour, Grace: 30 * time.Second, Files: 8, Verify: "head"}
+	want := Work{Poll: 2 * time.Second, Archive: 30 * 24 * time.Hour, Grace: 20 * time.Second, Files: 8, Verify: "head"}
 	if diff := cmp.Diff(want, c.Work); diff != "" {
 		t.Error(diff)
 	}

@@ -118,12 +118,13 @@ BEGIN
 		RETURN QUERY SELECT * FROM why_pending(w);
 	WHEN 'Started' THEN
 		seen := (SELECT a.heartbeat_at FROM work_item_attempts a WHERE a.work_item_id = w.id AND a.claim_token = w.claim_token);
-		RETURN QUERY SELECT 'running',
+		RETURN QUERY SELECT CASE WHEN w.lease_expires_at < now() THEN 'worker gone' ELSE 'running' END,
 			format('The worker %s on %s, process %s, has it %s; its last heartbeat was at %s.', w.worker, w.node, w.pid,
 				CASE WHEN w.lease_expires_at < now() THEN 'although its lease expired at ' || date_trunc('second', w.lease_expires_at)
 					ELSE 'until ' || date_trunc('second', w.lease_expires_at) || ' unless it renews that' END,
 				date_trunc('second', coalesce(seen, w.stage_started_at))),
-			CASE WHEN w.lease_expires_at < now() THEN 'Any live worker gives it back soon: SELECT * FROM workers; lists the live workers.'
+			CASE WHEN w.lease_expires_at < now() - interval '1 minute' THEN 'Its worker is gone, and no process that would give it back is running. Start farol work, or farol schedule.'
+				WHEN w.lease_expires_at < now() THEN 'Its worker is gone. Any worker, scheduler, server or mirror that runs gives it back within a minute.'
 				ELSE format('Wait. If it hangs: SELECT release(%s);', w.id) END;
 	WHEN 'Failed', 'Suspended' THEN
 		RETURN QUERY SELECT 'parked', format('%s at %s: %s', w.status, w.stage, w.note),
