@@ -73,7 +73,7 @@ type givenUp struct {
 	code     string
 	lease    time.Duration
 	reported time.Time // for the first time; zero: not yet
-	returned bool      // it was given back, or somebody else has ended it
+	returned bool      // it was given back, or another process has ended it
 }
 
 // Why a lease was not renewed, of a worker that lives.

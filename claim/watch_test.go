@@ -41,8 +41,8 @@ func TestServicesEndTheAttemptsOfWorkersThatAreGone(t *testing.T) {
 	}
 }
 
-// A worker may allow other numbers of attempts than the settings, and whoever ends its attempts
-// goes by them.
+// A worker may allow other numbers of attempts than the settings. They hold for all processes that
+// end its attempts.
 func TestWorkersOwnNumberOfAttemptsHolds(t *testing.T) {
 	t.Parallel()
 	q := newQueue(t)

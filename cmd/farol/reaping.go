@@ -11,8 +11,8 @@ import (
 	"github.com/farol-preservation/farol/internal/monitor"
 )
 
-// reaping does the work of a service that processes no items, and beside it ends the attempts
-// of workers that are gone: with any service up, no item stays in progress for ever.
+// reaping does the work of a service that processes no items, and also ends the attempts of
+// workers that are gone: while any service runs, no item stays in progress without a worker.
 func reaping(ctx context.Context, db *pgxpool.Pool, ends monitor.Ends, log *slog.Logger, work func(context.Context) error) error {
 	watching, stop := context.WithCancel(ctx)
 	var reaper sync.WaitGroup

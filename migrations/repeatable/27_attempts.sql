@@ -32,8 +32,8 @@ END
 $$;
 CREATE OR REPLACE TRIGGER reset_attempts BEFORE INSERT ON attempt_resets FOR EACH ROW EXECUTE FUNCTION reset_attempts();
 
--- uncount_attempts takes back what attempts have cost that ended as lapsed leases, and of which
--- the workers say since that they could not reach the database. An item that was suspended for
+-- uncount_attempts takes back the cost of attempts that ended as lapsed leases, after their
+-- workers have reported that they could not reach the database. An item that was suspended for
 -- them is requeued. One that has moved on since is left alone.
 CREATE OR REPLACE FUNCTION uncount_attempts(items bigint[], tokens bigint[]) RETURNS void
 LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
