@@ -8,6 +8,7 @@ import (
 	"net/http/httputil"
 	"net/url"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -39,6 +40,21 @@ func S3(t testing.TB) S3Server {
 		Endpoint: s.S3Endpoint, Plain: s.S3Plain, CAFile: s.S3CAFile, Region: s.Region,
 		AccessKeyID: s.AccessKeyID, SecretAccessKey: s.SecretAccessKey,
 		Prefix: "t" + strings.ToLower(rand.Text()[:11]) + "-",
+	}
+}
+
+// Decay flips a bit of an object on the server's disk. Its checksums and times, which the
+// server keeps elsewhere, stay.
+func (s S3Server) Decay(t testing.TB, bucket, key string) {
+	t.Helper()
+	path := filepath.Join(filepath.Dir(s.CAFile), "buckets", bucket, key)
+	content, err := os.ReadFile(path)
+	if err == nil && len(content) > 0 {
+		content[len(content)/2] ^= 1
+		err = os.WriteFile(path, content, 0) // the file is there, with its attributes
+	}
+	if err != nil {
+		t.Error("testenv: damage an object:", err)
 	}
 }
 

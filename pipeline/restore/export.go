@@ -2,6 +2,7 @@ package restore
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding"
@@ -38,8 +39,9 @@ type exportPoint struct {
 // exportPiece is a piece in staging. Its key has the claim of its writer: a worker that has
 // lost the item overwrites no piece of the next one.
 type exportPiece struct {
-	Key  string `json:"key"`
-	Size int64  `json:"size"`
+	Key    string `json:"key"`
+	Size   int64  `json:"size"`
+	SHA256 []byte `json:"sha256"`
 }
 
 func (p exportPoint) size() (n int64) {
@@ -94,7 +96,11 @@ func (s *export) Run(ctx context.Context, w *pipeline.Work) error {
 	g.stream = stream{giving: &giving{source: s.source, w: w}, partSize: partSizeOf(g.size), write: func(ctx context.Context, out *outlet) error {
 		return s.join(ctx, w, at.Pieces, out)
 	}}
-	if err := g.run(ctx); err != nil {
+	err = g.run(ctx)
+	if errors.Is(err, errPiece) { // the records have changed by now: all pieces are written again
+		err = cmp.Or(s.save(ctx, w, exportPoint{}), err)
+	}
+	if err != nil {
 		return err
 	}
 	err = records.CompleteItem(ctx, w.Item.ID, w.Item.Token, exports.Written{Records: at.Cursor.Records, Bytes: g.size, SHA256: sum.Sum(nil), Taken: at.Taken})
@@ -121,7 +127,7 @@ func (s *export) point(ctx context.Context, w *pipeline.Work) (at exportPoint, e
 	}
 	for _, piece := range at.Pieces {
 		o, err := s.Staging.Head(ctx, piece.Key)
-		if errors.Is(err, storage.ErrNotFound) || err == nil && o.Size != piece.Size {
+		if errors.Is(err, storage.ErrNotFound) || err == nil && (o.Size != piece.Size || piece.SHA256 == nil) {
 			return exportPoint{}, nil
 		}
 		if err != nil {
@@ -143,7 +149,8 @@ func (s *export) piece(ctx context.Context, w *pipeline.Work, records exports.Re
 		return err
 	}
 	if b.Len() > 0 {
-		p := exportPiece{lists.Key(w.Item.ID, fmt.Sprintf("Export/%d/%06d", w.Item.Token, len(at.Pieces))), int64(b.Len())}
+		digest := sha256.Sum256(b.Bytes())
+		p := exportPiece{lists.Key(w.Item.ID, fmt.Sprintf("Export/%d/%06d", w.Item.Token, len(at.Pieces))), int64(b.Len()), digest[:]}
 		_, _ = sum.Write(b.Bytes()) // never an error
 		if _, err := s.Staging.Put(ctx, p.Key, bytes.NewReader(b.Bytes()), storage.Upload{Size: p.Size, ContentType: of.Kind.MediaType()}); err != nil {
 			return fmt.Errorf("stage a piece of the export: %w", cause.Storage(err))
@@ -157,12 +164,19 @@ func (s *export) piece(ctx context.Context, w *pipeline.Work, records exports.Re
 	if at.Sum, err = sumState(sum); err != nil {
 		return err
 	}
+	return s.save(ctx, w, *at)
+}
+
+func (s *export) save(ctx context.Context, w *pipeline.Work, at exportPoint) error {
 	text, err := json.Marshal(at)
 	if err != nil {
 		return fmt.Errorf("save the progress of the export: %w", err)
 	}
 	return w.ProgressErr(w.Progress.Put(ctx, w.Claim(), w.Pass(), exportPointName, string(text)))
 }
+
+// errPiece is that a piece in staging is not what was written there.
+var errPiece = errors.New("a piece of the export was damaged in staging")
 
 // join passes the pieces on, but for those that the upload has already.
 func (s *export) join(ctx context.Context, w *pipeline.Work, pieces []exportPiece, out *outlet) error {
@@ -179,6 +193,10 @@ func (s *export) join(ctx context.Context, w *pipeline.Work, pieces []exportPiec
 		}
 		if err != nil {
 			return fmt.Errorf("read a piece of the export: %w", cause.Storage(err))
+		}
+		// The upload asks again for what fails: one read on its way is not enough to blame staging.
+		if sum := sha256.Sum256(content); !bytes.Equal(sum[:], p.SHA256) {
+			return claim.Transient("restore-damaged", fmt.Errorf("%w: %s", errPiece, p.Key))
 		}
 		if err := out.put(content); err != nil {
 			return err

@@ -2,6 +2,7 @@ package restore
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -20,8 +21,9 @@ import (
 	"github.com/farol-preservation/farol/storage"
 )
 
-// giveBack is a restoration in progress. The content goes under a key in staging and is judged
-// there. Only then it appears under its final key, by a copy that the store makes.
+// giveBack is a restoration in progress. The content goes under a key in staging and is read
+// back and judged there. Only then it appears under its final key, by a copy that the store
+// makes, and that is read back before anybody is told of it.
 type giveBack struct {
 	stream
 
@@ -42,8 +44,28 @@ type restorePoint struct {
 	Upload    string    `json:"upload,omitempty"`
 	Offset    int64     `json:"offset,omitempty"` // of the next part
 	State     fileState `json:"state,omitzero"`   // at the offset
+	Sum       []byte    `json:"sum,omitempty"`    // state of the SHA-256 of the content up to the offset
+	Built     []byte    `json:"built,omitempty"`  // SHA-256 of the whole as it was built
 	Staged    string    `json:"staged,omitempty"` // ETag of the whole in staging
 	Published string    `json:"published,omitempty"`
+	Read      readPoint `json:"read,omitzero"`    // of what was staged or published last
+	Spoilt    int       `json:"spoilt,omitempty"` // how often it was written in vain
+}
+
+// usable tells whether an attempt can go on there. Earlier versions kept no digests.
+func (p restorePoint) usable() bool {
+	return (p.Offset == 0 || len(p.Sum) > 0) && (p.Staged == "" && p.Published == "" || len(p.Built) > 0)
+}
+
+// passed is how many times the whole was written or read back.
+func (p restorePoint) passed() int64 {
+	switch {
+	case p.Published != "":
+		return 2
+	case p.Staged != "":
+		return 1
+	}
+	return 0
 }
 
 const restorePointName = "restore"
@@ -104,16 +126,16 @@ func (g *giveBack) give(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	done, err := g.published(ctx, at)
-	if err != nil {
-		return err
-	}
-	if !done {
-		staged, err := g.stage(ctx, at)
-		if err != nil {
-			return err
+	const passes = 3 // it is written, and read back from either bucket
+	g.w.StartCounting(ctx, progress.Counters{
+		FilesTotal: g.files, BytesTotal: passes * g.size, BytesBefore: at.passed()*g.size + at.Offset + at.Read.Offset,
+	})
+	for delivered := false; !delivered; {
+		err := g.deliver(ctx, &at)
+		if delivered = err == nil; errors.Is(err, errSpoilt) {
+			err = g.again(ctx, &at, err)
 		}
-		if err := g.publish(ctx, staged); err != nil {
+		if err != nil {
 			return err
 		}
 	}
@@ -155,7 +177,7 @@ func (g *giveBack) point(ctx context.Context) (at restorePoint, err error) {
 		return at, g.w.ProgressErr(err)
 	}
 	_ = json.Unmarshal([]byte(text), &at) // what cannot be read is of no content
-	if at.ID != g.id {
+	if at.ID != g.id || !at.usable() {
 		at = restorePoint{ID: g.id}
 	}
 	return at, nil
@@ -169,59 +191,60 @@ func (g *giveBack) savePoint(ctx context.Context, at restorePoint) error {
 	return g.w.ProgressErr(g.w.Progress.Put(ctx, g.w.Claim(), g.w.Pass(), restorePointName, string(text)))
 }
 
-// published tells whether an earlier attempt came to its end and died before it
-// could say so.
-func (g *giveBack) published(ctx context.Context, at restorePoint) (bool, error) {
+// deliver takes the content through what is left to do: to staging, and to its bucket. Each
+// time it is read back.
+func (g *giveBack) deliver(ctx context.Context, at *restorePoint) error {
 	if at.Published == "" {
-		return false, nil
+		if err := g.stage(ctx, at); err != nil {
+			return err
+		}
+		if err := g.proven(ctx, g.Staging, lists.Key(g.w.Item.ID, stagedRestore), at.Staged, at); err != nil {
+			return err
+		}
+		if err := g.judged(ctx, storage.Object{Size: g.size, ETag: at.Staged}); err != nil {
+			return err
+		}
+		if err := g.publish(ctx, at); err != nil {
+			return err
+		}
 	}
-	o, err := g.bucket.Head(ctx, g.key)
-	if errors.Is(err, storage.ErrNotFound) {
-		return false, nil // the depositor has taken it already, or it was removed
-	}
-	return err == nil && o.ETag == at.Published && o.Size == g.size, cause.Storage(err)
+	return g.proven(ctx, g.bucket, g.key, at.Published, at)
 }
 
-// stage puts the content under a key in staging, and has it judged.
-func (g *giveBack) stage(ctx context.Context, at restorePoint) (storage.Object, error) {
-	key := lists.Key(g.w.Item.ID, stagedRestore)
-	g.w.StartCounting(ctx, progress.Counters{FilesTotal: g.files, BytesTotal: g.size, BytesBefore: at.Offset})
+// stage puts the content under a key in staging, unless it is there.
+func (g *giveBack) stage(ctx context.Context, at *restorePoint) error {
 	if at.Staged != "" {
-		o, err := g.Staging.Head(ctx, key)
-		if err == nil && o.ETag == at.Staged {
-			return o, g.judged(ctx, o)
-		}
-		at = restorePoint{ID: g.id}
+		return nil
 	}
+	key := lists.Key(g.w.Item.ID, stagedRestore)
 	if at.Upload == "" {
 		if _, err := g.Staging.AbortUploads(ctx, key, time.Now().Add(24*time.Hour)); err != nil {
-			return storage.Object{}, fmt.Errorf("abort forgotten uploads: %w", cause.Storage(err))
+			return fmt.Errorf("abort forgotten uploads: %w", cause.Storage(err))
 		}
 	} else {
 		g.keep(at.Offset, at.State)
 	}
+	g.whole.goOn(*at, g.size)
 	o, err := g.Staging.PutStream(ctx, key, storage.Upload{ContentType: g.mime}, storage.Stream{
 		Size: g.size, PartSize: g.partSize, From: g.from, Resume: at.Upload, Offset: at.Offset,
 		SaveID: func(ctx context.Context, id string) error {
-			at = restorePoint{ID: g.id, Upload: id}
-			return g.savePoint(ctx, at)
+			*at = restorePoint{ID: g.id, Upload: id, Spoilt: at.Spoilt}
+			return g.savePoint(ctx, *at)
 		},
 		Sent: func(ctx context.Context, offset int64) error {
-			at.Offset = offset
-			at.State = g.stateFor(offset)
-			return g.savePoint(ctx, at)
+			at.Offset, at.State, at.Sum = offset, g.stateFor(offset), g.whole.states[offset]
+			at.State.Before = g.whole.states[at.State.Begin]
+			return g.savePoint(ctx, *at)
 		},
 	})
 	if said := g.verdict(nil); said != nil {
-		return o, said // without the parts and uploads on the way
+		return said // without the parts and uploads on the way
 	}
 	if err != nil {
-		return o, cause.Storage(err)
+		return cause.Storage(err)
 	}
-	if err := g.judged(ctx, o); err != nil {
-		return o, err
-	}
-	return o, g.savePoint(ctx, restorePoint{ID: g.id, Staged: o.ETag})
+	*at = restorePoint{ID: g.id, Staged: o.ETag, Built: g.whole.digest(), Spoilt: at.Spoilt}
+	return g.savePoint(ctx, *at)
 }
 
 func (g *giveBack) judged(ctx context.Context, o storage.Object) error {
@@ -241,7 +264,7 @@ func (s *stream) stateFor(offset int64) fileState {
 
 // publish gives it its final name: nothing can be seen under it before, and the
 // whole can afterwards.
-func (g *giveBack) publish(ctx context.Context, staged storage.Object) error {
+func (g *giveBack) publish(ctx context.Context, at *restorePoint) error {
 	if err := g.w.Hold.Check(ctx); err != nil {
 		return err
 	}
@@ -249,12 +272,16 @@ func (g *giveBack) publish(ctx context.Context, staged storage.Object) error {
 	if err := g.abortNamed(ctx); err != nil {
 		return err
 	}
-	up := storage.Upload{Size: g.size, ContentType: g.mime}
-	o, err := g.bucket.Copy(ctx, storage.Source{Bucket: g.Staging, Key: lists.Key(g.w.Item.ID, stagedRestore), IfMatch: staged.ETag}, g.key, up, storage.Parts{})
-	if err != nil {
+	up := storage.Upload{Size: g.size, SHA256: [sha256.Size]byte(at.Built), ContentType: g.mime}
+	o, err := g.bucket.Copy(ctx, storage.Source{Bucket: g.Staging, Key: lists.Key(g.w.Item.ID, stagedRestore), IfMatch: at.Staged}, g.key, up, storage.Parts{})
+	switch {
+	case errors.Is(err, storage.ErrDigest):
+		return fmt.Errorf("%w: %w", errSpoilt, err)
+	case err != nil:
 		return fmt.Errorf("rename it: %w", cause.Storage(err))
 	}
-	return g.savePoint(ctx, restorePoint{ID: g.id, Published: o.ETag})
+	at.Published, at.Read = o.ETag, readPoint{}
+	return g.savePoint(ctx, *at)
 }
 
 // illegalIdentifier says why an object cannot be restored under its own name, in the

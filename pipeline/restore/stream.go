@@ -3,6 +3,7 @@ package restore
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"sync"
@@ -22,6 +23,7 @@ type stream struct {
 
 	partSize int64
 	write    func(ctx context.Context, out *outlet) error // all of the content
+	whole    whole                                        // of what was produced; the reader's
 
 	mu     sync.Mutex
 	states map[int64]fileState // by the offset of a part
@@ -33,6 +35,9 @@ type fileState struct {
 	File  string `json:"file"` // identifier
 	State []byte `json:"state"`
 	Mixed bool   `json:"mixed,omitempty"` // not all of it came from one copy, or in this attempt
+
+	Begin  int64  `json:"begin,omitempty"`  // offset of the part in which the file begins
+	Before []byte `json:"before,omitempty"` // state there of the SHA-256 of the content
 }
 
 const (
@@ -53,6 +58,10 @@ func (s *stream) from(ctx context.Context, offset int64) (io.ReadCloser, error) 
 	if err := s.verdict(nil); err != nil {
 		return nil, err
 	}
+	s.whole.part = s.partSize
+	if !s.whole.begin(offset) { // an earlier attempt sent what is before it
+		return nil, &storage.RewindError{Err: errors.New("the digest of what was sent is not known there")}
+	}
 	ctx, cancel := context.WithCancel(ctx)
 	h := newHandover()
 	ended := make(chan struct{})
@@ -62,7 +71,7 @@ func (s *stream) from(ctx context.Context, offset int64) (io.ReadCloser, error) 
 		err := s.w.Hold.Do(func(context.Context) error { return s.write(ctx, out) })
 		h.end(s.verdict(err))
 	}()
-	return &produced{handover: h, cancel: cancel, ended: ended}, nil
+	return &produced{handover: h, whole: &s.whole, cancel: cancel, ended: ended}, nil
 }
 
 // verdict keeps an error that says what it comes to, so that a later try
@@ -80,8 +89,15 @@ func (s *stream) verdict(err error) error {
 type produced struct {
 	*handover
 
+	whole  *whole
 	cancel context.CancelFunc
 	ended  chan struct{}
+}
+
+// Read digests what it returns.
+func (p *produced) Read(b []byte) (int, error) {
+	n, err := p.handover.Read(b)
+	return n, cmp.Or(p.whole.write(b[:n]), err)
 }
 
 // Close waits until nothing more is read from any copy.
@@ -239,7 +255,7 @@ func (p *passing) pass(bytes []byte) error {
 	if err != nil {
 		return err
 	}
-	p.keep(p.at, fileState{File: p.f.Identifier, State: state, Mixed: p.mixed})
+	p.keep(p.at, fileState{File: p.f.Identifier, State: state, Mixed: p.mixed, Begin: p.begin / p.partSize * p.partSize})
 	return nil
 }
 
