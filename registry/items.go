@@ -15,6 +15,7 @@ type Upload struct {
 	ETag         string // unquoted
 	Size         int64  // bytes
 	LastModified time.Time
+	Seen         bool // it was uploaded by way of Farol, just now
 }
 
 // newUploadsSQL leaves out what has a live item (one_live_ingest), and uploads whose
@@ -22,11 +23,15 @@ type Upload struct {
 // more, with the same bytes, is new: its object may be another version by now, or lack
 // what was deleted. So is an upload that was listed after its item had succeeded, since
 // Cleanup had removed the one before, however quickly it came.
+//
+// The time of an object says little: it is another one after its bucket was restored, moved
+// or replicated. So bytes for which a Failed or Suspended item waits, and that nothing
+// followed under their name, are what failed, unless they were gone, or Farol has seen the upload.
 const newUploadsSQL = `
-SELECT u.key, u.etag, u.size, u.modified AS last_modified
-FROM unnest(@keys::text[], @etags::text[], @sizes::bigint[], @modified::timestamptz[]) AS u (key, etag, size, modified)
+SELECT u.key, u.etag, u.size, u.modified AS last_modified, u.seen
+FROM unnest(@keys::text[], @etags::text[], @sizes::bigint[], @modified::timestamptz[], @seen::boolean[]) AS u (key, etag, size, modified, seen)
 LEFT JOIN LATERAL (
-	SELECT w.status, w.updated_at, w.bag_date FROM all_work_items w
+	SELECT w.id, w.status, w.size, w.error_code, w.updated_at, w.bag_date FROM all_work_items w
 	WHERE w.institution_id = @institution AND w.name = u.key AND w.etag = u.etag AND w.action = 'Ingest' AND NOT w.retry
 	ORDER BY w.id DESC LIMIT 1
 ) ended ON true
@@ -34,6 +39,8 @@ WHERE NOT EXISTS (
 	SELECT FROM uploads_in_work w
 	WHERE w.object_identifier = object_identifier_of(@identifier, u.key) AND w.name = u.key AND w.etag = u.etag)
   AND (ended IS NULL OR u.modified > ended.bag_date OR ended.status = 'Success' AND ended.updated_at < @listed)
+  AND (ended IS NULL OR u.seen OR ended.status NOT IN ('Failed', 'Suspended') OR ended.error_code = 'bag-gone' OR ended.size <> u.size
+	OR EXISTS (SELECT FROM all_work_items w WHERE w.institution_id = @institution AND w.name = u.key AND w.action = 'Ingest' AND w.id > ended.id))
 ORDER BY u.modified, u.key`
 
 const createIngestSQL = `
@@ -66,15 +73,17 @@ func createIngests(ctx context.Context, tx pgx.Tx, in Institution, listed time.T
 	var keys, etags []string
 	var sizes []int64
 	var modified []time.Time
+	var seen []bool
 	for _, u := range uploads {
 		keys, etags, sizes, modified = append(keys, u.Key), append(etags, u.ETag), append(sizes, u.Size), append(modified, u.LastModified)
+		seen = append(seen, u.Seen)
 	}
 	if _, err := tx.Exec(ctx, `SELECT lock_institution($1)`, in.ID); err != nil {
 		return nil, err
 	}
 	rows, _ := tx.Query(ctx, newUploadsSQL, pgx.NamedArgs{
 		"institution": in.ID, "identifier": in.Identifier, "keys": keys, "etags": etags, "sizes": sizes, "modified": modified,
-		"listed": listed,
+		"seen": seen, "listed": listed,
 	})
 	fresh, err := pgx.CollectRows(rows, pgx.RowToStructByName[Upload])
 	if err != nil {

@@ -1,6 +1,7 @@
 package registry_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/farol-preservation/farol/internal/testenv"
 	"github.com/farol-preservation/farol/registry"
 )
 
@@ -60,17 +62,28 @@ func TestUploadSeenAgain(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
 		ended  string // how the first item ended; "" is still live
-		later  bool   // uploaded again since
-		listed bool   // after the item had ended
+		code   string
+		later  bool  // it has a later time
+		listed bool  // after the item had ended
+		seen   bool  // by Farol, as it was uploaded
+		size   int64 // 0: the same
 		want   bool
+
+		followed bool // by another version, which has ended
 	}{
 		"live":                      {want: false, later: true, listed: true},
 		"failed, untouched":         {ended: "Failed", listed: true, want: false},
-		"failed, uploaded again":    {ended: "Failed", later: true, want: true},
+		"failed, with a new time":   {ended: "Failed", later: true, listed: true, want: false},
+		"failed, seen again":        {ended: "Failed", later: true, seen: true, want: true},
+		"failed, seen and asked":    {ended: "Failed", seen: true, want: false}, // of the same upload, twice
+		"failed, of another size":   {ended: "Failed", later: true, size: 11, want: true},
+		"failed, since followed":    {ended: "Failed", later: true, followed: true, want: true},
+		"followed, untouched":       {ended: "Failed", followed: true, want: false},
 		"cancelled, untouched":      {ended: "Cancelled", listed: true, want: false},
 		"cancelled, uploaded again": {ended: "Cancelled", later: true, want: true},
 		"suspended, untouched":      {ended: "Suspended", listed: true, want: false},
-		"suspended, uploaded again": {ended: "Suspended", later: true, want: true},
+		"suspended, new time":       {ended: "Suspended", later: true, listed: true, want: false},
+		"gone, uploaded again":      {ended: "Suspended", code: "bag-gone", later: true, want: true},
 		"ingested, listed before":   {ended: "Success", want: false}, // Cleanup has removed it since
 		"ingested, uploaded again":  {ended: "Success", later: true, want: true},
 		"again in the same second":  {ended: "Success", listed: true, want: true},
@@ -89,6 +102,11 @@ func TestUploadSeenAgain(t *testing.T) {
 					intellectual_object_id = (SELECT id FROM intellectual_objects)`)
 			default:
 				a.exec(`UPDATE work_items SET status = $1`, tc.ended)
+				testenv.Scene(t, a.db, `UPDATE work_items SET error_code = $1`, tc.code)
+			}
+			if tc.followed {
+				a.upload(etag2, at.Add(time.Second), "bag.tar")
+				a.exec(`UPDATE work_items SET status = 'Failed' WHERE etag = $1`, etag2)
 			}
 			if tc.later {
 				at = at.Add(time.Minute)
@@ -97,8 +115,9 @@ func TestUploadSeenAgain(t *testing.T) {
 			if tc.listed {
 				listed = value[time.Time](a, `SELECT clock_timestamp()`)
 			}
-			if got := len(a.uploadListed(listed, etag1, at, "bag.tar")) == 1; got != tc.want {
-				t.Errorf("made an item: %v, want %v", got, tc.want)
+			ids, err := a.CreateIngests(t.Context(), a.in, listed, []registry.Upload{{Key: "bag.tar", ETag: etag1, Size: cmp.Or(tc.size, 10), LastModified: at, Seen: tc.seen}})
+			if got := len(ids) == 1; got != tc.want || err != nil {
+				t.Errorf("made an item: %v, want %v; %v", got, tc.want, err)
 			}
 		})
 	}

@@ -317,7 +317,7 @@ func (a *API) completeDeposit(ctx context.Context, c access.Caller, in *depositR
 	}
 	v, err := act(ctx, a, c, &entry, func(ctx context.Context) (depositedView, error) {
 		v := depositedView{Name: o.Key, Size: o.Size, ETag: o.ETag}
-		u := registry.Upload{Key: o.Key, ETag: o.ETag, Size: o.Size, LastModified: o.LastModified}
+		u := registry.Upload{Key: o.Key, ETag: o.ETag, Size: o.Size, LastModified: o.LastModified, Seen: true}
 		ids, err := a.Registry.CreateIngests(ctx, owner, listed, []registry.Upload{u})
 		if len(ids) > 0 {
 			v.Item = &ids[0]
