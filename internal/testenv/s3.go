@@ -43,15 +43,14 @@ func S3(t testing.TB) S3Server {
 	}
 }
 
-// Decay flips a bit of an object on the server's disk. Its checksums and times, which the
-// server keeps elsewhere, stay.
-func (s S3Server) Decay(t testing.TB, bucket, key string) {
+// Decay changes an object on the server's disk. What the server says of its bytes, which it
+// keeps elsewhere, stays.
+func (s S3Server) Decay(t testing.TB, bucket, key string, change func(content []byte) []byte) {
 	t.Helper()
 	path := filepath.Join(filepath.Dir(s.CAFile), "buckets", bucket, key)
 	content, err := os.ReadFile(path)
-	if err == nil && len(content) > 0 {
-		content[len(content)/2] ^= 1
-		err = os.WriteFile(path, content, 0) // the file is there, with its attributes
+	if err == nil {
+		err = os.WriteFile(path, change(content), 0) // the file is there, with its attributes
 	}
 	if err != nil {
 		t.Error("testenv: damage an object:", err)

@@ -158,6 +158,13 @@ func (g *giveBack) readBack(ctx context.Context, b *storage.Bucket, key, etag st
 		sum, at.Read = hashed{sum: sha256.New()}, readPoint{}
 	}
 	g.w.Hold.CurrentFile(b.Name() + "/" + key)
+	o, err := b.Head(ctx, key)
+	switch {
+	case errors.Is(err, storage.ErrNotFound), err == nil && (o.ETag != etag || o.Size != g.size):
+		return nil, fmt.Errorf("%w: %s/%s was removed, replaced or cut before it was checked", errSpoilt, b.Name(), key)
+	case err != nil:
+		return nil, cause.Storage(err)
+	}
 	written := at.passed() * g.size
 	for failed := 0; sum.at < g.size; {
 		if err := g.w.Hold.Check(ctx); err != nil {
@@ -167,7 +174,7 @@ func (g *giveBack) readBack(ctx context.Context, b *storage.Bucket, key, etag st
 		err := sum.read(ctx, b, key, storage.Range{Offset: sum.at, Length: min(readAtOnce, g.size-sum.at), IfMatch: etag})
 		switch {
 		case errors.Is(err, storage.ErrNotFound), errors.Is(err, storage.ErrChanged):
-			return nil, fmt.Errorf("%w: it was removed or replaced before it was checked: %w", errSpoilt, err)
+			return nil, fmt.Errorf("%w: %w", errSpoilt, err) // since it was looked for
 		case err != nil:
 			if failed++; failed == copyTries || ctx.Err() != nil {
 				return nil, cause.Storage(err)

@@ -23,7 +23,7 @@ import (
 // A moment of a restoration, by the request that ends it.
 var moments = map[string]func(r *http.Request) bool{
 	"staged": func(r *http.Request) bool {
-		return r.Method == http.MethodPost && r.URL.Query().Has("uploadId") && strings.HasSuffix(r.URL.Path, "/"+stagedRestore)
+		return strings.HasSuffix(r.URL.Path, "/"+stagedRestore) && (r.Method == http.MethodPost && r.URL.Query().Has("uploadId") || r.Method == http.MethodPut && !r.URL.Query().Has("uploadId"))
 	},
 	"delivered": func(r *http.Request) bool {
 		return r.Method == http.MethodPut && r.Header.Get("X-Amz-Copy-Source") != ""
@@ -35,19 +35,24 @@ var moments = map[string]func(r *http.Request) bool{
 
 // decaying has the store damage what it was given at a moment, as often as allowed: the
 // bytes change on its disk, and all that it says of them stays.
-func (a *archive) decaying(moment func(*http.Request) bool, most int64) (damaged *atomic.Int64) {
+func (a *archive) decaying(moment func(*http.Request) bool, most int64, harm func([]byte) []byte) (damaged *atomic.Int64) {
 	a.T.Helper()
 	damaged = &atomic.Int64{}
 	to := a.S3.Proxy(a.T)
 	to.ModifyResponse = func(r *http.Response) error {
 		if r.StatusCode == http.StatusOK && moment(r.Request) && damaged.Add(1) <= most {
 			bucket, key, _ := strings.Cut(strings.TrimPrefix(r.Request.URL.Path, "/"), "/")
-			a.S3.Decay(a.T, bucket, key)
+			a.S3.Decay(a.T, bucket, key, harm)
 		}
 		return nil
 	}
 	a.through(to)
 	return damaged
+}
+
+func flipped(content []byte) []byte {
+	content[len(content)/2] ^= 1
+	return content
 }
 
 // through has all of a worker's requests go by way of a proxy.
@@ -67,8 +72,9 @@ func TestWhatIsDeliveredIsWhatWasBuilt(t *testing.T) {
 			a := newArchive(t)
 			a.Ingested(pipelinetest.ABag("told"))
 			direct := a.Deps
-			for _, identifier := range []string{"test.edu/told", "test.edu/told/data/a.txt", "test.edu/told/data/larger.bin"} {
-				damaged := a.decaying(is, 1)
+			harms := []func([]byte) []byte{flipped, flipped, func(b []byte) []byte { return b[:len(b)-1] }, func(b []byte) []byte { return append(b, 'x') }}
+			for i, identifier := range []string{"test.edu/told", "test.edu/told/data/a.txt", "test.edu/told/data/larger.bin", "test.edu/told/data/empty"} {
+				damaged := a.decaying(is, 1, harms[i])
 				item := a.Restored(identifier)
 				a.Deps = direct
 				if moment == "piece" {
@@ -80,7 +86,7 @@ func TestWhatIsDeliveredIsWhatWasBuilt(t *testing.T) {
 				a.sound(identifier)
 			}
 			export, item := a.queued(exports.Inventory, 20_000)
-			damaged := a.decaying(is, 1)
+			damaged := a.decaying(is, 1, flipped)
 			a.Work()
 			a.Deps = direct
 			a.isWhole(export, item, exports.Inventory)
@@ -121,7 +127,7 @@ func TestStoreThatAlwaysDamagesDeliversNothing(t *testing.T) {
 			a := newArchive(t)
 			a.Ingested(pipelinetest.ABag("rot"))
 			direct := a.Deps
-			damaged := a.decaying(moments[moment], 1<<30)
+			damaged := a.decaying(moments[moment], 1<<30, flipped)
 			item := a.Restored("test.edu/rot")
 			if item.Status != "Suspended" || item.ErrorCode != "restore-damaged" || !item.NeedsAdminReview || damaged.Load() != mostSpoilt+1 {
 				t.Errorf("%s (%s) after %d times: %s", item.Status, item.ErrorCode, damaged.Load(), item.Note)
@@ -196,19 +202,28 @@ func TestWhatIsTakenBeforeItIsCheckedIsDeliveredAgain(t *testing.T) {
 	a.sound("test.edu/taken")
 }
 
-// An attempt goes on where another stopped, wherever that was, and builds the same: in the
-// middle of a file, after a copy of it was found bad, and while something is read back.
+// An attempt goes on where another stopped, wherever that was, and delivers the same.
 func TestProofGoesOnAfterAnyDeath(t *testing.T) {
 	t.Parallel()
 	a := newArchive(t)
-	a.BothReadable()
-	a.Ingested(bagtest.Spec{Name: "deaths", Files: []bagtest.File{{Path: "data/a.bin", Size: 10 << 20}, {Path: "data/b.bin", Size: 26 << 20}, {Path: "data/c.txt", Content: "bye"}}})
-	a.Flip("Standard-VA", "test.edu/deaths/data/b.bin", 25<<20)
-	for dies := int64(1); ; dies += 5 {
-		var n atomic.Int64
+	a.Ingested(bagtest.Spec{Name: "deaths", Files: []bagtest.File{{Path: "data/b.bin", Size: 18 << 20}}})
+	direct := a.Deps
+	for name, dies := range map[string]func(*http.Request) bool{
+		"before a part":          func(r *http.Request) bool { return r.URL.Query().Get("partNumber") == "2" },
+		"before it is an object": moments["staged"],
+		"while staging is read": func(r *http.Request) bool {
+			return r.Method == http.MethodGet && strings.HasSuffix(r.URL.Path, "/"+stagedRestore)
+		},
+		"before it has its name": moments["delivered"],
+		"while the end is read": func(r *http.Request) bool {
+			return r.Method == http.MethodGet && strings.HasSuffix(r.URL.Path, "/deaths.tar")
+		},
+		"before staging is cleared": func(r *http.Request) bool { return r.Method == http.MethodDelete },
+	} {
+		var died atomic.Bool
 		to := a.S3.Proxy(t)
 		gate := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if n.Add(1) == dies {
+			if dies(r) && !died.Swap(true) {
 				if _, err := a.DB.Exec(r.Context(), `SELECT release(id) FROM work_items WHERE status = 'Started'`); err != nil {
 					t.Error(err)
 				}
@@ -216,21 +231,51 @@ func TestProofGoesOnAfterAnyDeath(t *testing.T) {
 			}
 			to.ServeHTTP(w, r)
 		}))
-		direct := a.Deps
 		a.Deps = a.With(func(t *storage.Target) { t.Endpoint, t.CAFile, t.Checksum = gate.URL, "", storage.ChecksumETag })
 		item := a.Restored("test.edu/deaths")
 		a.Deps = direct
 		gate.Close()
-		if item.Status != "Success" {
-			t.Fatalf("killed at request %d: %s: %s", dies, item.Status, item.Note)
+		if item.Status != "Success" || !died.Load() {
+			t.Fatalf("killed %s (%v): %s: %s", name, died.Load(), item.Status, item.Note)
 		}
 		a.sound("test.edu/deaths")
-		if n.Load() < dies {
-			if dies < 15 {
-				t.Errorf("only %d requests", n.Load())
-			}
-			return
+	}
+}
+
+// The digest of a whole is the same wherever it was taken up, and is unknown where no state
+// was kept.
+func TestWholeGoesOnAtAnyBoundary(t *testing.T) {
+	t.Parallel()
+	const part = 8
+	content := []byte("all that was built, in parts of eight")
+	want := sha256.Sum256(content)
+	first := whole{part: part, size: int64(len(content))}
+	first.begin(0)
+	if err := first.write(content[:20]); err != nil { // a part that breaks off is sent again
+		t.Fatal(err)
+	}
+	at := restorePoint{Offset: 16, Sum: first.states[16], State: fileState{Begin: 8, Before: first.states[8]}}
+	for _, from := range []int64{16, 8, 0} { // a file that began in the second part may be read again
+		second := whole{part: part}
+		second.goOn(at, int64(len(content)))
+		if second.begin(24) || second.digest() != nil {
+			t.Error("a state is known that nobody kept")
 		}
+		if !second.begin(from) {
+			t.Fatalf("no state at %d", from)
+		}
+		for i := from; i < int64(len(content)); i += 3 {
+			if err := second.write(content[i:min(i+3, int64(len(content)))]); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if !bytes.Equal(second.digest(), want[:]) {
+			t.Errorf("from %d: %x, want %x", from, second.digest(), want)
+		}
+	}
+	empty := whole{part: part}
+	if none := sha256.Sum256(nil); !bytes.Equal(empty.digest(), none[:]) {
+		t.Errorf("of nothing: %x", empty.digest())
 	}
 }
 
