@@ -36,18 +36,6 @@ func dataExperiments() []experiment {
 			script: between("Record", wipe(func(s *site) string { return s.staging() })),
 		},
 		{
-			name: "restorations", does: "30 objects are asked for; S3 answers 403 for 10 s, and then Redis refuses connections for 20 s", must: "all are restored, bit for bit",
-			script: restorations(30,
-				hold(10*time.Second, onS3(all, always(refusal(http.StatusForbidden, "AccessDenied", "Access Denied")))),
-				hold(20*time.Second, refused(all, toRedis))),
-		},
-		{
-			name: "restorations-flipped", does: "30 objects are asked for; one byte is flipped in the first answer for each object of the preservation buckets", must: "all are restored, bit for bit",
-			script: restorations(30, untilDone(time.Minute, onS3(all, func(s *site) *rule {
-				return flipByte().when(isRead).firstOnly().in(s.bucket("standard-va"), s.bucket("standard-or"), s.bucket("wasabi-or"), s.bucket("wasabi-va"))
-			}))),
-		},
-		{
 			name: "mad-administrators", does: "three administrators requeue, release, cancel, pause and reorder at random for 25 s", must: "all items that were not cancelled are Success", at: 0.05,
 			promise: oracle.Promise{Spends: true, ByHand: true}, script: madness(25 * time.Second),
 		},
@@ -85,26 +73,6 @@ func between(stage string, do func(context.Context, *site) error) func(context.C
 			return err
 		}
 		return s.exec(ctx, `UPDATE stage_settings SET paused = false WHERE action = 'Ingest' AND stage = $1`, stage)
-	}
-}
-
-// restorations asks for some objects once all bags are ingested, and then takes some
-// steps.
-func restorations(n int, steps ...func(context.Context, *site) error) func(context.Context, *site) error {
-	return func(ctx context.Context, s *site) error {
-		if err := untilDone(s.patience())(ctx, s); err != nil {
-			return err
-		}
-		for _, b := range s.bags {
-			if b.Wrong != "" || n == 0 {
-				continue
-			}
-			if _, err := s.farol(ctx, s.env(nil), "restore", "object", b.Object()); err != nil {
-				return err
-			}
-			n--
-		}
-		return inTurn(steps...)(ctx, s)
 	}
 }
 

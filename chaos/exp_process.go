@@ -37,6 +37,14 @@ func processExperiments() []experiment {
 			})), promise: spends,
 		},
 		{
+			name: "sigterm-30", does: "all workers get SIGTERM and, 30 s later, SIGKILL, three times, while large files come slowly; 3 large bags", must: "no attempt used up", at: 0.02,
+			mix:     func(bags int) mix { return mix{Bags: bags, Large: 3, Many: 1} },
+			prepare: func(s *site) error { s.defaultGrace(); return nil },
+			script: during(inTurn(s30, s30, s30), onS3(all, func(s *site) *rule {
+				return trickle(400 << 10).when(isRead).in(s.receiving()...)
+			})),
+		},
+		{
 			name: "stop-continue", does: "one worker is suspended (SIGSTOP) for 45 s, longer than a lease, and continued", must: "other workers process its items; it records nothing late",
 			script: hold(45*time.Second, once("stop", signalFirst(syscall.SIGSTOP), signalFirst(syscall.SIGCONT))), at: 0.1, promise: spends,
 		},
@@ -84,6 +92,37 @@ func settingsExperiments() []experiment {
 			}),
 		},
 	}
+}
+
+// defaultGrace leaves it to the workers how long they go on after SIGTERM.
+func (s *site) defaultGrace() {
+	for _, p := range s.workers {
+		delete(p.env, "FAROL_GRACE")
+	}
+}
+
+// s30 asks all workers to stop and kills those that have not stopped after 30 s, as ECS and
+// Kubernetes do. They start again.
+func s30(ctx context.Context, s *site) error {
+	was := map[*process]int{}
+	for _, p := range s.workers {
+		was[p] = p.pid()
+		p.signal(syscall.SIGTERM)
+	}
+	asked := func() bool {
+		return slices.ContainsFunc(s.workers, func(p *process) bool { return p.pid() == was[p] })
+	}
+	for deadline := time.Now().Add(30 * time.Second); asked() && time.Now().Before(deadline); {
+		if err := sleep(ctx, pollPause); err != nil {
+			return err
+		}
+	}
+	for _, p := range s.workers {
+		if p.pid() == was[p] {
+			p.signal(syscall.SIGKILL)
+		}
+	}
+	return sleep(ctx, 5*time.Second)
 }
 
 func signalFirst(sig syscall.Signal) func(context.Context, *site) error {

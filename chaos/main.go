@@ -17,7 +17,7 @@ import (
 )
 
 func experiments() []experiment {
-	return slices.Concat(processExperiments(), settingsExperiments(), s3Experiments(), answerExperiments(), redisExperiments(), postgresExperiments(), failoverExperiments(), dataExperiments())
+	return slices.Concat(processExperiments(), settingsExperiments(), s3Experiments(), answerExperiments(), redisExperiments(), postgresExperiments(), failoverExperiments(), dataExperiments(), requestExperiments())
 }
 
 func main() {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"runtime"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -119,11 +120,14 @@ func (p *report) kept() (n int) {
 	return n
 }
 
-// markdown writes the table of RELIABILITY.md.
+// markdown writes what is between the marks of RELIABILITY.md: where it comes from, and the
+// table. TestReliabilityIsMeasured reads the commit.
 func (p *report) markdown(w io.Writer) error {
 	var b strings.Builder
+	fmt.Fprintf(&b, "The table shows found/expected, on %d cores. Times count from the end of the faults. It was measured at commit `%s` with\n`%s`, in %s s. %d of %d experiments kept all promises.\n\n",
+		runtime.NumCPU(), p.Version, p.Command, thousands(int(p.Seconds)), p.kept(), len(p.Results))
 	b.WriteString("| experiment | what is done | what must come of it | bags | Success | Failed | Suspended | first stage after | all after | attempts but done | promises |\n")
-	b.WriteString("|---|---|---|---|---|---|---|---|---|---|---|\n")
+	b.WriteString("|---|---|---|--:|--:|--:|--:|--:|--:|---|---|\n")
 	for _, r := range p.Results {
 		verdict := r.verdict()
 		if len(r.Violations) > 0 {
@@ -132,9 +136,16 @@ func (p *report) markdown(w io.Writer) error {
 		fmt.Fprintf(&b, "| `%s` | %s | %s | %d | %s | %s | %s | %.1f s | %.1f s | %s | %s |\n", r.Name, r.Does, r.Must, r.Bags,
 			r.status("Success"), r.status("Failed"), r.status("Suspended"), r.First, r.All, r.attempts(), verdict)
 	}
-	fmt.Fprintf(&b, "\nMeasured at commit `%s` with `%s`: %d of %d experiments kept all promises, in %.0f s.\n", p.Version, p.Command, p.kept(), len(p.Results), p.Seconds)
 	_, err := io.WriteString(w, b.String())
 	return err //nolint:wrapcheck // it is our own output
+}
+
+// thousands writes a number below a million with its comma.
+func thousands(n int) string {
+	if n < 1000 {
+		return fmt.Sprint(n)
+	}
+	return fmt.Sprintf("%d,%03d", n/1000, n%1000)
 }
 
 func (p *report) json(w io.Writer) error {

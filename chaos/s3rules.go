@@ -4,8 +4,12 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
 	"math/rand/v2"
 	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -104,6 +108,52 @@ func flipByte() *rule {
 			r.Body = &bodyOf{&flipper{r.Body, rand.N(r.ContentLength)}, r.Body}
 		}
 		return nil
+	}}
+}
+
+// trickle has large bodies come at so many bytes a second.
+func trickle(rate int) *rule {
+	return &rule{name: "slow body", change: func(r *http.Response) error {
+		if r.ContentLength > 4<<20 {
+			r.Body = &bodyOf{&slowly{r.Body, r.Request.Context(), rate}, r.Body}
+		}
+		return nil
+	}}
+}
+
+type slowly struct {
+	io.Reader
+
+	ctx  context.Context //nolint:containedctx // a request's, for as long as its answer is read
+	rate int
+}
+
+func (s *slowly) Read(p []byte) (int, error) {
+	n, err := s.Reader.Read(p[:min(len(p), s.rate/10)])
+	if gone := sleep(s.ctx, time.Duration(n)*time.Second/time.Duration(s.rate)); gone != nil {
+		err = gone
+	}
+	return n, err //nolint:wrapcheck // it stands for the body
+}
+
+// decay flips a byte on the store's disk, each time after it has answered that it has a
+// restored object in staging or under its name. What it says of the object stays.
+func (s *site) decay() *rule {
+	restoring := slices.Collect(maps.Values(s.restoring()))
+	return &rule{name: "byte flipped at rest", once: true, match: func(r *http.Request) bool {
+		staged := r.Method == http.MethodPost && r.URL.Query().Has("uploadId") && strings.HasSuffix(keyOf(r), "/Restore.tar")
+		return staged || r.Method == http.MethodPut && slices.Contains(restoring, bucketOf(r)) && r.Header.Get("X-Amz-Copy-Source") != ""
+	}, change: func(r *http.Response) error {
+		if r.StatusCode != http.StatusOK {
+			return nil
+		}
+		path := filepath.Join(s.bucketDir(bucketOf(r.Request)), keyOf(r.Request))
+		content, err := os.ReadFile(path)
+		if err == nil && len(content) > 0 {
+			content[rand.IntN(len(content))] ^= 1
+			err = os.WriteFile(path, content, 0) // the file is there, with its attributes
+		}
+		return err //nolint:wrapcheck // the proxy says so
 	}}
 }
 

@@ -35,9 +35,9 @@ type Sources struct {
 func Collect(ctx context.Context, from Sources) (World, error) {
 	w := World{
 		Bags: from.Bags, Targets: from.Targets, Messages: map[int64][]string{}, ByHand: map[int64]int{}, Most: map[string]int{},
-		Files: map[string]FileRow{}, Buckets: map[string][]Object{}, Receiving: map[string][]string{},
+		Deleted: map[string][]Item{}, Doubted: map[string]bool{}, Files: map[string]FileRow{}, Buckets: map[string][]Object{}, Receiving: map[string][]string{},
 	}
-	for _, read := range []func(context.Context, *pgxpool.Pool) error{w.queue, w.ledgerRows, w.log, w.records, w.events} {
+	for _, read := range []func(context.Context, *pgxpool.Pool) error{w.queue, w.ledgerRows, w.log, w.records, w.deletions, w.events} {
 		if err := read(ctx, from.DB); err != nil {
 			return w, err
 		}
@@ -156,10 +156,11 @@ func (w *World) records(ctx context.Context, db *pgxpool.Pool) error {
 	var id int64
 	var identifier string
 	var size int64
+	var deleted bool
 	names := map[int64]string{}
-	err := each(ctx, db, `SELECT id, identifier, size FROM generic_files WHERE state = 'A'`, []any{&id, &identifier, &size}, func() {
+	err := each(ctx, db, `SELECT id, identifier, size, state = 'D' FROM generic_files`, []any{&id, &identifier, &size, &deleted}, func() {
 		names[id] = identifier
-		w.Files[identifier] = FileRow{Size: size, Checksums: map[string][]string{}}
+		w.Files[identifier] = FileRow{Size: size, Checksums: map[string][]string{}, Deleted: deleted}
 	})
 	var algorithm, digest string
 	err = errors.Join(err, each(ctx, db, `SELECT generic_file_id, algorithm, digest FROM checksums`, []any{&id, &algorithm, &digest}, func() {
@@ -172,6 +173,24 @@ func (w *World) records(ctx context.Context, db *pgxpool.Pool) error {
 		row.Copies = append(row.Copies, c)
 		w.Files[names[id]] = row
 	}))
+}
+
+// deletions reads what deletions came to, and which copies are known to be bad.
+func (w *World) deletions(ctx context.Context, db *pgxpool.Pool) error {
+	var i Item
+	var object string
+	err := each(ctx, db, `SELECT id, bucket::text, name::text, status::text, stage::text, error_code, note, object_identifier::text FROM all_work_items WHERE action = 'Delete' ORDER BY id`,
+		[]any{&i.ID, &i.Bucket, &i.Name, &i.Status, &i.Stage, &i.Code, &i.Note, &object}, func() { w.Deleted[object] = append(w.Deleted[object], i) })
+	var file string
+	var c Copy
+	err = errors.Join(err, each(ctx, db, `SELECT f.identifier, r.target, r.bucket, r.key FROM deletion_receipts r JOIN generic_files f ON f.id = r.generic_file_id WHERE r.removed_at IS NOT NULL`,
+		[]any{&file, &c.Target, &c.Bucket, &c.Key}, func() {
+			row := w.Files[file]
+			row.Receipts = append(row.Receipts, c)
+			w.Files[file] = row
+		}))
+	return errors.Join(err, each(ctx, db, `SELECT s.bucket, s.key FROM storage_records s WHERE EXISTS (SELECT FROM fixity_failures f WHERE f.storage_record_id = s.id AND f.state = 'open')
+		OR EXISTS (SELECT FROM fixity_checks c WHERE c.storage_record_id = s.id AND c.requested)`, []any{&c.Bucket, &c.Key}, func() { w.Doubted[c.Bucket+"/"+c.Key] = true }))
 }
 
 func (w *World) events(ctx context.Context, db *pgxpool.Pool) error {

@@ -42,6 +42,7 @@ func Judge(w World, p Promise) []Violation {
 			j.say("bag-with-two-items", found[1], bag, "%d items were made of one upload", len(found))
 		}
 		j.bag(bag, found[0], attempts[found[0].ID])
+		j.deletion(bag, attempts)
 	}
 	for _, r := range w.Restored {
 		i := slices.IndexFunc(w.Bags, func(b Bag) bool { return b.Object() == r.Object })
@@ -77,21 +78,22 @@ func (j *judge) bag(bag Bag, item Item, attempts []Attempt) {
 	j.ledger(bag, item, attempts)
 	end := item.Status
 	at := fmt.Sprintf("%s at %s: %s %s", item.Status, item.Stage, item.Code, shorten(item.Note))
+	byHand := j.promise.ByHand && j.ByHand[item.ID] > 0
 	switch {
-	case bag.Wrong != "" && end == "Failed":
+	case bag.Wrong != "" && (end == "Failed" || end == "Cancelled" && byHand): // by a person, before it was found invalid or after
 		j.refused(bag, item)
 	case bag.Wrong != "":
 		j.say("invalid-bag-"+strings.ToLower(end), item, bag, "%s; the bag is invalid: %s", at, bag.Wrong)
 	case end == "Success":
 		j.success(bag, item)
 		j.messages(bag, item, attempts)
-	case item.Code == "bag-gone" && j.promise.ByHand && j.ByHand[item.ID] > 0:
+	case item.Code == "bag-gone" && byHand:
 		// A person sent it back to its beginning when Cleanup had deleted the tar: it is
 		// on record, and only a person can say what they meant.
 		for _, f := range bag.Preserved() {
 			j.file(bag, item, f)
 		}
-	case end == "Cancelled" && j.promise.ByHand && j.ByHand[item.ID] > 0:
+	case end == "Cancelled" && byHand:
 		j.unfinished[bag.Object()] = true // by a person
 	default:
 		j.unfinished[bag.Object()] = true
@@ -109,6 +111,9 @@ func (j *judge) restoration(bag Bag, r Restoration, attempts []Attempt) {
 		j.say("restored-invalid", r.Item, bag, "the bag given back is invalid: %s", r.Bag.Wrong)
 	default:
 		for _, f := range bag.Preserved() {
+			if j.Files[bag.Object()+"/"+f.Path].Deleted {
+				continue
+			}
 			// bag-info.txt says when and by what the bag was made, and is brought up to date.
 			if !slices.ContainsFunc(r.Bag.Files, func(b File) bool {
 				return b.Path == f.Path && (b.Digests["sha256"] == f.Digests["sha256"] || f.Path == "bag-info.txt")
@@ -143,9 +148,11 @@ func (j *judge) success(bag Bag, item Item) {
 			j.say("file-never-sent", item, bag, "%s is on record and not in the bag", path)
 		}
 	}
-	j.expect(bag, item, "", map[string]int{
-		"creation": 1, "identifier assignment": 1, "ingestion": 1, "access assignment": 1, "validation": 1,
-	})
+	want := map[string]int{"creation": 1, "identifier assignment": 1, "ingestion": 1, "access assignment": 1, "validation": 1}
+	if !slices.ContainsFunc(files, func(f File) bool { return !j.Files[bag.Object()+"/"+f.Path].Deleted }) {
+		want["deletion"] = 1
+	}
+	j.expect(bag, item, "", want)
 	prefix := fmt.Sprintf("%d/", item.ID)
 	for _, key := range j.Staging {
 		if strings.HasPrefix(key, prefix) {
@@ -163,6 +170,10 @@ func (j *judge) file(bag Bag, item Item, f File) {
 	row, ok := j.Files[bag.Object()+"/"+f.Path]
 	if !ok {
 		j.say("file-not-recorded", item, bag, "%s is not on record", f.Path)
+		return
+	}
+	if row.Deleted {
+		j.gone(bag, item, f, row)
 		return
 	}
 	if row.Size != f.Size {
@@ -196,6 +207,11 @@ func (j *judge) file(bag Bag, item Item, f File) {
 	if isPayload(f.Path) {
 		want["fixity check"] = len(bag.Manifests)
 	}
+	for _, c := range row.Receipts { // of a deletion that was cancelled: known to be missing
+		if j.Doubted[c.Bucket+"/"+c.Key] {
+			want["fixity check"]++
+		}
+	}
 	j.expect(bag, item, f.Path, want)
 }
 
@@ -207,6 +223,9 @@ func (j *judge) copy(bag Bag, item Item, f File, c Copy) {
 	}
 	j.named[at] = f.Path
 	o, ok := j.stored[at]
+	if !ok && j.Doubted[at] && len(j.Deleted[bag.Object()]) > 0 {
+		return // it is known to be gone, or will be found
+	}
 	if !ok {
 		j.say("copy-missing", item, bag, "%s: %s is on record and not in the bucket", f.Path, at)
 		return

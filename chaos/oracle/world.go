@@ -19,6 +19,8 @@ type World struct {
 	Files    map[string]FileRow // by identifier
 	Events   []Event
 	Restored []Restoration
+	Deleted  map[string][]Item // what came of requests to delete an object, by its identifier
+	Doubted  map[string]bool   // copies that are known to be bad, or that will be checked, by bucket and key
 
 	Targets   map[string][]Target // promised copies, by storage option
 	Buckets   map[string][]Object // what the preservation buckets hold, by bucket
@@ -56,6 +58,8 @@ type FileRow struct {
 	Size      int64
 	Checksums map[string][]string // digests, by algorithm
 	Copies    []Copy
+	Deleted   bool
+	Receipts  []Copy // of copies that a deletion has removed
 }
 
 // A Copy is a row of storage_records.

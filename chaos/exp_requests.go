@@ -1,0 +1,157 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"syscall"
+	"time"
+
+	"github.com/farol-preservation/farol/chaos/oracle"
+)
+
+// requestExperiments have people ask for restorations and deletions while something fails.
+func requestExperiments() []experiment {
+	preservation := func(s *site) []string {
+		return []string{s.bucket("standard-va"), s.bucket("standard-or"), s.bucket("wasabi-or"), s.bucket("wasabi-va")}
+	}
+	return []experiment{
+		{
+			name: "restorations", does: "30 objects are asked for; S3 answers 403 for 10 s, and then Redis refuses connections for 20 s", must: "all are restored, bit for bit",
+			script: restorations(30,
+				hold(10*time.Second, onS3(all, always(refusal(http.StatusForbidden, "AccessDenied", "Access Denied")))),
+				hold(20*time.Second, refused(all, toRedis))),
+		},
+		{
+			name: "restorations-flipped", does: "30 objects are asked for; one byte is flipped in the first answer for each object of the preservation buckets", must: "all are restored, bit for bit",
+			script: during(restorations(30, ended), onS3(all, func(s *site) *rule {
+				return flipByte().when(isRead).firstOnly().in(preservation(s)...)
+			})),
+		},
+		{
+			name: "restorations-decayed", does: "30 objects are asked for; the store flips one byte of each on its disk in staging, and one in the restoration bucket, and says the same of them as before", must: "all are restored, bit for bit",
+			script: during(restorations(30, ended), onS3(all, (*site).decay)),
+		},
+		{
+			name: "deletions", does: "two people delete 24 objects; every other deletion is cancelled at a random moment, S3 answers 503 to 40 % of the DELETEs, and a random worker is killed every 3 s", must: "what was deleted is gone, with receipts; all else is kept, or known to be missing, and is restored",
+			promise: oracle.Promise{Spends: true},
+			script: deletions(24, onS3(all, func(s *site) *rule {
+				return refusal(http.StatusServiceUnavailable, "SlowDown", "Please reduce your request rate.").
+					when(func(r *http.Request) bool { return r.Method == http.MethodDelete }).in(preservation(s)...).some(0.4)
+			}), repeated("kill", 3*time.Second, func(_ context.Context, s *site) error {
+				s.workers[s.rng.IntN(len(s.workers))].signal(syscall.SIGKILL)
+				return nil
+			})),
+		},
+	}
+}
+
+// valid are the first n bags that are not invalid.
+func (s *site) valid(n int) (list []oracle.Bag) {
+	for _, b := range s.bags {
+		if b.Wrong == "" && len(list) < n {
+			list = append(list, b)
+		}
+	}
+	return list
+}
+
+// restorations asks for some objects once all bags are ingested, and then takes some
+// steps.
+func restorations(n int, steps ...func(context.Context, *site) error) func(context.Context, *site) error {
+	return func(ctx context.Context, s *site) error {
+		if err := ended(ctx, s); err != nil {
+			return err
+		}
+		for _, b := range s.valid(n) {
+			if _, err := s.farol(ctx, s.env(nil), "restore", "object", b.Object()); err != nil {
+				return err
+			}
+		}
+		return inTurn(steps...)(ctx, s)
+	}
+}
+
+// deletions has two people delete some objects while something fails, and takes back every
+// other deletion. Then all objects are asked for of which something is left.
+func deletions(n int, faults ...fault) func(context.Context, *site) error {
+	return func(ctx context.Context, s *site) error {
+		if err := inTurn(ended, people)(ctx, s); err != nil {
+			return err
+		}
+		chosen := s.valid(n)
+		err := during(inTurn(func(ctx context.Context, s *site) error {
+			for i, b := range chosen {
+				if err := s.delete(ctx, b, i%2 == 0); err != nil {
+					return err
+				}
+			}
+			return nil
+		}, pause(5*time.Second)), faults...)(ctx, s)
+		if err != nil {
+			return err
+		}
+		if err := ended(ctx, s); err != nil {
+			return err
+		}
+		restored := 0
+		for _, b := range chosen {
+			var left bool
+			if err := s.db.QueryRow(ctx, `SELECT state = 'A' FROM intellectual_objects WHERE identifier = $1`, b.Object()).Scan(&left); err != nil {
+				return fmt.Errorf("look for %s: %w", b.Object(), err)
+			}
+			if !left {
+				continue
+			}
+			restored++
+			if _, err := s.farol(ctx, s.env(nil), "restore", "object", b.Object()); err != nil {
+				return err
+			}
+		}
+		s.note("%d objects deleted, %d left and restored", len(chosen)-restored, restored)
+		return nil
+	}
+}
+
+// people registers two for each institution, who may delete at once what is in it.
+func people(ctx context.Context, s *site) error {
+	for _, in := range s.institutions {
+		for _, who := range []string{"first@", "second@"} {
+			if _, err := s.farol(ctx, s.env(nil), "user", "add", who+in.Identifier, "--name", "A Person", "--role", "institutional_admin", "--institution", in.Identifier); err != nil {
+				return err
+			}
+		}
+	}
+	for _, sql := range []string{
+		`UPDATE users SET created_at = created_at - interval '1 year'`,
+		`UPDATE intellectual_objects SET created_at = created_at - interval '1 year'`, // the time for which it has to stay
+		`UPDATE generic_files SET created_at = created_at - interval '1 year'`,
+		`UPDATE request_settings SET deletion_wait = '0'`,
+	} {
+		if err := s.exec(ctx, sql); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// delete has two people delete an object, and one of them cancel it soon after.
+func (s *site) delete(ctx context.Context, b oracle.Bag, cancelled bool) error {
+	if _, err := s.farol(ctx, s.env(nil), "delete", "request", b.Object(), "--by", "first@"+b.Institution); err != nil {
+		return err
+	}
+	var request int64
+	if err := s.db.QueryRow(ctx, `SELECT max(id) FROM deletion_requests`).Scan(&request); err != nil {
+		return fmt.Errorf("find the request: %w", err)
+	}
+	if _, err := s.farol(ctx, s.env(nil), "delete", "approve", fmt.Sprint(request), "--by", "second@"+b.Institution, "--on-paper", "make chaos"); err != nil {
+		return err
+	}
+	if !cancelled {
+		return nil
+	}
+	if err := sleep(ctx, time.Duration(s.rng.Int64N(int64(400*time.Millisecond)))); err != nil {
+		return err
+	}
+	return s.exec(ctx, `SELECT cancel(id, 'a mistake') FROM work_items WHERE deletion_request_id = $1 AND retry`, request)
+}
