@@ -54,7 +54,7 @@ type restorePoint struct {
 
 // usable tells whether an attempt can go on there. Earlier versions kept no digests.
 func (p restorePoint) usable() bool {
-	return (p.Offset == 0 || len(p.Sum) > 0) && (p.Staged == "" && p.Published == "" || len(p.Built) > 0)
+	return (p.Offset == 0 || len(p.Sum) > 0) && (p.Staged == "" && p.Published == "" || len(p.Built) == sha256.Size)
 }
 
 // passed is how many times the whole was written or read back.
@@ -243,7 +243,11 @@ func (g *giveBack) stage(ctx context.Context, at *restorePoint) error {
 	if err != nil {
 		return cause.Storage(err)
 	}
-	*at = restorePoint{ID: g.id, Staged: o.ETag, Built: g.whole.digest(), Spoilt: at.Spoilt}
+	built := g.whole.digest()
+	if built == nil {
+		return fmt.Errorf("%w: the end of it was not seen here", errSpoilt)
+	}
+	*at = restorePoint{ID: g.id, Staged: o.ETag, Built: built, Spoilt: at.Spoilt}
 	return g.savePoint(ctx, *at)
 }
 
