@@ -113,6 +113,7 @@ type Deletion struct {
 	RequestedAs string     `json:"requested_as"` // who acted
 	ApprovedAs  string     `json:"approved_as"`  // who acted
 	OnPaper     string     `json:"on_paper"`
+	BeginsAt    *time.Time `json:"begins_at"` // nothing is removed before; nil: it is not approved
 	CancelledBy string     `json:"cancelled_by"`
 	CancelledAt *time.Time `json:"cancelled_at"`
 	Reason      string     `json:"cancel_reason"` // why it was cancelled
@@ -122,6 +123,7 @@ type Deletion struct {
 	Done        int64      `json:"done"`  // of these
 	Failed      int64      `json:"failed"`
 	Cancelled   int64      `json:"cancelled"`
+	Removed     bool       `json:"removed_before_cancelled"` // it was cancelled when copies had been removed
 }
 
 // RequestDeletion asks for the deletion of objects and files of one's own institution. It
@@ -135,14 +137,14 @@ func (r Registry) Deletion(ctx context.Context, id int64) (Deletion, error) {
 	return get[Deletion](ctx, r, about("deletions", id, ""), nil)
 }
 
-// CancelDeletion cancels a request that is not approved, for a reason that the requester
-// reads. It needs a personal token.
+// CancelDeletion cancels a request, or stops it after its approval, for a reason that the
+// institution reads. It needs a personal token.
 func (r Registry) CancelDeletion(ctx context.Context, id int64, reason string) (Deletion, error) {
 	return post[Deletion](ctx, r, about("deletions", id, "/cancel"), map[string]string{"reason": reason})
 }
 
 // Deletions lists requests, newest first: those of an institution, and in a state (open,
-// approved or cancelled), or all.
+// waiting, approved or cancelled), or all.
 func (r Registry) Deletions(ctx context.Context, institution, state string) iter.Seq2[Deletion, error] {
 	q := query{}
 	q.text("institution", institution)

@@ -101,6 +101,7 @@ func (s Source) Item(ctx context.Context, id int64) (*Item, error) {
 	if v.Request, err = requests.In(s.Registry).RequestOf(ctx, item); err != nil {
 		return nil, err
 	}
+	v.State = cmp.Or(v.Request.Waits, v.State)
 	if err := v.readObject(ctx, s.Registry); err != nil {
 		return nil, err
 	}

@@ -17,13 +17,15 @@ type Institution struct {
 	ReceivingBucket string    `json:"receiving_bucket"`
 	RestoreBucket   string    `json:"restore_bucket"`
 	SpotRestoreDays int       `json:"spot_restore_days"`      // an object is restored at random as often, to see that it can be; 0: none
+	DeletionWait    *float64  `json:"deletion_wait_hours"`    // that an approved deletion waits; null: as long as the settings of requests say
 	FactorRequired  bool      `json:"second_factor_required"` // of all its people
 	CreatedAt       time.Time `json:"created_at"`
 	Version         int64     `json:"version"`
 }
 
 // InstitutionColumns are those of an [Institution], as a query names them.
-const InstitutionColumns = `id, name, identifier, state, receiving_bucket, restore_bucket, spot_restore_days, second_factor_required AS factor_required,
+const InstitutionColumns = `id, name, identifier, state, receiving_bucket, restore_bucket, spot_restore_days,
+	extract(epoch FROM deletion_wait)::float8 / 3600 AS deletion_wait, second_factor_required AS factor_required,
 	created_at, version`
 
 const addInstitutionSQL = `
@@ -72,11 +74,20 @@ func (r *Registry) Institution(ctx context.Context, identifier string) (Institut
 	return in, nil
 }
 
+// SetDeletionWait sets how many hours an approved deletion of an institution waits before
+// anything is removed; nil: as long as the settings of requests say.
+func (r *Registry) SetDeletionWait(ctx context.Context, identifier string, hours *float64) (Institution, error) {
+	return r.setInstitution(ctx, identifier, `deletion_wait = $2::float8 * interval '1 hour'`, hours)
+}
+
 // SetSpotRestoreDays says how often an object of an institution is restored at
 // random; 0 is never.
 func (r *Registry) SetSpotRestoreDays(ctx context.Context, identifier string, days int) (Institution, error) {
-	rows, _ := r.db.Query(ctx, `
-		UPDATE institutions SET spot_restore_days = $2, updated_at = now() WHERE identifier = $1 RETURNING `+InstitutionColumns, identifier, days)
+	return r.setInstitution(ctx, identifier, `spot_restore_days = $2`, days)
+}
+
+func (r *Registry) setInstitution(ctx context.Context, identifier, set string, to any) (Institution, error) {
+	rows, _ := r.db.Query(ctx, `UPDATE institutions SET `+set+`, updated_at = now() WHERE identifier = $1 RETURNING `+InstitutionColumns, identifier, to)
 	in, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[Institution])
 	if err != nil {
 		return Institution{}, fmt.Errorf("change institution %q: %w", identifier, Refusal(err))

@@ -17,6 +17,7 @@ import (
 	"github.com/farol-preservation/farol/internal/settings"
 	"github.com/farol-preservation/farol/progress"
 	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/registry/requests"
 	"github.com/farol-preservation/farol/storage"
 )
 
@@ -81,6 +82,9 @@ func (l *local) prepare(ctx context.Context) (err error) {
 		return err
 	}
 	l.registry = registry.New(l.db)
+	if err := requests.In(l.registry).DeleteAtOnce(ctx); err != nil {
+		return err
+	}
 	if l.progress, err = progress.Connect(ctx, string(l.config.Redis.URL), progress.Prefix); err != nil {
 		return err
 	}

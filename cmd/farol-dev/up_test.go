@@ -9,6 +9,9 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
 
 	"github.com/farol-preservation/farol/internal/testenv"
 )
@@ -117,6 +120,15 @@ func TestNewDevHasBagsToWatch(t *testing.T) {
 		}
 	}
 	testenv.Eventually(t, "two sample bags", func() bool { return strings.Count(d.farol("item list --json"), ".tar") >= 2 })
+	db, err := pgx.Connect(t.Context(), d.farol(`version >&2; printf %s "$FAROL_DATABASE_URL"`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close(t.Context()) //nolint:errcheck // it has only read
+	var wait time.Duration
+	if err := db.QueryRow(t.Context(), `SELECT deletion_wait FROM request_settings`).Scan(&wait); err != nil || wait != 0 {
+		t.Errorf("approved deletions wait for %s, %v", wait, err)
+	}
 	if another := d.farol("user reset " + developer); !strings.Contains(another, "/password/") {
 		t.Errorf("there is no other way in: %s", another)
 	}

@@ -121,11 +121,27 @@ func makeTemplate(ctx context.Context, admin *pgx.Conn, server string) error {
 	if err == nil {
 		err = migrations.Up(ctx, onDatabase(server, templateName))
 	}
+	if err == nil {
+		err = deleteAtOnce(ctx, onDatabase(server, templateName))
+	}
 	if err == nil { // one connection to it would make every copy fail
 		_, err = admin.Exec(ctx, "ALTER DATABASE "+templateName+" IS_TEMPLATE true ALLOW_CONNECTIONS false")
 	}
 	if err != nil {
 		return fmt.Errorf("make the template database: %w", err)
+	}
+	return nil
+}
+
+// deleteAtOnce has approved deletions of tests wait for nothing, as farol dev has.
+func deleteAtOnce(ctx context.Context, url string) error {
+	conn, err := pgx.Connect(ctx, url)
+	if err != nil {
+		return fmt.Errorf("connect: %w", err)
+	}
+	defer conn.Close(ctx) //nolint:errcheck // what it wrote is committed
+	if _, err := conn.Exec(ctx, `UPDATE request_settings SET deletion_wait = '0'`); err != nil {
+		return fmt.Errorf("set the wait of deletions: %w", err)
 	}
 	return nil
 }

@@ -181,6 +181,7 @@ BEGIN
 	NEW.requested_as := acting_user();
 	NEW.approved_as := NULL;
 	NEW.on_paper := NULL;
+	NEW.begins_at := NULL;
 	RETURN NEW;
 END
 $$;
@@ -207,12 +208,18 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 BEGIN
 	IF (NEW.id, NEW.institution_id, NEW.requested_by, NEW.requested_at, NEW.requested_as)
 		IS DISTINCT FROM (OLD.id, OLD.institution_id, OLD.requested_by, OLD.requested_at, OLD.requested_as)
-		OR OLD.approved_by IS NOT NULL OR OLD.cancelled_by IS NOT NULL THEN
+		OR OLD.cancelled_by IS NOT NULL OR NEW.cancelled_by IS NULL AND OLD.approved_by IS NOT NULL
+		OR NEW.cancelled_by IS NOT NULL AND (NEW.approved_by, NEW.approved_at, NEW.approved_as, NEW.on_paper, NEW.begins_at)
+			IS DISTINCT FROM (OLD.approved_by, OLD.approved_at, OLD.approved_as, OLD.on_paper, OLD.begins_at) THEN
 		RAISE EXCEPTION 'deletion request % is not changed afterwards', OLD.id USING ERRCODE = 'check_violation', HINT = 'Make a new request.';
 	END IF;
 	IF NEW.cancelled_by IS NOT NULL THEN
-		PERFORM must_decide_deletion(NEW.cancelled_by, NEW.institution_id, NEW.requested_by);
+		PERFORM must_stop_deletion(NEW.cancelled_by, NEW.institution_id);
+		IF OLD.approved_by IS NOT NULL THEN
+			PERFORM must_be_unfinished(NEW.id);
+		END IF;
 		NEW.cancelled_at := now();
+		RETURN NEW;
 	END IF;
 	IF NEW.approved_by IS NULL THEN
 		RETURN NEW;
@@ -234,6 +241,7 @@ BEGIN
 	END IF;
 	NEW.approved_at := now();
 	NEW.approved_as := acting_user();
+	NEW.begins_at := now() + deletion_wait_of(NEW.institution_id);
 	RETURN NEW;
 END
 $$;

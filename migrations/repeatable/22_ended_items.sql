@@ -5,10 +5,11 @@
 CREATE OR REPLACE FUNCTION request_rival(object text, file bigint, item bigint) RETURNS text
 LANGUAGE sql STABLE SET search_path FROM CURRENT SET enable_seqscan = off
 RETURN (
-	SELECT format('item %s is in the queue for the same %s: %s', o.id, CASE WHEN o.same THEN 'file' ELSE 'object' END, o.action) FROM (
-		SELECT u.work_item_id AS id, 'Ingest' AS action, false AS same FROM uploads_in_work u WHERE u.object_identifier = object
+	SELECT format('item %s is in the queue for the same %s: %s', o.id, CASE WHEN o.same THEN 'file' ELSE 'object' END, o.action)
+		|| coalesce('. ' || rtrim(deletion_waits(o.request), '.'), '') FROM (
+		SELECT u.work_item_id AS id, 'Ingest' AS action, false AS same, NULL::bigint AS request FROM uploads_in_work u WHERE u.object_identifier = object
 		UNION ALL
-		SELECT w.id, w.action, w.generic_file_id = file FROM work_items w
+		SELECT w.id, w.action, w.generic_file_id = file, w.deletion_request_id FROM work_items w
 		WHERE w.object_identifier = object AND w.action <> 'Ingest' AND w.retry AND w.stage = 'Requested' AND w.id <> item
 			AND (file IS NULL OR w.generic_file_id IS NULL OR w.generic_file_id = file)
 	) o ORDER BY o.id LIMIT 1);
@@ -28,14 +29,14 @@ BEGIN
 	END IF;
 	IF w.action = 'Delete' AND NOT EXISTS (
 		SELECT FROM deletion_requests d
-		WHERE d.id = w.deletion_request_id AND d.approved_at IS NOT NULL AND d.institution_id = w.institution_id
+		WHERE d.id = w.deletion_request_id AND d.approved_at IS NOT NULL AND d.cancelled_at IS NULL AND d.institution_id = w.institution_id
 			AND CASE WHEN w.generic_file_id IS NULL
 				THEN EXISTS (SELECT FROM deletion_requests_intellectual_objects o
 					WHERE o.deletion_request_id = d.id AND o.intellectual_object_id = w.intellectual_object_id)
 				ELSE EXISTS (SELECT FROM deletion_requests_generic_files f
 					WHERE f.deletion_request_id = d.id AND f.generic_file_id = w.generic_file_id) END)
 	THEN
-		RAISE EXCEPTION 'the deletion of % was not approved', w.object_identifier
+		RAISE EXCEPTION 'the deletion of % was not approved, or was stopped', w.object_identifier
 			USING ERRCODE = 'check_violation', HINT = 'farol delete request and farol delete approve make the items of a deletion.';
 	END IF;
 END

@@ -75,12 +75,15 @@ LANGUAGE sql STABLE SET search_path FROM CURRENT AS $$
 		format('SELECT * FROM why_not(%s);', o.id)
 	FROM work_items o WHERE o.id = w.waits_for
 	UNION ALL
+	SELECT 'cooling off', deletion_waits(w.deletion_request_id), 'Wait, or have an admin of the institution stop it.'
+	WHERE deletion_waits(w.deletion_request_id) IS NOT NULL
+	UNION ALL
 	SELECT 'delayed', format('It is due in %s, at %s. %s', date_trunc('second', w.run_at - now()), date_trunc('second', w.run_at),
 			CASE WHEN l.outcome = 'snoozed' THEN 'The stage postponed it: ' || l.error ELSE coalesce('The last attempt ended as ' || l.outcome || ': ' || l.error, 'No attempt was made yet.') END),
 		format('Wait, or SELECT requeue(%s);', w.id)
 	FROM (VALUES (1)) one
 	LEFT JOIN LATERAL (SELECT a.outcome, a.error FROM work_item_attempts a WHERE a.work_item_id = w.id ORDER BY a.claim_token DESC LIMIT 1) l ON true
-	WHERE w.waits_for IS NULL AND w.run_at > now()
+	WHERE w.waits_for IS NULL AND w.run_at > now() AND deletion_waits(w.deletion_request_id) IS NULL
 	UNION ALL
 	SELECT 'paused', format('%s of %s is paused, by %s since %s%s.', s.stage, s.action, s.paused_by, date_trunc('second', s.paused_at), coalesce(': ' || rtrim(s.pause_reason, '.'), '')),
 		format('SELECT resume_stage(%L);', s.stage)

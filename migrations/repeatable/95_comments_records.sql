@@ -12,6 +12,7 @@ COMMENT ON COLUMN institutions.state IS 'A: active; D: deactivated.';
 COMMENT ON COLUMN institutions.deactivated_at IS 'When it was deactivated.';
 COMMENT ON COLUMN institutions.created_at IS 'When the row was written.';
 COMMENT ON COLUMN institutions.updated_at IS 'When the row was last changed.';
+COMMENT ON COLUMN institutions.deletion_wait IS 'Time that an approved deletion waits before anything is removed; NULL: that of request_settings.';
 COMMENT ON COLUMN institutions.spot_restore_days IS 'Days between two spot restorations; 0: none are made.';
 
 COMMENT ON TABLE intellectual_objects IS 'What bags become: one row for each object, whatever the number of its deposits.';

@@ -25,6 +25,7 @@ COMMENT ON COLUMN retrieval_prices.poll IS 'Time between two polls of the provid
 COMMENT ON TABLE request_settings IS 'Settings of requests, in one row.';
 COMMENT ON COLUMN request_settings.only_one IS 'Keeps the table at one row.';
 COMMENT ON COLUMN request_settings.retrieval_cap IS 'US dollars above which an admin must approve a retrieval.';
+COMMENT ON COLUMN request_settings.deletion_wait IS 'Time that an approved deletion waits before anything is removed, unless its institution has its own.';
 
 COMMENT ON TABLE deletion_requests IS 'Requests to delete files and objects, which a second person must approve.';
 COMMENT ON COLUMN deletion_requests.id IS 'Number of the row.';
@@ -36,6 +37,7 @@ COMMENT ON COLUMN deletion_requests.approved_by IS 'Second person, who approved 
 COMMENT ON COLUMN deletion_requests.approved_at IS 'When it was approved.';
 COMMENT ON COLUMN deletion_requests.approved_as IS 'acting_user() of the approval; NULL: there is none, or it is older than this column.';
 COMMENT ON COLUMN deletion_requests.on_paper IS 'Why the approval was entered for the second person, who had not signed in; NULL: the person had.';
+COMMENT ON COLUMN deletion_requests.begins_at IS 'Time before which nothing is removed, fixed at the approval; NULL: it is not approved.';
 COMMENT ON COLUMN deletion_requests.cancelled_by IS 'Person who cancelled it.';
 COMMENT ON COLUMN deletion_requests.cancelled_at IS 'When it was cancelled.';
 COMMENT ON COLUMN deletion_requests.cancel_reason IS 'Why it was cancelled; NULL: that was not said.';

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 	"unique"
 
@@ -159,12 +160,13 @@ func (w *work) parts(ctx context.Context, index int, size int64, target *storage
 // afterRequests has an ingest wait while its object is being restored or deleted.
 // Once an ingest is live no request begins, so that it does not wait without end.
 func (w *work) afterRequests(ctx context.Context, r *registry.Registry) error {
-	item, since, err := requests.In(r).LiveRequests(ctx, w.Item.ObjectIdentifier)
+	item, since, waits, err := requests.In(r).LiveRequests(ctx, w.Item.ObjectIdentifier)
 	if err != nil || item == 0 {
 		return err
 	}
 	const soonest, latest = 5 * time.Second, 10 * time.Minute
-	return claim.Snooze(min(max(since/10, soonest), latest), fmt.Sprintf("Item %d, which restores or deletes the same object, runs first.", item))
+	why := fmt.Sprintf("Item %d, which restores or deletes the same object, runs first.", item)
+	return claim.Snooze(min(max(since/10, soonest), latest), strings.TrimSpace(why+" "+waits))
 }
 
 // receivingErr gives errors of the receiving bucket their meaning: the bag of this item is no

@@ -45,6 +45,9 @@ func (s *deletion) Run(ctx context.Context, w *pipeline.Work) error {
 	if err != nil {
 		return meaning(err)
 	}
+	if order.Waits != "" { // it was requeued, or its time was changed by hand
+		return claim.Snooze(order.For+time.Second, order.Waits)
+	}
 	w.StartCounting(ctx, progress.Counters{BytesTotal: w.Item.Size})
 	if !order.Done {
 		if err := s.lookForAll(ctx, w, d); err != nil {

@@ -364,3 +364,39 @@ func TestDeniedDeletionIsForAPerson(t *testing.T) {
 		t.Errorf("request = %+v, %v", now, err)
 	}
 }
+
+// A deletion whose item becomes due before its time removes nothing, and postpones itself: not
+// even what has run before, or what is set by hand, gets around the wait. Stopped then, the
+// object is as it was.
+func TestDeletionBeforeItsTimeRemovesNothing(t *testing.T) {
+	t.Parallel()
+	a := newArchive(t)
+	a.Ingested(pipelinetest.ABag("waits"))
+	before := a.AllCopies()
+	a.Exec(`UPDATE request_settings SET deletion_wait = '1 hour'`)
+	d := a.Doomed("test.edu/waits")
+	id := pipelinetest.Value[int64](a, `SELECT id FROM work_items WHERE action = 'Delete'`)
+	a.Work()
+	if n := pipelinetest.Value[int](a, `SELECT count(*) FROM work_item_attempts WHERE work_item_id = $1`, id); n != 0 {
+		t.Fatalf("%d attempts before it is due", n)
+	}
+	a.Exec(fmt.Sprintf(`SELECT requeue(%d)`, id))
+	a.Work()
+	got := pipelinetest.Value[string](a, `SELECT concat_ws(' ', w.status, w.attempt, w.run_at >= d.begins_at, a.outcome, a.error) FROM work_items w
+		JOIN deletion_requests d ON d.id = w.deletion_request_id JOIN work_item_attempts a ON a.work_item_id = w.id WHERE w.id = $1`, id)
+	if want := fmt.Sprintf("Pending 0 t snoozed Deletion request %d begins in ", d.ID); !strings.HasPrefix(got, want) {
+		t.Errorf("item: %s\nwant %s", got, want)
+	}
+	if _, err := requests.In(a.Deps.Registry).CancelDeletion(context.Background(), d.ID, "second@test.edu", "a mistake"); err != nil {
+		t.Fatal(err)
+	}
+	if after := a.AllCopies(); !slices.Equal(before, after) {
+		t.Errorf("copies: %v\nwant %v", after, before)
+	}
+	if n := pipelinetest.Value[int](a, `SELECT (SELECT count(*) FROM deletion_receipts) + (SELECT count(*) FROM intellectual_objects WHERE deleted_by_item IS NOT NULL)`); n != 0 {
+		t.Errorf("%d receipts and markers", n)
+	}
+	if item := a.Restored("test.edu/waits"); item.Status != "Success" {
+		t.Errorf("restored: %s: %s", item.Status, item.Note)
+	}
+}

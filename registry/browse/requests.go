@@ -12,7 +12,7 @@ import (
 // DeletionFilter narrows a list of deletion requests.
 type DeletionFilter struct {
 	Institution string // identifier
-	State       string // open, approved or cancelled
+	State       string // open, waiting, approved or cancelled
 
 	RequestedAfter  time.Time // then or later
 	RequestedBefore time.Time
@@ -44,11 +44,12 @@ func (r Records) Deletion(ctx context.Context, id int64) (requests.DeletionReque
 func (f DeletionFilter) find(s registry.Scope, after Key) (*query, error) {
 	q := in(s, f.Institution, deletionAdvice)
 	states := map[string]string{
-		"": `true`, "open": `num_nonnulls(d.approved_at, d.cancelled_at) = 0`, "approved": `d.approved_at IS NOT NULL`, "cancelled": `d.cancelled_at IS NOT NULL`,
+		"": `true`, "open": `num_nonnulls(d.approved_at, d.cancelled_at) = 0`, "approved": `d.approved_at IS NOT NULL AND d.cancelled_at IS NULL`,
+		"waiting": `d.begins_at > now() AND d.cancelled_at IS NULL`, "cancelled": `d.cancelled_at IS NOT NULL`,
 	}
 	state, known := states[f.State]
 	if !known {
-		return nil, refused("a deletion request is open, approved or cancelled, and not %q", f.State)
+		return nil, refused("a deletion request is open, waiting, approved or cancelled, and not %q", f.State)
 	}
 	q.conds = append(q.conds, state)
 	q.since(`d.requested_at >= @requested_after`, "requested_after", f.RequestedAfter)

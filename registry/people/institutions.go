@@ -2,6 +2,7 @@ package people
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/jackc/pgx/v5"
@@ -56,7 +57,9 @@ type InstitutionChanges struct {
 	Name            *string
 	State           *string
 	SpotRestoreDays *int
+	DeletionWait    *float64 // hours; below 0: as long as the settings of requests say
 	FactorRequired  *bool
+	OnlyLonger      bool // the wait of deletions may not become shorter
 }
 
 // ChangeInstitution changes an institution within a scope, as [Records.Change] does a
@@ -65,13 +68,17 @@ type InstitutionChanges struct {
 func (r Records) ChangeInstitution(ctx context.Context, s registry.Scope, id, version int64, c InstitutionChanges) (registry.Institution, error) {
 	args := scoped(s)
 	for k, v := range map[string]any{
-		"id": id, "version": version, "name": c.Name, "state": c.State, "days": c.SpotRestoreDays, "required": c.FactorRequired,
+		"id": id, "version": version, "name": c.Name, "state": c.State, "days": c.SpotRestoreDays, "required": c.FactorRequired, "hours": c.DeletionWait,
 	} {
 		args[k] = v
 	}
+	if err := r.mayWait(ctx, args, c); err != nil {
+		return registry.Institution{}, fmt.Errorf("change an institution: %w", registry.Refusal(err))
+	}
 	tag, err := r.db.Exec(ctx, `
 		UPDATE institutions SET name = coalesce(@name::text, name), state = coalesce(@state::text, state), updated_at = now(),
-			spot_restore_days = coalesce(@days::integer, spot_restore_days), second_factor_required = coalesce(@required::boolean, second_factor_required)
+			spot_restore_days = coalesce(@days::integer, spot_restore_days), second_factor_required = coalesce(@required::boolean, second_factor_required),
+			deletion_wait = CASE WHEN @hours::float8 < 0 THEN NULL ELSE coalesce(@hours * interval '1 hour', deletion_wait) END
 		WHERE id = @id AND (@all OR id = @institution) AND (@version::bigint = 0 OR version = @version)`, args)
 	if err == nil {
 		_, err = r.db.Exec(ctx, `
@@ -86,4 +93,27 @@ func (r Records) ChangeInstitution(ctx context.Context, s registry.Scope, id, ve
 		err = fmt.Errorf("change an institution: %w", registry.ErrChanged)
 	}
 	return i, err
+}
+
+// mayWait refuses a wait of deletions that is shorter than the one that counts now, if it may
+// only become longer. The row stays locked until the change.
+func (r Records) mayWait(ctx context.Context, args pgx.NamedArgs, c InstitutionChanges) error {
+	if c.DeletionWait == nil || !c.OnlyLonger {
+		return nil
+	}
+	var hours float64
+	var shorter bool
+	err := r.db.QueryRow(ctx, `
+		SELECT extract(epoch FROM coalesce(i.deletion_wait, s.deletion_wait))::float8 / 3600,
+			CASE WHEN @hours::float8 < 0 THEN s.deletion_wait ELSE @hours * interval '1 hour' END < coalesce(i.deletion_wait, s.deletion_wait)
+		FROM institutions i CROSS JOIN request_settings s WHERE i.id = @id AND (@all OR i.id = @institution) FOR UPDATE OF i`, args).Scan(&hours, &shorter)
+	switch {
+	case errors.Is(err, pgx.ErrNoRows):
+		return registry.ErrNotFound
+	case err != nil:
+		return err
+	case shorter:
+		return fmt.Errorf("%w: approved deletions wait for %g hours; only staff of the archive makes that shorter", registry.ErrRefused, hours)
+	}
+	return nil
 }

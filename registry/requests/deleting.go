@@ -15,6 +15,9 @@ import (
 type DeletionOrder struct {
 	Requester, Approver string // e-mails
 	Done                bool   // it was done before
+
+	Waits string        // why nothing may be removed yet; "": now it may
+	For   time.Duration // until it may, by the database's clock
 }
 
 // DeletionWork names an item of a deletion and the claim that works on it.
@@ -33,7 +36,8 @@ var ErrUnauthorised = errors.New("not authorised")
 // gone, no matter who has changed a row by hand in the meantime. A bag that was ingested
 // since is not what two people have decided to delete.
 const orderSQL = `
-SELECT r.email AS requester, a.email AS approver, o.state AS object_state, coalesce(f.state, o.state) AS state, d.approved_at IS NOT NULL AND
+SELECT r.email AS requester, a.email AS approver, o.state AS object_state, coalesce(f.state, o.state) AS state,
+	coalesce(deletion_waits(d.id), '') AS waits, greatest(d.begins_at - now(), '0') AS waits_for, d.approved_at IS NOT NULL AND d.cancelled_at IS NULL AND
 	CASE WHEN $2::bigint = 0
 		THEN EXISTS (SELECT FROM deletion_requests_intellectual_objects n WHERE n.deletion_request_id = d.id AND n.intellectual_object_id = o.id)
 		ELSE EXISTS (SELECT FROM deletion_requests_generic_files n WHERE n.deletion_request_id = d.id AND n.generic_file_id = f.id
@@ -54,7 +58,8 @@ CROSS JOIN LATERAL (SELECT greatest(o.created_at, f.created_at, (
 WHERE d.id = $3`
 
 // AuthoriseDeletion sees that an item may delete what it names. What must not be deleted is
-// ErrUnauthorised with the reason; if the claim has moved on, it is ErrLost.
+// ErrUnauthorised with the reason; if the claim has moved on, it is ErrLost. Before the time at
+// which the request begins the order says how long it waits.
 func (r Records) AuthoriseDeletion(ctx context.Context, w DeletionWork) (order DeletionOrder, err error) {
 	err = r.deleting(ctx, w, func(tx pgx.Tx) error {
 		order, err = authorise(ctx, tx, w)
@@ -73,18 +78,18 @@ func authorise(ctx context.Context, tx pgx.Tx, w DeletionWork) (order DeletionOr
 	var kept time.Time
 	var ingest *int64
 	err = tx.QueryRow(ctx, orderSQL, w.ObjectID, w.FileID, w.DeletionID).Scan(
-		&order.Requester, &approver, &object, &state, &isNamed, &kept, &over, &ingest, &changed)
+		&order.Requester, &approver, &object, &state, &order.Waits, &order.For, &isNamed, &kept, &over, &ingest, &changed)
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
 		return order, fmt.Errorf("%w: there is no deletion request %d", ErrUnauthorised, w.DeletionID)
 	case err != nil:
 		return order, err
 	case approver == nil || !isNamed:
-		return order, fmt.Errorf("%w: request %d was not approved, or does not name it", ErrUnauthorised, w.DeletionID)
+		return order, fmt.Errorf("%w: request %d was not approved, was stopped, or does not name it", ErrUnauthorised, w.DeletionID)
 	}
 	order.Approver, order.Done = *approver, state == "D"
 	switch {
-	case order.Done:
+	case order.Done, order.Waits != "":
 		return order, nil
 	case ingest != nil: // its trigger and the request's keep each other out, but for hands
 		return order, fmt.Errorf("%w: item %d ingests the object", ErrUnauthorised, *ingest)
@@ -214,27 +219,27 @@ func (r Records) RecordObjectDeletion(ctx context.Context, w DeletionWork, order
 	return nil
 }
 
-// LiveRequests returns the first of the requests that are in work on an object, and since
-// when it is. Zero is none. While an ingest of the object is live, no
+// LiveRequests returns the first of the requests that are in work on an object, since when it
+// is, and why it waits if it is a deletion that does. Zero is none. While an ingest of the object is live, no
 // other can come (work_items_requests). A deletion that was cancelled counts while its worker
 // may still remove a copy: see deletion_gives_back (work_items_ended_object).
-func (r Records) LiveRequests(ctx context.Context, object string) (item int64, since time.Duration, err error) {
+func (r Records) LiveRequests(ctx context.Context, object string) (item int64, since time.Duration, waits string, err error) {
 	err = r.db.QueryRow(ctx, `
-		SELECT id, now() - created_at FROM (
-			SELECT id, created_at FROM work_items WHERE object_identifier = $1 AND action <> 'Ingest' AND retry AND stage = 'Requested'
+		SELECT id, now() - created_at, waits FROM (
+			SELECT id, created_at, coalesce(deletion_waits(deletion_request_id), '') AS waits FROM work_items WHERE object_identifier = $1 AND action <> 'Ingest' AND retry AND stage = 'Requested'
 			UNION ALL
-			SELECT id, updated_at FROM work_items w WHERE object_identifier = $1 AND NOT retry AND action = 'Delete' AND status = 'Cancelled'
+			SELECT id, updated_at, '' FROM work_items w WHERE object_identifier = $1 AND NOT retry AND action = 'Delete' AND status = 'Cancelled'
 			  AND EXISTS (
 				SELECT FROM deletion_receipts r
 				JOIN storage_records s ON s.generic_file_id = r.generic_file_id AND s.target = r.target AND s.key = r.key
 				JOIN fixity_checks c ON c.storage_record_id = s.id AND c.worker = 'item ' || w.id AND c.run_at > now()
 				WHERE r.work_item_id = w.id AND r.begun_at IS NOT NULL AND r.removed_at IS NULL)
-		) w ORDER BY id LIMIT 1`, object).Scan(&item, &since)
+		) w ORDER BY id LIMIT 1`, object).Scan(&item, &since, &waits)
 	if errors.Is(err, pgx.ErrNoRows) {
-		return 0, 0, nil
+		return 0, 0, "", nil
 	}
 	if err != nil {
-		return 0, 0, fmt.Errorf("find requests for %q: %w", object, err)
+		return 0, 0, "", fmt.Errorf("find requests for %q: %w", object, err)
 	}
-	return item, since, nil
+	return item, since, waits, nil
 }

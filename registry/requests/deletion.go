@@ -24,6 +24,7 @@ type DeletionRequest struct {
 	RequestedAs string     `json:"requested_as"` // who acted; "": not recorded at the time
 	ApprovedAs  string     `json:"approved_as"`  // who acted; "": nobody, or not recorded at the time
 	OnPaper     string     `json:"on_paper"`     // why the approval was entered for a person who had not signed in
+	BeginsAt    *time.Time `json:"begins_at"`    // nothing is removed before; null: it is not approved
 	CancelledBy string     `json:"cancelled_by"`
 	CancelledAt *time.Time `json:"cancelled_at"`
 	Reason      string     `json:"cancel_reason" db:"cancel_reason"` // why it was cancelled; "": that was not said
@@ -33,6 +34,18 @@ type DeletionRequest struct {
 	Done        int64      `json:"done"`  // of these
 	Failed      int64      `json:"failed"`
 	Cancelled   int64      `json:"cancelled"`
+	Removed     bool       `json:"removed_before_cancelled" db:"removed"` // it was cancelled when copies had been removed
+}
+
+// Waits reports whether a request is approved, and nothing of it is removed before a time that
+// is still to come.
+func (d DeletionRequest) Waits(now time.Time) bool {
+	return d.BeginsAt != nil && d.CancelledAt == nil && d.BeginsAt.After(now)
+}
+
+// Stoppable reports whether something of an approved request is left that can be stopped.
+func (d DeletionRequest) Stoppable() bool {
+	return d.ApprovedAt != nil && d.CancelledAt == nil && d.Done+d.Cancelled < d.Items
 }
 
 // SelectDeletions reads a [DeletionRequest] from rows of deletion_requests, which the query or
@@ -40,11 +53,13 @@ type DeletionRequest struct {
 // work_items_archive_deletion).
 const SelectDeletions = `
 SELECT d.id, i.identifier AS institution, r.email AS requested_by, d.requested_at, coalesce(a.email, '') AS approved_by, d.approved_at,
-	coalesce(d.requested_as, '') AS requested_as, coalesce(d.approved_as, '') AS approved_as, coalesce(d.on_paper, '') AS on_paper,
+	coalesce(d.requested_as, '') AS requested_as, coalesce(d.approved_as, '') AS approved_as, coalesce(d.on_paper, '') AS on_paper, d.begins_at,
 	coalesce(c.email, '') AS cancelled_by, d.cancelled_at, coalesce(d.cancel_reason, '') AS cancel_reason,
 	(SELECT count(*) FROM deletion_requests_intellectual_objects o WHERE o.deletion_request_id = d.id) AS objects,
 	(SELECT count(*) FROM deletion_requests_generic_files f WHERE f.deletion_request_id = d.id) AS files,
-	w.items, w.done, w.failed, w.cancelled
+	w.items, w.done, w.failed, w.cancelled, d.approved_at IS NOT NULL AND d.cancelled_at IS NOT NULL AND EXISTS (
+		SELECT FROM all_work_items k JOIN deletion_receipts c ON c.work_item_id = k.id
+		WHERE k.deletion_request_id = d.id AND c.removed_at IS NOT NULL) AS removed -- deletion_receipts_pkey
 FROM %s d
 JOIN institutions i ON i.id = d.institution_id
 JOIN users r ON r.id = d.requested_by
@@ -273,9 +288,9 @@ SELECT lock_object(o.name) FROM (
 // createDeletionsSQL makes an item for each object and file of a request.
 const createDeletionsSQL = `
 INSERT INTO work_items (institution_id, action, stage, name, bucket, etag, size, bag_date, object_identifier, intellectual_object_id,
-	generic_file_id, storage_option, "user", inst_approver, deletion_request_id, note, outcome)
+	generic_file_id, storage_option, "user", inst_approver, deletion_request_id, run_at, note, outcome)
 SELECT o.institution_id, 'Delete', 'Requested', o.bag_name || '.tar', i.receiving_bucket, o.etag, n.size, o.created_at, o.identifier, o.id,
-	n.file, o.storage_option, @requester::text, @approver::text, @request,
+	n.file, o.storage_option, @requester::text, @approver::text, @request, (SELECT begins_at FROM deletion_requests WHERE id = @request),
 	format('Requested by %s, approved by %s.', @requester::text, @approver::text), 'Item is pending deletion'
 FROM (
 	SELECT d.intellectual_object_id AS object, NULL::bigint AS file, coalesce((
@@ -296,8 +311,8 @@ ORDER BY o.identifier COLLATE "C", n.file`
 // (deletion_request_decided). onPaper says why the approval is entered for a person who has
 // not signed in; it is needed then, and ignored for one who has.
 func (r Records) ApproveDeletion(ctx context.Context, id int64, by, onPaper string) (DeletionRequest, error) {
-	return r.decideDeletion(ctx, id, by, "approve", func(ctx context.Context, tx pgx.Tx, u registry.User) error {
-		requester, err := approve(ctx, tx, id, u, onPaper)
+	return r.decideDeletion(ctx, id, by, "approve", func(ctx context.Context, tx pgx.Tx, u registry.User, approved *time.Time) error {
+		requester, err := approve(ctx, tx, id, u, onPaper, approved)
 		if err != nil {
 			return err
 		}
@@ -305,8 +320,15 @@ func (r Records) ApproveDeletion(ctx context.Context, id int64, by, onPaper stri
 		if err != nil {
 			return err
 		}
-		return alertOfDeletion(ctx, tx, id, "Deletion Confirmed", fmt.Sprintf(
-			"%s has approved the request of %s. %d items are in the queue.", u.Email, requester, tag.RowsAffected()))
+		var waits *string
+		if err := tx.QueryRow(ctx, `SELECT deletion_waits($1)`, id).Scan(&waits); err != nil {
+			return err
+		}
+		text := fmt.Sprintf("%s has approved the request of %s. %d items are in the queue.", u.Email, requester, tag.RowsAffected())
+		if waits != nil {
+			text += " " + *waits
+		}
+		return alertOfDeletion(ctx, tx, id, "Deletion Confirmed", text)
 	})
 }
 
@@ -315,8 +337,8 @@ var errOnlyAsked = errors.New("only asked")
 
 // MayApproveDeletion refuses what ApproveDeletion would refuse now, and changes nothing.
 func (r Records) MayApproveDeletion(ctx context.Context, id int64, by, onPaper string) (DeletionRequest, error) {
-	d, err := r.decideDeletion(ctx, id, by, "approve", func(ctx context.Context, tx pgx.Tx, u registry.User) error {
-		if _, err := approve(ctx, tx, id, u, onPaper); err != nil {
+	d, err := r.decideDeletion(ctx, id, by, "approve", func(ctx context.Context, tx pgx.Tx, u registry.User, approved *time.Time) error {
+		if _, err := approve(ctx, tx, id, u, onPaper, approved); err != nil {
 			return err
 		}
 		return errOnlyAsked
@@ -328,7 +350,10 @@ func (r Records) MayApproveDeletion(ctx context.Context, id int64, by, onPaper s
 }
 
 // approve decides a request, and locks what it names.
-func approve(ctx context.Context, tx pgx.Tx, id int64, u registry.User, onPaper string) (requester string, err error) {
+func approve(ctx context.Context, tx pgx.Tx, id int64, u registry.User, onPaper string, approved *time.Time) (requester string, err error) {
+	if approved != nil {
+		return "", fmt.Errorf("%w: it was approved already, at %s", registry.ErrRefused, approved.UTC().Format(time.RFC3339))
+	}
 	err = tx.QueryRow(ctx, `
 		UPDATE deletion_requests d SET approved_by = $2, on_paper = nullif($3, '')
 		FROM users u WHERE d.id = $1 AND u.id = d.requested_by RETURNING u.email`, id, u.ID, onPaper).Scan(&requester)
@@ -339,50 +364,4 @@ func approve(ctx context.Context, tx pgx.Tx, id int64, u registry.User, onPaper 
 		return "", err
 	}
 	return requester, deletable(ctx, tx, id)
-}
-
-// CancelDeletion ends a request that nobody has approved, for a reason that the institution
-// reads. Any institutional admin of the institution may, and an admin of the archive who may approve it.
-func (r Records) CancelDeletion(ctx context.Context, id int64, by, reason string) (DeletionRequest, error) {
-	return r.decideDeletion(ctx, id, by, "cancel", func(ctx context.Context, tx pgx.Tx, u registry.User) error {
-		if _, err := tx.Exec(ctx, `UPDATE deletion_requests SET cancelled_by = $2, cancel_reason = nullif(btrim($3), '') WHERE id = $1`, id, u.ID, reason); err != nil {
-			return err
-		}
-		text := u.Email + " has cancelled it. Nothing was deleted."
-		if reason != "" {
-			text += " Reason: " + reason
-		}
-		return alertOfDeletion(ctx, tx, id, "Deletion Cancelled", text)
-	})
-}
-
-// decideDeletion decides about a request that nobody has decided about, and keeps
-// others from it in the meantime. That of another institution is not there.
-func (r Records) decideDeletion(ctx context.Context, id int64, by, verb string, decide func(context.Context, pgx.Tx, registry.User) error) (DeletionRequest, error) {
-	err := registry.Again(func() error {
-		return pgx.BeginFunc(ctx, r.db, func(tx pgx.Tx) error {
-			u, err := r.registry.Actor(ctx, tx, by)
-			if err != nil {
-				return err
-			}
-			var approved, cancelled *time.Time
-			err = tx.QueryRow(ctx, `SELECT approved_at, cancelled_at FROM deletion_requests WHERE id = $1 AND ($2::bigint = 0 OR institution_id = $2) FOR UPDATE`,
-				id, u.InstitutionID).Scan(&approved, &cancelled)
-			switch {
-			case errors.Is(err, pgx.ErrNoRows):
-				return registry.ErrNotFound
-			case err != nil:
-				return err
-			case approved != nil:
-				return fmt.Errorf("%w: it was approved already, at %s", registry.ErrRefused, approved.UTC().Format(time.RFC3339))
-			case cancelled != nil:
-				return fmt.Errorf("%w: it was cancelled already, at %s", registry.ErrRefused, cancelled.UTC().Format(time.RFC3339))
-			}
-			return decide(ctx, tx, u)
-		})
-	})
-	if err != nil {
-		return DeletionRequest{}, fmt.Errorf("%s deletion request %d: %w", verb, id, registry.Refusal(err))
-	}
-	return r.DeletionRequest(ctx, id)
 }

@@ -13,9 +13,11 @@ import (
 	"github.com/farol-preservation/farol/registry"
 )
 
-// Settings are what requests go by: how long files are kept, and what retrievals cost.
+// Settings are what requests go by: how long files are kept, how long an approved deletion
+// waits, and what retrievals cost.
 type Settings struct {
-	Cap     string           `json:"retrieval_cap_usd"` // exact, such as 100.00: above it a person has to approve
+	Wait    float64          `json:"deletion_wait_hours"` // before anything is removed, unless an institution has its own
+	Cap     string           `json:"retrieval_cap_usd"`   // exact, such as 100.00: above it a person has to approve
 	Options []StorageOption  `json:"storage_options"`
 	Prices  []RetrievalPrice `json:"retrieval_prices"`
 }
@@ -49,7 +51,7 @@ func (s Settings) Version() string {
 
 // Settings returns the settings of requests. All three tables have a few rows.
 func (r Records) Settings(ctx context.Context) (s Settings, err error) {
-	if err := r.db.QueryRow(ctx, `SELECT retrieval_cap::text FROM request_settings`).Scan(&s.Cap); err != nil {
+	if err := r.db.QueryRow(ctx, `SELECT retrieval_cap::text, extract(epoch FROM deletion_wait)::float8 / 3600 FROM request_settings`).Scan(&s.Cap, &s.Wait); err != nil {
 		return s, fmt.Errorf("read the settings of requests: %w", err)
 	}
 	s.Options, err = registry.Collect[StorageOption](ctx, r.db, "list storage options", `SELECT name, retention_days FROM storage_options ORDER BY name`, pgx.NamedArgs{})
@@ -83,9 +85,20 @@ func (r Records) SetRetention(ctx context.Context, option string, days int) erro
 	return r.set(ctx, "set the retention of a storage option", `UPDATE storage_options SET retention_days = $2 WHERE name = $1`, option, days)
 }
 
-// SetCap sets the price above which a person has to approve a retrieval.
-func (r Records) SetCap(ctx context.Context, dollars string) error {
-	return r.set(ctx, "set the cap of retrievals", `UPDATE request_settings SET retrieval_cap = $1::text::numeric`, dollars)
+// SetRequests sets the price above which a person has to approve a retrieval, and the hours that
+// an approved deletion waits; nil leaves it. Requests that are approved keep their time.
+func (r Records) SetRequests(ctx context.Context, dollars *string, hours *float64) error {
+	return r.set(ctx, "set how requests are approved", `UPDATE request_settings SET retrieval_cap = coalesce($1::text::numeric, retrieval_cap),
+		deletion_wait = coalesce($2::float8 * interval '1 hour', deletion_wait)`, dollars, hours)
+}
+
+// DeleteAtOnce has approved deletions wait for nothing, unless a person has set a time: for
+// installations in which nothing is worth keeping.
+func (r Records) DeleteAtOnce(ctx context.Context) error {
+	if _, err := r.db.Exec(ctx, `UPDATE request_settings SET deletion_wait = '0' WHERE deletion_wait = '24 hours'`); err != nil {
+		return fmt.Errorf("set the wait of deletions: %w", registry.Refusal(err))
+	}
+	return nil
 }
 
 // PriceChanges are what is set of a price; nil leaves it.

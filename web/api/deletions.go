@@ -17,7 +17,7 @@ import (
 // DeletionFilter narrows the list of deletion requests.
 type DeletionFilter struct {
 	Institution     string    `query:"institution" maxLength:"255" doc:"Identifier of the institution"`
-	State           string    `query:"state" enum:"open,approved,cancelled"`
+	State           string    `query:"state" enum:"open,waiting,approved,cancelled" doc:"waiting: approved, and nothing may be removed yet; approved: waiting ones, too"`
 	RequestedAfter  time.Time `query:"requested_after" doc:"Then or later"`
 	RequestedBefore time.Time `query:"requested_before" doc:"Before then"`
 }
@@ -81,11 +81,12 @@ func (a *API) deletions(t *ops.API) {
 func (a *API) decideDeletions(t *ops.API, op func(id, method, path, summary string, needs permission.Permission) ops.Operation) {
 	approve := op("deletions.approve", post, "/{id}/approve", "Approve a deletion that another person has requested", permission.DeletionsApprove)
 	approve.Person, approve.Fresh, approve.Audit = true, true, true
-	approve.About = "It cannot be undone. Nobody approves the own request. Staff approve where the institution has no second active admin. " +
+	approve.About = "The deletion begins after the wait of the institution. Until then it can be cancelled; what was removed cannot be undone. Nobody approves the own request. Staff approve where the institution has no second active admin. " +
 		"Retention and pending work are checked again: either everything that the request names goes into the queue, or nothing."
-	cancel := op("deletions.cancel", post, "/{id}/cancel", "Cancel a deletion request that is not approved", permission.DeletionsCancel)
+	cancel := op("deletions.cancel", post, "/{id}/cancel", "Cancel a deletion request: refuse it, or stop it after its approval", permission.DeletionsCancel)
 	cancel.Person, cancel.Audit = true, true
-	cancel.About = "Who may approve it may cancel it, too, as may the requester. The requester is alerted, with the reason."
+	cancel.About = "Any institutional admin of the institution may, and any admin of the archive. After the approval its items end as Cancelled, " +
+		"and what they have not removed stays. The institution is alerted, with the reason and with what was removed before."
 	ops.Register(t, approve, func(ctx context.Context, c access.Caller, in *ByID) (*body[requests.DeletionRequest], error) {
 		return a.decideDeletion(ctx, c, approve.ID, in.ID, nil, func(ctx context.Context) (requests.DeletionRequest, error) {
 			return requests.In(a.Registry).ApproveDeletion(ctx, in.ID, c.Person.Email, "")

@@ -23,9 +23,10 @@ type institutionPatch struct {
 	ByID
 	Condition
 	Body struct {
-		Name            *string `json:"name,omitempty" minLength:"2" maxLength:"200"`
-		SpotRestoreDays *int    `json:"spot_restore_days,omitempty" minimum:"0" maximum:"3650" doc:"Days between two test restorations; 0: none"`
-		FactorRequired  *bool   `json:"second_factor_required,omitempty" doc:"Whether all people of the institution need a second factor"`
+		Name            *string  `json:"name,omitempty" minLength:"2" maxLength:"200"`
+		SpotRestoreDays *int     `json:"spot_restore_days,omitempty" minimum:"0" maximum:"3650" doc:"Days between two test restorations; 0: none"`
+		DeletionWait    *float64 `json:"deletion_wait_hours,omitempty" minimum:"-1" maximum:"2160" doc:"Hours that an approved deletion waits before anything is removed; -1: as long as the settings of requests say"`
+		FactorRequired  *bool    `json:"second_factor_required,omitempty" doc:"Whether all people of the institution need a second factor"`
 	}
 }
 
@@ -66,7 +67,7 @@ func (a *API) institutions(t *ops.API) {
 	}, a.addInstitution)
 	ops.Register(t, ops.Operation{
 		ID: "institutions.set", Method: patch, Path: "/api/v1/institutions/{id}", Summary: "Change the settings of an institution", Access: ops.Holders,
-		Needs: permission.InstitutionsSettings, Fresh: true, Audit: true, About: "The name is changed by staff only.",
+		Needs: permission.InstitutionsSettings, Fresh: true, Audit: true, About: "The name is changed by staff only. Only staff shortens the wait of deletions; deletions that are approved keep the time at which they begin.",
 	}, a.setInstitution)
 	for state, verb := range map[string]string{"D": "deactivate", "A": "activate"} {
 		summary := "Activate an institution again"
@@ -119,7 +120,7 @@ func (a *API) setInstitution(ctx context.Context, c access.Caller, in *instituti
 		return nil, ops.Problem(http.StatusForbidden, ops.CodeNotAllowed, "only staff changes the name of an institution")
 	}
 	return a.changeInstitution(ctx, c, "institutions.set", in.ID, version, people.InstitutionChanges{
-		Name: in.Body.Name, SpotRestoreDays: in.Body.SpotRestoreDays, FactorRequired: in.Body.FactorRequired,
+		Name: in.Body.Name, SpotRestoreDays: in.Body.SpotRestoreDays, DeletionWait: in.Body.DeletionWait, OnlyLonger: !c.Holds(permission.InstitutionsWrite), FactorRequired: in.Body.FactorRequired,
 	}, map[string]any{"set": in.Body})
 }
 

@@ -135,12 +135,22 @@ func (a *API) items(t *ops.API) {
 				return a.Registry.Requeue(ctx, in.ID, in.Body.Stage)
 			})
 		})
-	ops.Register(t, decide("items.cancel", post, "/api/v1/items/{id}/cancel", "Cancel an item", ""),
-		func(ctx context.Context, c access.Caller, in *reasonBody) (*itemAnswer, error) {
-			return a.decide(ctx, c, "items.cancel", in.ID, in.Condition, map[string]any{"reason": in.Body.Reason}, func(ctx context.Context) (registry.WorkItem, error) {
-				return a.Registry.Cancel(ctx, in.ID, in.Body.Reason)
-			})
+	cancel := decide("items.cancel", post, "/api/v1/items/{id}/cancel", "Cancel an item", "Institutional admins cancel items of deletions. What an item has removed stays removed.")
+	cancel.Or = permission.DeletionsCancel
+	ops.Register(t, cancel, func(ctx context.Context, c access.Caller, in *reasonBody) (*itemAnswer, error) {
+		return a.decide(ctx, c, "items.cancel", in.ID, in.Condition, map[string]any{"reason": in.Body.Reason}, func(ctx context.Context) (registry.WorkItem, error) {
+			if !c.Holds(permission.ItemsDecide) {
+				w, err := a.Registry.WorkItem(ctx, in.ID)
+				if err != nil {
+					return w, err
+				}
+				if w.Action != "Delete" {
+					return w, ops.Problem(http.StatusForbidden, ops.CodeNotAllowed, "your role cancels only items of deletions; others need the permission "+string(permission.ItemsDecide))
+				}
+			}
+			return a.Registry.Cancel(ctx, in.ID, in.Body.Reason)
 		})
+	})
 	ops.Register(t, decide("items.release", post, "/api/v1/items/{id}/release", "Take a running item from its worker", "It is Pending at once, at the same stage, and keeps what the stage has finished."),
 		func(ctx context.Context, c access.Caller, in *decideInput) (*itemAnswer, error) {
 			return a.decide(ctx, c, "items.release", in.ID, in.Condition, nil, func(ctx context.Context) (registry.WorkItem, error) { return a.Registry.Release(ctx, in.ID) })

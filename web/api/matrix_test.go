@@ -65,7 +65,7 @@ items.next                O S
 items.explain             U A R O S
 items.requeue_stages      O S
 items.requeue             O S
-items.cancel              O S
+items.cancel              A O S
 items.release             O S
 items.set                 O S
 items.groups              U A R O S

@@ -29,7 +29,8 @@ type storagePatch struct {
 type requestsPatch struct {
 	Condition
 	Body struct {
-		Cap string `json:"retrieval_cap_usd" pattern:"^[0-9]{1,12}([.][0-9]{1,2})?$" doc:"US dollars above which a person has to approve a retrieval, such as 100.00"`
+		Cap  *string  `json:"retrieval_cap_usd,omitempty" pattern:"^[0-9]{1,12}([.][0-9]{1,2})?$" doc:"US dollars above which a person has to approve a retrieval, such as 100.00"`
+		Wait *float64 `json:"deletion_wait_hours,omitempty" minimum:"0" maximum:"2160" doc:"Hours that an approved deletion waits before anything is removed, where an institution has no own time"`
 	}
 }
 
@@ -57,10 +58,13 @@ func (a *API) settings(t *ops.API) {
 				return requests.In(a.Registry).SetRetention(ctx, in.Name, in.Body.Retention)
 			})
 		})
-	ops.Register(t, changesSettings("settings.set_requests", "/api/v1/settings/requests", "Change the price above which a retrieval is approved"),
+	ops.Register(t, changesSettings("settings.set_requests", "/api/v1/settings/requests", "Change the price above which a retrieval is approved, and how long approved deletions wait"),
 		func(ctx context.Context, c access.Caller, in *requestsPatch) (*settingsAnswer, error) {
-			return a.set(ctx, c, "settings.set_requests", "retrieval_cap", in.Condition, in.Body, func(ctx context.Context) error {
-				return requests.In(a.Registry).SetCap(ctx, in.Body.Cap)
+			if in.Body.Cap == nil && in.Body.Wait == nil {
+				return nil, nothingToSet("retrieval_cap_usd or deletion_wait_hours")
+			}
+			return a.set(ctx, c, "settings.set_requests", "requests", in.Condition, in.Body, func(ctx context.Context) error {
+				return requests.In(a.Registry).SetRequests(ctx, in.Body.Cap, in.Body.Wait)
 			})
 		})
 	ops.Register(t, changesSettings("settings.set_prices", "/api/v1/settings/retrieval-prices/{storage_class}/{tier}", "Change what a retrieval costs, and how long it takes"),
@@ -76,7 +80,7 @@ func (a *API) settings(t *ops.API) {
 func changesSettings(id, path, summary string) ops.Operation {
 	return ops.Operation{
 		ID: id, Method: patch, Path: path, Summary: summary, Access: ops.Holders, Needs: permission.SettingsWrite, Fresh: true, Audit: true,
-		About: "If-Match takes the ETag of all settings. Requests that were made before keep the prices that they were quoted.",
+		About: "If-Match takes the ETag of all settings. Requests that were made before keep the prices that they were quoted, and approved deletions the time at which they begin.",
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"time"
 
 	"github.com/farol-preservation/farol/registry/browse"
 	"github.com/farol-preservation/farol/registry/requests"
@@ -35,6 +36,7 @@ func deletionForm() sheet {
 type deletionList struct {
 	recordList[requests.DeletionRequest]
 
+	Stop   []requests.DeletionRequest // they are approved, and can be stopped before they begin
 	Mine   []requests.DeletionRequest // they wait for who looks
 	Others []requests.DeletionRequest // they wait for another person
 	Older  bool                       // there are more that are not decided
@@ -51,6 +53,7 @@ func (p *Pages) deletions(v *visit) (any, error) {
 		return l, nil
 	}
 	l.Mine, l.Others, l.Older = waitingDeletions(v)
+	l.Stop = approvedDeletions(v)
 	return l, nil
 }
 
@@ -71,11 +74,24 @@ func waitingDeletions(v *visit) (mine, others []requests.DeletionRequest, older 
 	return mine, others, open.Next != nil
 }
 
+// approvedDeletions are the newest that are approved and have not begun, for those who may stop them.
+func approvedDeletions(v *visit) []requests.DeletionRequest {
+	if !v.Holds(permission.DeletionsCancel) {
+		return nil
+	}
+	found, _ := optional[listOf[requests.DeletionRequest]](v, "deletions", url.Values{"state": {"waiting"}, "limit": {"100"}})
+	if found == nil {
+		return nil
+	}
+	return found.Items
+}
+
 // deletionPage is a request with all that a person needs who decides about it.
 type deletionPage struct {
 	Deletion requests.DeletionRequest
 	Open     bool
 	Own      bool // who looks has requested it
+	Waits    bool // it is approved, and does not begin yet
 	Review   *browse.DeletionReview
 	NoReview string // why there is none
 	Named    []browse.Named
@@ -94,6 +110,7 @@ func (p *Pages) deletion(v *visit) (any, error) {
 		return nil, err
 	}
 	d.Open = d.Deletion.ApprovedAt == nil && d.Deletion.CancelledAt == nil
+	d.Waits = d.Deletion.Waits(time.Now())
 	d.Own = d.Deletion.RequestedBy == v.Caller.Person.Email
 	if d.Open {
 		d.Review, d.NoReview = optional[browse.DeletionReview](v, path+"/review", nil)
@@ -112,7 +129,10 @@ func (p *Pages) deletion(v *visit) (any, error) {
 			d.Absent++
 		}
 	}
-	if of := d.Deletion; of.Done+of.Failed+of.Cancelled < of.Items {
+	switch of := d.Deletion; {
+	case d.Waits:
+		v.every = 60
+	case of.Done+of.Failed+of.Cancelled < of.Items:
 		v.every = 5
 	}
 	v.title = fmt.Sprintf("Deletion %d", d.Deletion.ID)

@@ -48,6 +48,7 @@ type depositsPage struct {
 	Safe     []registry.WorkItem
 	MoreSafe bool
 	Mine     []requests.DeletionRequest // deletions that wait for this person
+	Stop     []requests.DeletionRequest // deletions that are approved and can be stopped before they begin
 	Costly   []api.ShownRestoration     // restorations that do
 	MoreWait bool                       // more of both wait
 	Holdings *reports.Deposit           // nil: not known
@@ -126,6 +127,7 @@ func (p *Pages) deposits(v *visit) (any, error) {
 	if v.Holds(permission.DeletionsApprove) {
 		d.Mine, _, d.MoreWait = waitingDeletions(v)
 	}
+	d.Stop = approvedDeletions(v)
 	if v.Holds(permission.RestorationsApprove) {
 		list, more := costly(v)
 		d.Costly = slices.DeleteFunc(list, func(r api.ShownRestoration) bool { return r.Item.User == v.Caller.Person.Email })

@@ -8,6 +8,7 @@ import (
 
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/browse"
+	"github.com/farol-preservation/farol/registry/requests"
 	"github.com/farol-preservation/farol/web/api"
 	"github.com/farol-preservation/farol/web/permission"
 )
@@ -141,4 +142,16 @@ func (d objectPage) has(action registry.Action) bool {
 }
 
 // Deleting reports whether a deletion of the object or of files of it is on its way.
-func (d objectPage) Deleting() bool { return d.Object.Deleting || d.has("Delete") }
+func (d objectPage) Deleting() bool {
+	return d.Object.Deleting || d.has("Delete") && d.Waiting() == nil
+}
+
+// Waiting is the approved deletion that names the object or files of it and has not begun; nil: none.
+func (d objectPage) Waiting() *requests.DeletionRequest {
+	for i, one := range d.Object.Deletion.Requests {
+		if one.Waits(time.Now()) {
+			return &d.Object.Deletion.Requests[i]
+		}
+	}
+	return nil
+}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/farol-preservation/farol/internal/human"
 	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/registry/requests"
 	"github.com/farol-preservation/farol/web/permission"
 )
 
@@ -24,7 +25,7 @@ func (p *Pages) functions() template.FuncMap {
 		"key": newKey, "link": linkTo, "esc": url.PathEscape, "deref": deref, "list": func(v ...any) []any { return v }, "json": asJSON,
 		"may":  func(s *screen, needs string) bool { return s.visit.Caller.Holds(permission.Permission(needs)) },
 		"when": when, "day": day, "table": tableOf, "has": func(list []string, v string) bool { return contains(list, v) }, "add": func(a, b int) int { return a + b },
-		"dict": dict, "stagename": stageName, "stagepath": stagePath, "rough": func(n float64) string { return rough(seconds64(n)) }, "counted": func(n any, one, many string) string { return counted(whole(n), one, many) }, "rich": rich, "took": took, "today": func() string { return time.Now().UTC().Format(time.DateOnly) },
+		"waits": func(d requests.DeletionRequest) bool { return d.Waits(time.Now()) }, "dict": dict, "stagename": stageName, "stagepath": stagePath, "rough": func(n float64) string { return rough(seconds64(n)) }, "counted": func(n any, one, many string) string { return counted(whole(n), one, many) }, "rich": rich, "took": took, "today": func() string { return time.Now().UTC().Format(time.DateOnly) },
 	}
 }
 
@@ -134,6 +135,7 @@ func seconds(v any) string {
 type moment struct {
 	Machine string // RFC 3339, UTC
 	Ago     string // relative to now
+	Left    string // until then, in two units
 	Local   string // in the time zone of the person
 	UTC     string
 	Known   bool
@@ -146,7 +148,7 @@ func when(s *screen, v any) moment {
 		return moment{Ago: "–"}
 	}
 	local := t.In(s.visit.zone())
-	return moment{t.UTC().Format(time.RFC3339), ago(time.Since(t)), local.Format("2006-01-02 15:04:05 MST"), t.UTC().Format("2006-01-02 15:04:05 UTC"), true}
+	return moment{t.UTC().Format(time.RFC3339), ago(time.Since(t)), long(time.Until(t)), local.Format("2006-01-02 15:04:05 MST"), t.UTC().Format("2006-01-02 15:04:05 UTC"), true}
 }
 
 // day is the date of a time in the time zone of the person.

@@ -48,6 +48,7 @@ type Operation struct {
 
 	Access  Access
 	Needs   permission.Permission // for Holders
+	Or      permission.Permission // is enough, too, for a part of what the operation does, which the handler checks
 	Session bool                  // no token may do it
 	Fresh   bool                  // a person must have proved who they are within ten minutes
 	Person  bool                  // it is the decision of a person: the token of a service may not do it
@@ -110,7 +111,7 @@ func (o Operation) refusesProof(c access.Caller) *reply.Problem {
 	switch {
 	case o.Access == Half:
 		return nil
-	case o.Access == Holders && !c.Holds(o.Needs):
+	case o.Access == Holders && !c.Holds(o.Needs) && (o.Or == "" || !c.Holds(o.Or)):
 		return Problem(http.StatusForbidden, CodeNotAllowed, "your role does not have the permission "+string(o.Needs))
 	case o.Person && c.Person.ID == 0:
 		return Problem(http.StatusForbidden, CodeNotAllowed, "the token of a service may not do this: a person decides it")

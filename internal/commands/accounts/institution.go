@@ -126,51 +126,117 @@ func register(ctx context.Context, s *connect.Services, in registry.Institution)
 	return added, err
 }
 
+// institutionSettings is the flags of farol institution set.
+type institutionSettings struct {
+	days         int
+	wait         string
+	asJSON       bool
+	daysAre, set bool // whether each was given
+}
+
 func institutionSetCommand() *cobra.Command {
-	var days int
-	var asJSON bool
+	var f institutionSettings
 	c := &cobra.Command{
-		Use:   "set IDENTIFIER --spot-restore-days N",
-		Short: "Set how often a random object of an institution is restored as a test",
+		Use:   "set IDENTIFIER [--spot-restore-days N] [--deletion-wait TIME]",
+		Short: "Set the test restorations of an institution, and how long its deletions wait",
 		Long: `Have ` + "`farol schedule`" + ` restore a random object of an institution every N days, as a
 test. The institution gets an alert with the result, and the bag in its restore bucket.
-0 disables it.`,
+0 disables it.
+
+Have approved deletions of the institution wait before anything is removed. TIME is such as
+48h, 0 or 90m, up to 2160h; default returns to the time of the installation. Deletions that
+are approved keep the time at which they begin.`,
 		Example: `  farol institution set example.edu --spot-restore-days 30
-  farol institution set example.edu --spot-restore-days 0`,
+  farol institution set example.edu --spot-restore-days 0
+  farol institution set example.edu --deletion-wait 72h
+  farol institution set example.edu --deletion-wait default`,
 		Args: cli.OneArg("institution by its identifier"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if !cmd.Flags().Changed("spot-restore-days") {
-				return cli.Usage(errors.New("--spot-restore-days is missing"), "add --spot-restore-days N")
+			f.daysAre, f.set = cmd.Flags().Changed("spot-restore-days"), cmd.Flags().Changed("deletion-wait")
+			if !f.daysAre && !f.set {
+				return cli.Usage(errors.New("nothing is to be set"), "add --spot-restore-days N or --deletion-wait TIME")
 			}
-			if err := cli.InRange("--spot-restore-days", days, 0, 3650); err != nil {
+			if err := cli.InRange("--spot-restore-days", f.days, 0, 3650); err != nil {
+				return err
+			}
+			hours, err := waitIn(f.wait)
+			if err != nil {
 				return err
 			}
 			return connect.WithRegistry(cmd, func(ctx context.Context, r *registry.Registry) error {
-				entry := registry.AuditEntry{
-					Operation: "institutions.set", SubjectType: "institution", SubjectID: args[0], Detail: map[string]any{"spot_restore_days": days},
-				}
-				in, err := registry.Acted(ctx, r, registry.Actor{}, &entry, func(ctx context.Context) (registry.Institution, error) {
-					in, err := r.SetSpotRestoreDays(ctx, args[0], days)
-					entry.Institution = in.ID
-					return in, err
-				})
+				in, err := f.change(ctx, r, args[0], hours)
 				switch {
 				case errors.Is(err, registry.ErrNotFound):
 					return cli.Failure{Code: cli.ExitFailed, Err: err, Next: "`farol institution list` lists the institutions"}
 				case err != nil:
 					return err
 				}
-				text := fmt.Sprintf("A random object of %s is restored every %s.", in.Identifier, human.Count(in.SpotRestoreDays, "day", "days"))
-				if in.SpotRestoreDays == 0 {
-					text = fmt.Sprintf("No random objects of %s are restored.", in.Identifier)
-				}
-				return cli.Printf(cmd, asJSON, in, "%s\n", text)
+				return cli.Printf(cmd, f.asJSON, in, "%s", f.text(in))
 			})
 		},
 	}
-	c.Flags().IntVar(&days, "spot-restore-days", 0, "days between two test restorations; 0: none (required)")
-	cli.JSONFlag(c, &asJSON)
+	c.Flags().IntVar(&f.days, "spot-restore-days", 0, "days between two test restorations; 0: none")
+	c.Flags().StringVar(&f.wait, "deletion-wait", "", "time that an approved deletion waits before anything is removed; default: as the installation")
+	cli.JSONFlag(c, &f.asJSON)
 	return c
+}
+
+// waitIn reads how long deletions wait, in hours; nil: as long as the installation says.
+func waitIn(text string) (*float64, error) {
+	if text == "" || text == "default" {
+		return nil, nil
+	}
+	const most = 90 * 24 * time.Hour
+	d, err := time.ParseDuration(text)
+	if err == nil && (d < 0 || d > most) {
+		err = fmt.Errorf("--deletion-wait %s is not between 0 and 2160h", text)
+	}
+	if err != nil {
+		return nil, cli.Usage(err, "give --deletion-wait a time such as 48h, or default")
+	}
+	hours := d.Hours()
+	return &hours, nil
+}
+
+// change sets what was given, all of it or nothing.
+func (f institutionSettings) change(ctx context.Context, r *registry.Registry, identifier string, hours *float64) (registry.Institution, error) {
+	detail := map[string]any{}
+	if f.daysAre {
+		detail["spot_restore_days"] = f.days
+	}
+	if f.set {
+		detail["deletion_wait_hours"] = hours
+	}
+	entry := registry.AuditEntry{Operation: "institutions.set", SubjectType: "institution", SubjectID: identifier, Detail: detail}
+	return registry.Acted(ctx, r, registry.Actor{}, &entry, func(ctx context.Context) (in registry.Institution, err error) {
+		if f.daysAre {
+			if in, err = r.SetSpotRestoreDays(ctx, identifier, f.days); err != nil {
+				return in, err
+			}
+		}
+		if f.set {
+			in, err = r.SetDeletionWait(ctx, identifier, hours)
+		}
+		entry.Institution = in.ID
+		return in, err
+	})
+}
+
+// text says what holds now.
+func (f institutionSettings) text(in registry.Institution) (text string) {
+	switch {
+	case f.daysAre && in.SpotRestoreDays == 0:
+		text = fmt.Sprintf("No random objects of %s are restored.\n", in.Identifier)
+	case f.daysAre:
+		text = fmt.Sprintf("A random object of %s is restored every %s.\n", in.Identifier, human.Count(in.SpotRestoreDays, "day", "days"))
+	}
+	switch {
+	case f.set && in.DeletionWait == nil:
+		text += fmt.Sprintf("Approved deletions of %s wait as long as the installation says.\n", in.Identifier)
+	case f.set:
+		text += fmt.Sprintf("Approved deletions of %s wait for %g hours.\n", in.Identifier, *in.DeletionWait)
+	}
+	return text
 }
 
 func institutionListCommand() *cobra.Command {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -33,7 +34,8 @@ institution has no other active admin, an admin of the archive approves. The app
 recorded with the reason and with your name. Retention and pending work are checked again:
 either everything that the request names goes into the queue, or nothing.
 
-A deletion cannot be undone. On a terminal you are asked first; --dry-run shows whether
+The deletion begins after the wait of the institution, 24 hours unless it was set otherwise.
+Until then, farol delete cancel stops it. What it has removed is gone. On a terminal you are asked first; --dry-run shows whether
 the approval would be refused, and changes nothing.`,
 		Example: `  farol delete approve 3 --by second@test.edu --on-paper 'signed form of 24 November' --dry-run
   farol delete approve 3 --by second@test.edu --on-paper 'signed form of 24 November'`,
@@ -93,6 +95,10 @@ func (f deletionApproval) approve(ctx context.Context, cmd *cobra.Command, r *re
 	if err != nil {
 		return err
 	}
-	return cli.Printf(cmd, f.asJSON, d, "Request %d is approved: %s in the queue. To see its progress: farol delete show %d\n",
-		d.ID, human.Count(d.Items, "item is", "items are"), d.ID)
+	begins := ""
+	if d.Waits(time.Now()) {
+		begins = fmt.Sprintf("It begins at %s. To stop it: farol delete cancel %d --by EMAIL\n", human.Time(*d.BeginsAt), d.ID)
+	}
+	return cli.Printf(cmd, f.asJSON, d, "Request %d is approved: %s in the queue. To see its progress: farol delete show %d\n%s",
+		d.ID, human.Count(d.Items, "item is", "items are"), d.ID, begins)
 }

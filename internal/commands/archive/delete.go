@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -140,17 +141,23 @@ func deleteCancelCommand() *cobra.Command {
 	var by, reason string
 	var asJSON bool
 	c := &cobra.Command{
-		Use:     "cancel REQUEST --by EMAIL",
-		Short:   "Cancel a deletion request that is not approved",
-		Example: `  farol delete cancel 3 --by first@test.edu`,
-		Args:    cli.OneArg("request by its ID"),
+		Use:   "cancel REQUEST --by EMAIL",
+		Short: "Cancel a deletion request, or stop an approved deletion",
+		Long: `Cancel a deletion request. One that is approved is stopped: its items end as Cancelled, and
+what they have not removed stays. What was removed is gone, and the answer says so.
+
+Any institutional admin of the institution may cancel it, and any admin of the archive. A
+cancelled request cannot be approved, and its items cannot be requeued: make a new one.`,
+		Example: `  farol delete cancel 3 --by first@test.edu
+  farol delete cancel 3 --by first@test.edu --reason 'the wrong objects'`,
+		Args: cli.OneArg("request by its ID"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			id, err := requestID(args[0])
 			if err != nil {
 				return err
 			}
 			show := func(d requests.DeletionRequest) error {
-				return cli.Printf(cmd, asJSON, d, "Request %d is cancelled. Nothing was deleted.\n", d.ID)
+				return cli.Printf(cmd, asJSON, d, "Request %d is cancelled. %s\n", d.ID, removedBefore(d))
 			}
 			if done, err := deleteRemotely(cmd, remote.About("deletions", id, "/cancel"), map[string]string{"reason": reason}, show); done || err != nil {
 				return err
@@ -167,8 +174,8 @@ func deleteCancelCommand() *cobra.Command {
 			})
 		},
 	}
-	c.Flags().StringVar(&by, "by", "", "e-mail of an institutional admin (required)")
-	c.Flags().StringVar(&reason, "reason", "", "why, which the requester reads")
+	c.Flags().StringVar(&by, "by", "", "e-mail of an institutional admin, or of an admin of the archive (required)")
+	c.Flags().StringVar(&reason, "reason", "", "why, which the institution reads")
 	cli.JSONFlag(c, &asJSON)
 	return c
 }
@@ -222,12 +229,24 @@ func printDeletions(cmd *cobra.Command, asJSON bool, list []requests.DeletionReq
 	})
 }
 
+// removedBefore says what a cancelled request had removed.
+func removedBefore(d requests.DeletionRequest) string {
+	if d.Removed {
+		return fmt.Sprintf("Copies had been removed before: `farol delete show %d` lists them.", d.ID)
+	}
+	return "Nothing was deleted."
+}
+
 func stateOfDeletion(d requests.DeletionRequest) string {
 	switch {
+	case d.CancelledAt != nil && d.Removed:
+		return fmt.Sprintf("cancelled when %d of %d were done", d.Done, d.Items)
 	case d.CancelledAt != nil:
 		return "cancelled"
 	case d.ApprovedAt == nil:
 		return "not approved"
+	case d.Waits(time.Now()):
+		return "begins in " + human.Duration(time.Until(*d.BeginsAt))
 	case d.Done == d.Items:
 		return "done"
 	case d.Done+d.Cancelled == d.Items:
@@ -301,8 +320,11 @@ func writeDeletion(out io.Writer, d deletionPage) error {
 			fmt.Fprintf(out, "Entered by %s, on paper: %s\n", human.Line(d.ApprovedAs), human.Line(d.OnPaper))
 		}
 	}
+	if d.Waits(time.Now()) {
+		fmt.Fprintf(out, "Begins at %s. Nothing is removed before; `farol delete cancel %d` stops it\n", human.Time(*d.BeginsAt), d.ID)
+	}
 	if d.CancelledAt != nil {
-		fmt.Fprintf(out, "Cancelled by %s at %s\n", human.Line(d.CancelledBy), human.Time(*d.CancelledAt))
+		fmt.Fprintf(out, "Cancelled by %s at %s. %s\n", human.Line(d.CancelledBy), human.Time(*d.CancelledAt), removedBefore(d.DeletionRequest))
 		if d.Reason != "" {
 			fmt.Fprintf(out, "Reason: %s\n", human.Line(d.Reason))
 		}

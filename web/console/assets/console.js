@@ -89,8 +89,13 @@
     return s < 60 ? Math.floor(s) + ' s' : s < 3600 ? Math.floor(s / 60) + ' min' : s < 2 * day ? of(s / 3600, 'hour') : s < 60 * day ? of(s / day, 'day')
       : s < 730 * day ? of(s / day / 30.44, 'month') : of(s / day / 365.25, 'year');
   };
+  const left = (s) => {
+    const of = (n, per, big, small) => `${Math.floor(n / per)}${big}${String(Math.floor(n % per / small[0])).padStart(2, '0')}${small[1]}`;
+    return s < 60 ? Math.max(Math.floor(s), 0) + 's' : s < 3600 ? of(s, 60, 'm', [1, 's']) : s < 86400 ? of(s, 3600, 'h', [60, 'm']) : of(s, 86400, 'd', [3600, 'h']);
+  };
   const ages = () => {
-    for (const at of all('time:not([data-at])')) {
+    for (const at of all('time[data-left]')) at.textContent = left((Date.parse(at.dateTime) - Date.now() + ahead) / 1000);
+    for (const at of all('time:not([data-at],[data-left])')) {
       let s = (Date.now() - ahead - Date.parse(at.dateTime)) / 1000;
       at.toCome ??= s < 0;
       if (at.toCome) s = Math.min(s, 0);
