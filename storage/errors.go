@@ -38,6 +38,8 @@ var (
 	// a delete marker is not.
 	ErrStillThere = errors.New("still there")
 
+	// errNoBucket is ErrDenied where the reason is that the bucket is not there.
+	errNoBucket error = noBucket{}
 	// errUnsupported: the server does not know the operation.
 	errUnsupported = errors.New("not supported by the server")
 	// errNoTrailers: the server does not understand checksums that follow the bytes.
@@ -47,6 +49,14 @@ var (
 	// errNoUpload: the multipart upload was completed, aborted, or never was.
 	errNoUpload = errors.New("no such upload")
 )
+
+type noBucket struct{}
+
+// Error says what is the case: nobody refused anything.
+func (noBucket) Error() string { return "no such bucket" }
+
+// Is has callers that look for [ErrDenied] find it.
+func (noBucket) Is(target error) bool { return target == ErrDenied }
 
 // An answer is an error that a server gave, in words short enough for a note.
 type answer struct {
@@ -178,8 +188,10 @@ func kindOf(code string, status int, k fault.Kind) error {
 		return ErrDigest
 	}
 	switch k {
-	case fault.Denied, fault.Missing:
+	case fault.Denied:
 		return ErrDenied
+	case fault.Missing:
+		return errNoBucket
 	case "":
 	default:
 		return nil

@@ -53,7 +53,7 @@ func (b *Bucket) Check(ctx context.Context) error {
 	}
 	err = b.explain(ctx, err)
 	if errors.Is(err, ErrNotFound) {
-		err = b.fault(fault.Missing, "404", fmt.Errorf("%w: no bucket %q", ErrDenied, b.target.Bucket))
+		err = b.fault(fault.Missing, "404", fmt.Errorf("%w: %q", errNoBucket, b.target.Bucket))
 	}
 	return fmt.Errorf("check bucket %s: %w", b.target.name(), err)
 }
