@@ -108,7 +108,7 @@ func mayImport() map[string][]string {
 		"internal/memory":   nil,
 		"internal/monitor":  {"claim", "internal/cli", "internal/settings", "nsqcompat", "pipeline/...", "registry/...", "storage", "web/pull"},
 		"internal/settings": with("internal/human", "pipeline", "pipeline/ingest", "pipeline/steps"),
-		"preflight":         with("internal/human", "internal/memory", "internal/settings", "migrations"),
+		"preflight":         with("internal/human", "internal/memory", "internal/settings", "migrations", "pipeline"),
 		"cmd":               with("explain", "internal/...", "migrations", "nsqcompat", "pipeline/...", "preflight", "web/..."),
 	}
 }

@@ -31,6 +31,9 @@ func MemoryNeed(files int) int64 {
 	return int64(files) * perFile
 }
 
+// FilesWithin is how many files a bag may have whose lists fit into so many bytes.
+func FilesWithin(memory int64) int64 { return max(memory/perFile, fewFiles) }
+
 // fewFiles is the number of files up to which a bag does
 // not count.
 const fewFiles = 20_000
@@ -38,7 +41,7 @@ const fewFiles = 20_000
 func newMemoryBudget(maxFiles int, memory int64) *memoryBudget {
 	all := int64(cmp.Or(maxFiles, bag.DefaultMaxFiles))
 	if memory > 0 {
-		all = max(memory/perFile, fewFiles)
+		all = FilesWithin(memory)
 	}
 	return &memoryBudget{semaphore.NewWeighted(all), all, memory > 0}
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/farol-preservation/farol/format"
 	"github.com/farol-preservation/farol/internal/human"
 	"github.com/farol-preservation/farol/internal/memory"
+	"github.com/farol-preservation/farol/pipeline"
 )
 
 const (
@@ -22,8 +23,6 @@ const (
 	leastSpace = 64 << 20 // below which no list of a large bag fits
 	fewFiles   = 1024     // descriptors, below which many slots may run out of them
 	leastFiles = 128
-
-	fileMemory = 1 << 10 // of a file in the lists of a bag
 )
 
 // HostNeeds is what a worker wants of its host.
@@ -109,7 +108,7 @@ func childrenConfined(lacks []string) Finding {
 // settings promise to take. Bags that do not fit wait for another worker.
 func (n HostNeeds) memoryFits(limit int64) Finding {
 	const what = "memory limit"
-	files := memory.ListsWithin(memory.HeapWithin(limit, n.Children)) / fileMemory
+	files := pipeline.FilesWithin(memory.ForLists(limit, n.Children))
 	found := fmt.Sprintf("%s: bags of up to about %d files", human.Bytes(limit), files)
 	if files < int64(n.MaxFiles) {
 		return warn(fault.Memory, what, fmt.Sprintf("%s; FAROL_MAX_FILES is %d", found, n.MaxFiles),

@@ -42,8 +42,11 @@ func TestDiskIsLookedAt(t *testing.T) {
 func TestLimitsAreHeldAgainstThePromise(t *testing.T) {
 	t.Parallel()
 	n := HostNeeds{MaxFiles: 400_000, Children: 2}
-	if f := n.memoryFits(1 << 30); f.State != OK {
-		t.Errorf("1 GiB: %+v", f)
+	if f := n.memoryFits(650 << 20); f.State != OK { // as FAROL_MAX_FILES promises
+		t.Errorf("650 MiB: %+v", f)
+	}
+	if f := n.memoryFits(512 << 20); !strings.Contains(f.Found, "up to about 235929 files") { // 640 bytes each, as the worker counts
+		t.Errorf("512 MiB: %+v", f)
 	}
 	if f := n.memoryFits(256 << 20); f.State != Warning || !strings.Contains(f.Found, "FAROL_MAX_FILES is 400000") || f.Fatal {
 		t.Errorf("256 MiB: %+v", f)

@@ -24,18 +24,26 @@ const (
 // so many children use, unless the environment says otherwise. Up to that, garbage is
 // collected as [Collect] has it. It returns how much there is for lists of files.
 func Fit(percent, children int) int64 {
-	heap := debug.SetMemoryLimit(-1) // GOMEMLIMIT, or no limit
-	if os.Getenv("GOMEMLIMIT") == "" {
-		heap = HeapWithin(Limit("/proc", "/sys/fs/cgroup"), children)
-		if os.Getenv("GOGC") == "" {
-			Collect(percent)
-			debug.SetMemoryLimit(heap)
-		}
-	}
-	if heap == math.MaxInt64 {
-		heap = Limit("/proc", "/sys/fs/cgroup")
+	heap := heapOf(Limit("/proc", "/sys/fs/cgroup"), children)
+	if os.Getenv("GOMEMLIMIT") == "" && os.Getenv("GOGC") == "" {
+		Collect(percent)
+		debug.SetMemoryLimit(heap)
 	}
 	return ListsWithin(heap)
+}
+
+// ForLists is how much [Fit] leaves for lists of files where a process may use so much.
+func ForLists(limit int64, children int) int64 { return ListsWithin(heapOf(limit, children)) }
+
+// heapOf is the heap of a process: what GOMEMLIMIT says, or what its control group allows.
+func heapOf(limit int64, children int) int64 {
+	if os.Getenv("GOMEMLIMIT") == "" {
+		return HeapWithin(limit, children)
+	}
+	if heap := debug.SetMemoryLimit(-1); heap < math.MaxInt64 {
+		return heap
+	}
+	return limit
 }
 
 const (
