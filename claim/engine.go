@@ -155,7 +155,13 @@ func (e *Engine) Held() map[string]int { return e.leases.count() }
 // Settle ends several claims at once, each as [Hold.Settle] does and with an
 // error of its own: one that is stale is reported alone.
 func (e *Engine) Settle(ctx context.Context, endings []Ending) []error {
-	return column(e.settler.settle(ctx, endings), func(s *settled) error { return s.err })
+	ended := e.settler.settle(ctx, endings)
+	for i, s := range ended {
+		if s.err == nil && s.end.GaveUp() {
+			e.log.ErrorContext(ctx, GivingUp, "item", endings[i].Item.ID, "stage", s.end.Stage, "attempts", s.end.Attempt, "code", s.end.Code, "result", endings[i].Result)
+		}
+	}
+	return column(ended, func(s *settled) error { return s.err })
 }
 
 // Believe makes a [Doubt] the ending that it is about, if another process has come

@@ -11,9 +11,9 @@ import (
 	"github.com/farol-preservation/farol/claim"
 )
 
-// Who gives up on an item says so in one ERROR line. Its number, and that in the
-// note, is that of the failures in the ledger: an attempt that was released,
-// snoozed, not counted, or lost to a clock or to the network is none.
+// Who gives up on an item says so in one ERROR line, unless its caller does, who is told what was
+// written. Its number, and that in the note, is that of the failures in the ledger: an attempt
+// that was released, snoozed, not counted, or lost to a clock or to the network is none.
 func TestGivingUpAgreesWithTheLedger(t *testing.T) {
 	t.Parallel()
 	fail := func(q *queue, _ *claim.Engine, h *claim.Hold) {
@@ -40,7 +40,12 @@ func TestGivingUpAgreesWithTheLedger(t *testing.T) {
 		},
 	}
 	for name, between := range free {
-		for last, end := range map[string]func(*queue, *claim.Engine, *claim.Hold){"fails": fail, "dies": die} {
+		for last, end := range map[string]func(*queue, *claim.Engine, *claim.Hold){"fails": fail, "dies": die, "is ended by its number": func(q *queue, e *claim.Engine, h *claim.Hold) {
+			if err := e.Settle(q.t.Context(), []claim.Ending{{Item: h.Item, Result: errors.New("the tape is torn")}})[0]; err != nil {
+				q.t.Error(err)
+			}
+			h.Abandon()
+		}} {
 			t.Run(name+", then "+last, func(t *testing.T) {
 				t.Parallel()
 				q := newQueue(t)
@@ -59,7 +64,8 @@ func TestGivingUpAgreesWithTheLedger(t *testing.T) {
 				if r := q.row(id); r.Status != "Pending" {
 					t.Fatalf("after two failures it is %+v", r)
 				}
-				end(q, e, due())
+				h := due()
+				end(q, e, h)
 				if r := q.row(id); r.Status != "Suspended" || r.Attempt != 3 || !strings.Contains(r.Note, "failed 3 times") {
 					t.Errorf("after three failures it is %+v", r)
 				}
@@ -70,8 +76,14 @@ func TestGivingUpAgreesWithTheLedger(t *testing.T) {
 						said = append(said, entry)
 					}
 				}
+				if last == "fails" {
+					if e := h.Ended(); len(said) != 0 || !e.GaveUp() || e.Attempt != 3 || e.Code != "transient" {
+						t.Errorf("the caller is told %+v, and the log says %v", e, said)
+					}
+					return
+				}
 				if len(said) != 1 || said[0]["item"] != float64(id) || said[0]["stage"] != "Store" || said[0]["attempts"] != 3. ||
-					said[0]["owner"] != "content" || said[0]["cause"] == "" {
+					said[0]["code"] == "" {
 					t.Errorf("the log says %v", said)
 				}
 			})

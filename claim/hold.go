@@ -135,6 +135,7 @@ type Hold struct {
 	late  *time.Timer   // stops the work before the lease lapses
 
 	settling atomic.Int32 // calls of Settle under way
+	ended    End          // what was written
 }
 
 // hold is [Engine.Hold].
@@ -189,6 +190,7 @@ func (h *Hold) settle(ctx context.Context, end Ending) settled {
 	ended := h.leases.settle(ctx, []Ending{end})[0]
 	switch {
 	case ended.err == nil:
+		h.ended = ended.end
 		h.drop(nil)
 	case errors.Is(ended.err, ErrLost):
 		h.lostInTime()
@@ -196,6 +198,9 @@ func (h *Hold) settle(ctx context.Context, end Ending) settled {
 	}
 	return ended
 }
+
+// Ended is how the claim ended, as it was written by the last call of Settle or Carry.
+func (h *Hold) Ended() End { return h.ended }
 
 // leased notes that a lease was granted that lasts for d from asked on, at least.
 // The caller has locked the engine.

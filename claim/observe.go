@@ -25,12 +25,19 @@ type Observer interface {
 type End struct {
 	Stage   string          // see [StepOf]
 	Outcome string          // as the ledger has it
+	Code    string          // stable, of the error; "" if the stage is done
 	Status  registry.Status // of the item afterwards
 	Attempt int             // which it was of those at the stage that count
 }
 
 // Failed reports whether no further attempt will be made of the item.
 func (e End) Failed() bool { return e.Status == registry.Failed || e.Status == registry.Suspended }
+
+// GaveUp reports whether the item is parked because its attempts are used up.
+func (e End) GaveUp() bool { return e.Status == registry.Suspended && e.Outcome != "fatal" }
+
+// Counted reports whether the attempt failed, and counts.
+func (e End) Counted() bool { return e.Outcome == "transient" || e.Outcome == "panic" }
 
 // Retried reports whether the stage was done, but not at the first attempt.
 func (e End) Retried() bool { return e.Outcome == "done" && e.Attempt > 1 }

@@ -164,12 +164,6 @@ func NeedMemory(bytes int64) error {
 	return &ending{kind: endNeed, code: "memory-need", need: bytes, err: err}
 }
 
-// NeedsPerson reports whether an item that ends so is parked for a person at once.
-func NeedsPerson(err error) bool {
-	var e *ending
-	return errors.As(err, &e) && (e.kind == endFatal || e.kind == endSuspend)
-}
-
 type endKind int
 
 const (

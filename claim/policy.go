@@ -118,11 +118,6 @@ func (s StageSettings) backoff(n int) time.Duration {
 	return min(d, s.BackoffMost)
 }
 
-// gaveUp reports whether the item is parked because its attempts are used up.
-func (m move) gaveUp() bool {
-	return m.Status == registry.Suspended && (m.Ended == "transient" || m.Ended == "panic")
-}
-
 // goesOn reports whether the item's stage is done, and another follows.
 func (m move) goesOn() bool { return m.Ended == "done" && m.Status == registry.Pending }
 

@@ -14,7 +14,6 @@ import (
 	"github.com/farol-preservation/farol/claim/batch"
 	"github.com/farol-preservation/farol/claim/cursor"
 	"github.com/farol-preservation/farol/claim/lane"
-	"github.com/farol-preservation/farol/fault"
 	"github.com/farol-preservation/farol/registry"
 )
 
@@ -63,6 +62,7 @@ type Ending struct {
 
 // settled is how the end of a claim was taken.
 type settled struct {
+	end  End
 	next *Item // the item, claimed at its next stage; nil: it is not carried on
 	err  error
 }
@@ -89,10 +89,8 @@ func (s *settler) settle(ctx context.Context, endings []Ending) []settled {
 			ended[at[j]].err = fmt.Errorf("settle item %d at %s: %w", end.Item.ID, end.Item.Step(), err)
 			continue
 		}
-		if m.gaveUp() {
-			s.logGivenUp(ctx, end.Item.ID, end.Item.Step(), m.Attempt, m.Error)
-		}
-		s.options.Observer.Ended(End{Stage: end.Item.Step(), Outcome: m.Ended, Status: m.Status, Attempt: end.Item.Attempt})
+		ended[at[j]].end = End{Stage: end.Item.Step(), Outcome: m.Ended, Code: m.Code, Status: m.Status, Attempt: end.Item.Attempt}
+		s.options.Observer.Ended(ended[at[j]].end)
 		if c.Value.lease > 0 {
 			next := end.Item.carriedOn(m, c.Value, known.of(end.Item.Action, m.Stage))
 			ended[at[j]].next = &next
@@ -233,12 +231,9 @@ func (s *settler) countFailures(ctx context.Context, item Item, result error) (i
 	return min(item.Attempt, n+1), nil
 }
 
-// logGivenUp says that an item is parked after its last attempt. Failures of
-// services spend none, so the owner is the content as far as is known.
-func (s *settler) logGivenUp(ctx context.Context, item int64, stage string, attempts int, cause string) {
-	s.log.ErrorContext(ctx, "giving up: the item is Suspended until a person requeues it",
-		"item", item, "stage", stage, "attempts", attempts, "owner", fault.Content, "cause", cause)
-}
+// GivingUp is what the log says of an item that is parked after its last attempt. Whose fault
+// that is, the code says: `farol item explain` knows its meaning.
+const GivingUp = "giving up: the item is Suspended until a person requeues it"
 
 // mostSentBack is how often an item may be sent back before a person has to find out where
 // its interim data goes. After a person requeues it, it may be sent back as often again.

@@ -16,16 +16,6 @@ import (
 	"strings"
 )
 
-// An Owner is whose failure an error is.
-type Owner string
-
-// The owners.
-const (
-	Content Owner = "content" // the bag or the request
-	Service Owner = "service" // a service, or the way to it
-	Process Owner = "process" // this process, or its host
-)
-
 // A Kind is what is wrong with a service or with this process.
 type Kind string
 
@@ -69,15 +59,6 @@ func (e *Error) Error() string { return e.Err.Error() }
 
 // Unwrap returns the whole.
 func (e *Error) Unwrap() error { return e.Err }
-
-// Owner is [Process] or [Service].
-func (e *Error) Owner() Owner {
-	switch e.Service {
-	case Disk, Memory, Identifier, Settings:
-		return Process
-	}
-	return Service
-}
 
 // Code is stable, for programs: what kind of service it is and what is wrong with
 // it, such as "storage-denied" or "progress-read-only".

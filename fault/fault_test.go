@@ -29,10 +29,6 @@ func TestCodes(t *testing.T) {
 		if got := e.Code(); got != code {
 			t.Errorf("Code = %s, want %s", got, code)
 		}
-		process := e.Service == fault.Disk || e.Service == fault.Settings
-		if (e.Owner() == fault.Process) != process {
-			t.Errorf("%s: Owner = %s", code, e.Owner())
-		}
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/farol-preservation/farol/claim"
 	"github.com/farol-preservation/farol/progress"
+	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/retry"
 )
 
@@ -49,7 +50,7 @@ func (r *Runner) process(ctx context.Context, item claim.Item, s *slot) (next *c
 		log.WarnContext(settled, "cannot record the outcome; another worker will repeat the stage when the lease expires", "result", result, "err", err)
 		return nil
 	}
-	r.logOutcome(settled, log, result, took)
+	logOutcome(settled, log.With("took", took), hold.Ended(), result)
 	if result == nil && (done.Next != "" || !step.Clears) {
 		r.clear(settled, w, done.Next == "")
 	}
@@ -88,14 +89,27 @@ func (r *Runner) settle(ctx context.Context, hold *claim.Hold, done claim.Done, 
 	}
 }
 
-func (r *Runner) logOutcome(ctx context.Context, log *slog.Logger, result error, took time.Duration) {
-	switch code := claim.Code(result); {
-	case result == nil:
-		log.InfoContext(ctx, "stage done", "took", took)
-	case claim.NeedsPerson(result):
-		log.ErrorContext(ctx, "item needs a person", "code", code, "result", result, "took", took)
+// logOutcome logs how an attempt ended, by what was written: that may be another end than the
+// result asked for.
+func logOutcome(ctx context.Context, log *slog.Logger, end claim.End, result error) {
+	if result != nil {
+		log = log.With("code", end.Code, "result", result)
+	}
+	switch {
+	case end.Outcome == "done":
+		log.InfoContext(ctx, "stage done")
+	case end.GaveUp():
+		log.ErrorContext(ctx, claim.GivingUp, "attempts", end.Attempt)
+	case end.Failed():
+		log.ErrorContext(ctx, "item needs a person")
+	case end.Status == registry.Cancelled:
+		log.InfoContext(ctx, "item cancelled")
+	case end.Counted():
+		log.WarnContext(ctx, "stage failed; will retry")
+	case end.Outcome == "sent back":
+		log.WarnContext(ctx, "results of an earlier stage are gone; the item goes back to it")
 	default:
-		log.WarnContext(ctx, "stage failed; will retry", "code", code, "result", result, "took", took)
+		log.WarnContext(ctx, "stage interrupted; it will continue, and the attempt does not count")
 	}
 }
 

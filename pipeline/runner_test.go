@@ -1,7 +1,13 @@
 package pipeline_test
 
 import (
+	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -72,5 +78,56 @@ func (oneByOne) Lost(string)                {}
 func (o oneByOne) Claimed(_ time.Duration, items int) {
 	if items > 1 {
 		o.t.Errorf("a claim took %d items", items)
+	}
+}
+
+// failing is a stage that always ends in the same way.
+type failing struct{ end error }
+
+func (f failing) Run(context.Context, *pipeline.Work) error { return f.end }
+
+// How an attempt ended is said in one line, and as it was written: that an item will be retried
+// is not said of one that is parked.
+func TestTheLogSaysWhatWasWritten(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		end    error
+		says   []string // one for each attempt, with its level
+		status string
+	}{
+		"attempts used up": {errors.New("the tape is torn"), []string{"WARN stage failed; will retry", "WARN stage failed; will retry", "ERROR giving up: the item is Suspended until a person requeues it"}, "Suspended"},
+		"fatal":            {claim.Fatal("invalid-bag", "a bad bag"), []string{"ERROR item needs a person"}, "Failed"},
+		"cancelled":        {claim.Cancel("superseded", "a newer one came"), []string{"INFO item cancelled"}, "Cancelled"},
+		"sent back": {claim.SendBack("Receive", "its list is gone"), append(slices.Repeat([]string{"WARN results of an earlier stage are gone; the item goes back to it"}, 3),
+			"ERROR item needs a person"), "Suspended"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			a := newArchive(t)
+			a.Deposit("bag.tar", a.Bag(bagtest.Spec{Name: "bag"}))
+			var log pipelinetest.SyncBuffer
+			a.Deps.Log = slog.New(slog.NewJSONHandler(&log, nil))
+			a.Exec(`UPDATE stage_settings SET backoff_first = interval '1 millisecond', backoff_most = interval '1 millisecond', max_attempts = 3`)
+			_, stop := a.Run(a.Deps, []pipeline.Step{{Action: "Ingest", Stage: "Receive", Run: failing{tc.end}}}, pipeline.RunnerOptions{
+				Pools: []pipeline.Pool{{Name: "one", Stages: []string{"Receive"}, Slots: 1}},
+			})
+			testenv.Eventually(t, "the item to end", func() bool {
+				return pipelinetest.Value[string](a, `SELECT status FROM all_work_items`) == tc.status
+			})
+			stop()
+			var said []string
+			for line := range strings.Lines(log.String()) {
+				var entry struct {
+					Level, Msg string
+					Item       int64
+				}
+				if json.Unmarshal([]byte(line), &entry) == nil && entry.Item > 0 {
+					said = append(said, entry.Level+" "+entry.Msg)
+				}
+			}
+			if !slices.Equal(said, tc.says) {
+				t.Errorf("the log says %q, want %q", said, tc.says)
+			}
+		})
 	}
 }

