@@ -115,12 +115,9 @@ func (a *API) brakes(t *ops.API) {
 		})
 	ops.Register(t, ops.Operation{
 		ID: "brakes.release", Method: post, Path: "/api/v1/brakes/{provider}/release", Summary: "Let repair continue at a provider", Status: http.StatusNoContent,
-		Access: ops.Holders, Needs: permission.RepairRelease, Audit: true, About: "Find out first why its copies failed. Earlier failures no longer count.",
+		Access: ops.Holders, Needs: permission.RepairRelease, Person: true, Audit: true, About: "Find out first why its copies failed. Earlier failures no longer count.",
 	},
 		func(ctx context.Context, c access.Caller, in *byProvider) (*empty, error) {
-			if c.Person.ID == 0 {
-				return nil, ops.Problem(http.StatusForbidden, ops.CodeNotAllowed, "an admin decides this, and no service: use a personal token")
-			}
 			entry := registry.AuditEntry{Operation: "repair.release", SubjectType: "provider", SubjectID: in.Provider}
 			return act(ctx, a, c, &entry, func(ctx context.Context) (*empty, error) {
 				return &empty{}, fixity.In(a.Registry).AllowRepair(ctx, in.Provider, c.Person.Email)

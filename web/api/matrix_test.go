@@ -224,6 +224,38 @@ func TestOperationsAreForThoseInTheTable(t *testing.T) {
 	}
 }
 
+// A permission that no operation lets a token use is given to none, so that nobody is handed
+// a token whose permissions are refused when it uses them. This goes by the table of operations.
+func TestTokensAreGivenWhatTheyCanUse(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	byPeople, byServices := map[permission.Permission]bool{}, map[permission.Permission]bool{}
+	for _, o := range s.table.Operations() {
+		token := !o.Fresh && !o.Session
+		byPeople[o.Needs] = byPeople[o.Needs] || token
+		byServices[o.Needs] = byServices[o.Needs] || token && !o.Person
+	}
+	staff := s.in("staff@archive.org", registry.RoleAdmin, "")
+	for _, p := range permission.All() {
+		if p.Browser() == byPeople[p] {
+			t.Errorf("%s: only in a browser: %t, and an operation takes it from a token: %t", p, p.Browser(), byPeople[p])
+		}
+		if !p.Personal() && !byServices[p] {
+			t.Errorf("%s may be given to services, and no operation takes it from one", p)
+		}
+		for path, never := range map[string]bool{"tokens": p.Personal(), "me/tokens": p.Browser()} {
+			if !slices.Contains(permission.Of(registry.RoleAdmin, false), p) {
+				continue
+			}
+			s.exec(`DELETE FROM api_tokens`)
+			a := staff.do("POST", "/api/v1/"+path, map[string]any{"name": path + string(p), "permissions": []string{string(p)}})
+			if never != (a.status == 400 && strings.Contains(a.body, "can")) || !never && a.status != 201 {
+				t.Errorf("POST /%s with %s: %d %s", path, p, a.status, a.body)
+			}
+		}
+	}
+}
+
 // allowed reports whether a caller is let through to an operation: whatever it is answered
 // then, it is nothing about rights. The body is no JSON, so that nothing is done.
 func allowed(c *caller, o ops.Operation) bool {

@@ -50,7 +50,7 @@ func (a *API) serviceTokens(t *ops.API) {
 	ops.Register(t, ops.Operation{
 		ID: "tokens.add", Secret: true, Method: post, Path: "/api/v1/tokens", Summary: "Create a token of a service", Access: ops.Holders, Needs: permission.TokensService,
 		Fresh: true, Audit: true, Status: http.StatusCreated,
-		About: "It has rights for the APIs of messages and leases, and permissions for this one, but none by which people approve, request deletions, or manage people, tokens and settings.",
+		About: "It has rights for the APIs of messages and leases, and permissions for this one, but none by which people request restorations and deletions, approve, let repair continue, or manage people, tokens and settings.",
 	},
 		func(ctx context.Context, c access.Caller, in *body[serviceTokenBody]) (*body[newServiceToken], error) {
 			return a.addServiceToken(ctx, c, in.Body)
@@ -98,7 +98,7 @@ func wrongToken(c access.Caller, t registry.Token) string {
 		case !slices.Contains(permission.All(), p):
 			return fmt.Sprintf("there is no permission %q; GET /api lists them", name)
 		case p.Personal():
-			return fmt.Sprintf("the permission %q is for people: no service has it", name)
+			return fmt.Sprintf("the permission %q is for people: the token of a service can never use it", name)
 		case !c.Holds(p), !slices.Contains(may, p):
 			return fmt.Sprintf("the permission %q is none that you can give to this token", name)
 		}

@@ -18,6 +18,7 @@ type TokenView struct {
 	ID          int64      `json:"id"`
 	Name        string     `json:"name"`
 	Permissions []string   `json:"permissions"`
+	Idle        []string   `json:"permissions_without_effect" doc:"Of these, those that no such token can use"`
 	CreatedAt   time.Time  `json:"created_at"`
 	ExpiresAt   *time.Time `json:"expires_at" doc:"null: never"`
 	UsedAt      *time.Time `json:"used_at" doc:"To the minute; null: never"`
@@ -40,7 +41,7 @@ type tokenBody struct {
 const mostTokens = 5
 
 func viewOfToken(t registry.Token) TokenView {
-	return TokenView{t.ID, t.Name, append([]string{}, t.Permissions...), t.CreatedAt, t.ExpiresAt, t.UsedAt}
+	return TokenView{t.ID, t.Name, append([]string{}, t.Permissions...), append([]string{}, permission.Idle(t)...), t.CreatedAt, t.ExpiresAt, t.UsedAt}
 }
 
 // tokens are the personal ones.
@@ -140,6 +141,9 @@ func permissionsOf(c access.Caller, names []string) (list []string, err error) {
 	for _, name := range names {
 		if !c.Holds(permission.Permission(name)) {
 			return nil, ops.Problem(http.StatusBadRequest, ops.CodeBadRequest, fmt.Sprintf("you do not have the permission %q; GET /api/v1/me lists yours", name))
+		}
+		if permission.Permission(name).Browser() {
+			return nil, ops.Problem(http.StatusBadRequest, ops.CodeBadRequest, fmt.Sprintf("no token can use the permission %q: it needs a fresh proof of who you are; sign in with a browser", name))
 		}
 		if !slices.Contains(list, name) {
 			list = append(list, name)

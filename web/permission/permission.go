@@ -174,11 +174,26 @@ func (p Permission) Reads() bool {
 	return strings.HasSuffix(string(p), ".read") || p == ReportsDeposits || p == ReportsCosts || p == ItemsWorkers
 }
 
-// Personal reports whether a permission is for people only: to approve and to request what
-// takes two persons, and to say who may do what. A service never gets it.
+// Personal reports whether a permission is for people only: to request and to approve what
+// people answer for, and to say who may do what. A service never gets it.
 func (p Permission) Personal() bool {
-	return slices.Contains([]Permission{
-		PlansApprove, RestorationsApprove, DeletionsRequest, DeletionsCancel, DeletionsApprove,
-		UsersWrite, InstitutionsWrite, InstitutionsSettings, TokensService, SettingsWrite,
+	return p.Browser() || slices.Contains([]Permission{
+		RestorationsRequest, RestorationsApprove, DeletionsRequest, DeletionsCancel, RepairRelease, TokensService,
 	}, p)
+}
+
+// Browser reports whether all that a permission allows needs a fresh proof of who a person is,
+// which no token can give.
+func (p Permission) Browser() bool {
+	return slices.Contains([]Permission{PlansApprove, DeletionsApprove, UsersWrite, InstitutionsWrite, InstitutionsSettings, SettingsWrite}, p)
+}
+
+// Idle are those permissions of a token that it can never use, such as one of an earlier version.
+func Idle(t registry.Token) (list []string) {
+	for _, name := range t.Permissions {
+		if p := Permission(name); p.Browser() || t.UserID == 0 && p.Personal() {
+			list = append(list, name)
+		}
+	}
+	return list
 }

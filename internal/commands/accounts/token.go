@@ -37,8 +37,8 @@ at stages that programs process over HTTP). A token of an institution may only l
 that institution's items, since messages are shared.
 
 --permissions are for the REST API, and reach the records of one institution with
---institution. A token never has those by which people approve, request deletions, or
-manage people, tokens and settings.`,
+--institution. A token never has those by which people request restorations and
+deletions, approve, let repair continue, or manage people, tokens and settings.`,
 		Example: `  farol token add dashboard --may pull
   farol token add scanner --may lease --stages 'Virus Scan' --lasts 8760h
   farol token add ocr --may lease --institution test.edu --json
@@ -99,6 +99,9 @@ func checkRights(t *registry.Token) error {
 	given := t.Permissions
 	t.Permissions = nil
 	for _, name := range given {
+		if permission.Permission(name).Personal() {
+			return cli.Usage(fmt.Errorf("the permission %q is for people: the token of a service can never use it", name), "have a person make a personal token, or leave it out")
+		}
 		p, err := cli.OneOf("--permissions", permission.Permission(name), permission.OfService(t.Institution != ""))
 		if err != nil {
 			return err
@@ -159,7 +162,11 @@ func printTokens(out io.Writer, list []registry.Token) error {
 		if t.UsedAt != nil {
 			used = human.Time(*t.UsedAt)
 		}
-		rows = append(rows, []string{human.Line(t.Name), strings.Join(slices.Concat(t.Rights, t.Permissions), ","), human.Line(t.Institution), human.Line(strings.Join(cli.Strings(t.Stages), ",")), until, used})
+		may := slices.Concat(t.Rights, t.Permissions)
+		for _, idle := range permission.Idle(t) {
+			may[slices.Index(may, idle)] += " (without effect)"
+		}
+		rows = append(rows, []string{human.Line(t.Name), strings.Join(may, ","), human.Line(t.Institution), human.Line(strings.Join(cli.Strings(t.Stages), ",")), until, used})
 	}
 	return cli.WriteList(out, "tokens", []string{"NAME", "MAY", "INSTITUTION", "STAGES", "UNTIL", "LAST USED"}, rows)
 }
