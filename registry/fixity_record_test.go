@@ -79,6 +79,42 @@ func TestResultsAreOnRecord(t *testing.T) {
 	}
 }
 
+// Readers that come upon a copy which is as bad as it was found before put nothing more on
+// record, whoever found it first, and end no check that a person waits for.
+func TestAFindingIsOnRecordOnce(t *testing.T) {
+	t.Parallel()
+	a := newArchive(t)
+	a.withCopies(2)
+	list := a.due()
+	come := func(c fixity.Copy, found string, want fixity.End) {
+		t.Helper()
+		proof := matching(c)
+		proof.Token, proof.Found = 0, found
+		proof.StoredAt = value[time.Time](a, `SELECT stored_at FROM storage_records WHERE id = $1`, c.ID)
+		if ends := a.recorded(proof); ends[0] != want {
+			t.Errorf("%q of copy %d is %s, want %s", found, c.ID, ends[0], want)
+		}
+	}
+	events := func(c fixity.Copy) int {
+		return value[int](a, `SELECT count(*) FROM premis_events WHERE event_type = 'fixity check' AND outcome = 'Failure' AND generic_file_id = $1`, c.FileID)
+	}
+	come(list[0], "", fixity.Recorded)
+	a.exec(`UPDATE fixity_checks SET worker = '' WHERE storage_record_id = $1`, list[0].ID)
+	come(list[0], "", fixity.FixityKnown)
+	if n, waits := events(list[0]), value[int](a, `SELECT count(*) FROM fixity_checks WHERE storage_record_id = $1`, list[0].ID); n != 1 || waits != 1 {
+		t.Errorf("%d events of one missing copy, %d checks wait", n, waits)
+	}
+	altered := strings.Repeat("b", 64)
+	come(list[0], altered, fixity.Recorded) // another finding
+	checked := matching(list[1])
+	checked.Found = altered
+	a.recorded(checked)
+	come(list[1], altered, fixity.FixityKnown)
+	if n, other := events(list[0]), events(list[1]); n != 2 || other != 1 {
+		t.Errorf("%d and %d events", n, other)
+	}
+}
+
 // A bad copy is reported once: to people, to readers of the topics, and to the repair.
 func TestBadCopyIsReported(t *testing.T) {
 	t.Parallel()

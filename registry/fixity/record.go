@@ -37,7 +37,8 @@ type End string
 const (
 	// Recorded says that it is on record.
 	Recorded End = "recorded"
-	// FixityKnown says that this result was on record already.
+	// FixityKnown says that this result was on record already: of a report, or of who reads a
+	// copy without a claim and finds it as bad as it was found before.
 	FixityKnown End = "known"
 	// Dropped says that the result is not about the copy that is on record now. The file
 	// was ingested again or deleted in the meantime, or the claim was lost.
@@ -68,8 +69,7 @@ const lockRecordsSQL = validSQL + `ORDER BY f.id, s.id FOR NO KEY UPDATE OF f, s
 
 // recordFixitySQL puts results on record. All but the first follow from there being a
 // new event, whose identifier is made of the copy and the claim, or the report's
-// date: the same result counts once. Who reads a copy for another purpose says nothing new of
-// one that is known to be bad in the same way. The system before Farol wrote the outcome
+// date: the same result counts once, and so does what readers without a claim find. The system before Farol wrote the outcome
 // "Failed" where PREMIS, its own list and this schema have "Failure".
 const recordFixitySQL = `
 WITH result AS MATERIALIZED (
@@ -87,7 +87,9 @@ WITH result AS MATERIALIZED (
 	JOIN storage_records s ON s.id = r.id
 	JOIN generic_files f ON f.id = s.generic_file_id
 	JOIN fixity_policies p ON p.target = s.target
-	WHERE r.token > 0 OR r.at IS NOT NULL OR NOT EXISTS (SELECT FROM fixity_failures b WHERE b.storage_record_id = s.id AND b.state = 'open' AND b.found = r.found)
+	-- Who comes upon a bad copy once more has found nothing that is not on record (fixity_failures_open).
+	WHERE r.token > 0 OR r.at IS NOT NULL OR NOT EXISTS (SELECT FROM fixity_failures b WHERE b.storage_record_id = r.id AND b.state = 'open'
+		AND b.found = r.found AND (b.algorithm = r.algorithm OR b.found = ''))
 ), held AS MATERIALIZED ( -- locked in one order, as by who renews them
 	SELECT c.storage_record_id AS id FROM fixity_checks c JOIN result r
 		ON c.storage_record_id = r.id AND (c.token = r.token OR r.token = 0 AND c.worker = '')
