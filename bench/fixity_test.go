@@ -145,7 +145,7 @@ func BenchmarkFixityClaim(b *testing.B) {
 			b.Fatal(err)
 		}
 		b.ReportMetric(time.Since(began).Seconds(), "status-s")
-		b.Logf("%d copies, %d overdue, %.2f %%, done at %v", s.Copies, s.Overdue, s.Compliance, s.DoneAt)
+		b.Logf("%d copies, %d overdue, %.2f %%, done at %v", s.Copies, s.Overdue, *s.Compliance, s.DoneAt)
 	}
 	explain(b, stack.AdminURL, claim)
 }

@@ -57,16 +57,16 @@ func TestStatusCountsWhatIsOverdue(t *testing.T) {
 	s := a.status()
 	va, or, wasabi := a.target(s, "Standard-VA"), a.target(s, "Standard-OR"), a.target(s, "Wasabi-VA")
 	if va.Copies != 9 || va.Overdue != 2 || va.Running != 1 || va.Waiting != 1 || va.Stuck != 1 || va.Bad != 1 || va.Days != 90 || !va.ByDefault ||
-		va.Checks24h != 1 || va.Bytes24h != 1000 || va.Compliance < 66 || va.Compliance > 67 || va.Oldest == nil || time.Since(*va.Oldest) < 199*day || va.PausedUntil != nil {
+		va.Checks24h != 1 || va.Bytes24h != 1000 || *va.Compliance < 66 || *va.Compliance > 67 || va.Oldest == nil || time.Since(*va.Oldest) < 199*day || va.PausedUntil != nil {
 		t.Errorf("Standard-VA %+v", va)
 	}
 	if or.Copies != 9 || or.Overdue != 1 || or.Mode != "report" || or.Days != 365 || or.ByDefault {
 		t.Errorf("Standard-OR %+v", or)
 	}
-	if wasabi.Copies != 0 || wasabi.Compliance != 100 || wasabi.Oldest != nil {
+	if wasabi.Copies != 0 || wasabi.Compliance != nil || wasabi.Oldest != nil {
 		t.Errorf("Wasabi-VA %+v", wasabi)
 	}
-	if s.Copies != 18 || s.Overdue != 3 || s.Bad != 1 || s.Stuck != 1 || s.Checks24h != 1 || s.Compliance < 77 || s.Compliance > 78 {
+	if s.Copies != 18 || s.Overdue != 3 || s.Bad != 1 || s.Stuck != 1 || s.Checks24h != 1 || *s.Compliance < 77 || *s.Compliance > 78 {
 		t.Errorf("in all %+v", s)
 	}
 	var worst []string
@@ -78,7 +78,7 @@ func TestStatusCountsWhatIsOverdue(t *testing.T) {
 		t.Errorf("worst %q, want %q", worst, want)
 	}
 	a.exec(`UPDATE fixity_policies SET mode = 'off' WHERE target = 'Standard-OR'`)
-	if s := a.status(); s.Copies != 9 || s.Overdue != 2 || len(s.Worst) != 2 || a.target(s, "Standard-OR").Copies != 9 || a.target(s, "Standard-OR").Compliance != 100 {
+	if s := a.status(); s.Copies != 9 || s.Overdue != 2 || len(s.Worst) != 2 || a.target(s, "Standard-OR").Copies != 9 || a.target(s, "Standard-OR").Compliance != nil {
 		t.Errorf("without a promise for Standard-OR %+v", s)
 	}
 }
@@ -156,7 +156,7 @@ func TestStatusOfManyCopiesIsEstimated(t *testing.T) {
 		t.Fatalf("estimated %+v, exact %+v", s, exact)
 	}
 	near("copies", float64(s.Copies), float64(exact.Copies))
-	near("compliance", s.Compliance, exact.Compliance)
+	near("compliance", *s.Compliance, *exact.Compliance)
 	near("hours until all is done", s.DoneAt.Sub(s.At).Hours(), exact.DoneAt.Sub(exact.At).Hours())
 }
 

@@ -44,7 +44,7 @@ func TestCopyIsUnreadUntilItIsRead(t *testing.T) {
 	for _, c := range a.claims(fixity.Claim{Most: 10, Targets: []string{"Standard-VA"}}) {
 		a.recorded(matching(c))
 	}
-	if s := a.target(a.status(), "Standard-VA"); s.Overdue != 0 || s.Unread != 0 || s.Compliance != 100 {
+	if s := a.target(a.status(), "Standard-VA"); s.Overdue != 0 || s.Unread != 0 || *s.Compliance != 100 {
 		t.Errorf("after they were read: %+v", s)
 	}
 }

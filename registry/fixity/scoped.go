@@ -26,7 +26,7 @@ type OwnTarget struct {
 	Mode    string     `json:"mode"` // read, report or off
 	Days    int        `json:"days"` // between two checks
 	Copies  *int64     `json:"copies"`
-	Overdue *int64     `json:"overdue"` // 0 if nothing is promised
+	Overdue *int64     `json:"overdue"` // nil also if nothing is promised
 	Unread  *int64     `json:"never_read"`
 	Oldest  *time.Time `json:"oldest_check"` // or since when a copy waits that was never read
 	Bad     int64      `json:"bad_copies"`
@@ -51,7 +51,7 @@ WITH file AS MATERIALIZED (` + ownFilesSQL + `), copy AS MATERIALIZED (
 	FROM copy c JOIN fixity_policies p ON p.target = c.target GROUP BY p.target
 )
 SELECT p.target, p.mode, coalesce(p.interval_days, @days::int) AS days,
-	CASE WHEN @counted THEN coalesce(c.copies, 0) END AS copies, CASE WHEN @counted THEN coalesce(c.overdue, 0) END AS overdue,
+	CASE WHEN @counted THEN coalesce(c.copies, 0) END AS copies, CASE WHEN @counted AND p.mode <> 'off' THEN coalesce(c.overdue, 0) END AS overdue,
 	CASE WHEN @counted THEN coalesce(c.unread, 0) END AS unread, c.oldest,
 	(SELECT count(*) FROM bad_copies b WHERE b.target = p.target AND b.institution = @institution) AS bad
 FROM fixity_policies p LEFT JOIN counted c ON c.target = p.target

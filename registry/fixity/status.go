@@ -17,7 +17,7 @@ type Status struct {
 	Estimated  bool          `json:"copies_are_estimates"`
 	Overdue    int64         `json:"overdue"`    // of these, copies whose check is due
 	Unread     int64         `json:"never_read"` // of these, copies that nobody has read since they were stored
-	Compliance float64       `json:"compliance"` // per cent of these that are neither overdue nor bad
+	Compliance *float64      `json:"compliance"` // per cent of these that are neither overdue nor bad; nil: nothing is promised
 	Bad        int64         `json:"bad_copies"` // wherever they are
 	Stuck      int64         `json:"cannot_be_checked"`
 	Worst      []OverdueCopy `json:"most_overdue"`
@@ -55,7 +55,7 @@ type Target struct {
 	Copies      int64      `json:"copies"`
 	Overdue     int64      `json:"overdue"` // 0 if nothing is promised
 	Unread      int64      `json:"never_read"`
-	Compliance  float64    `json:"compliance"`
+	Compliance  *float64   `json:"compliance"`   // nil: nothing is promised, or there are none
 	Oldest      *time.Time `json:"oldest_check"` // last check of the copy that waits for longest; or since when it waits, if it was never read
 	Running     int64      `json:"running"`
 	Waiting     int64      `json:"waiting"` // asked for, or to be tried again
@@ -81,7 +81,7 @@ type OverdueCopy struct {
 // fixity_checks_waiting.
 const targetsSQL = `
 SELECT p.target, p.provider, p.mode, coalesce(p.interval_days, @days::int) AS days, p.interval_days IS NULL AS by_default,
-	s.copies, CASE p.mode WHEN 'off' THEN 0 ELSE s.overdue END AS overdue, s.unread, 100::float8 AS compliance, s.oldest,
+	s.copies, CASE p.mode WHEN 'off' THEN 0 ELSE s.overdue END AS overdue, s.unread, NULL::float8 AS compliance, s.oldest,
 	c.running, c.waiting, c.stuck, b.bad, b.bad_in_time,
 	d.checks AS checks_24h, d.bytes AS bytes_24h, CASE WHEN p.paused_until > now() THEN nullif(p.paused_until, 'infinity') END AS paused_until,
 	CASE WHEN p.paused_until > now() THEN p.pause_reason ELSE '' END AS pause_reason
@@ -232,21 +232,21 @@ func estimated(ctx context.Context, tx pgx.Tx, target, and string) (int64, error
 
 // sum adds up the targets.
 func (s *Status) sum() {
-	compliance := func(failing, copies int64) float64 {
+	compliance := func(failing, copies int64) *float64 {
 		if copies == 0 {
-			return 100
+			return nil
 		}
-		return 100 * (1 - float64(min(failing, copies))/float64(copies))
+		return new(100 * (1 - float64(min(failing, copies))/float64(copies)))
 	}
 	var badInTime int64
 	for i := range s.Targets {
 		t := &s.Targets[i]
-		t.Compliance = compliance(t.Overdue+t.BadInTime, t.Copies)
 		s.Bad += t.Bad
 		s.Stuck += t.Stuck
 		s.Checks24h += t.Checks24h
 		s.Bytes24h += t.Bytes24h
-		if t.Mode != "off" {
+		if t.Promised() {
+			t.Compliance = compliance(t.Overdue+t.BadInTime, t.Copies)
 			s.Copies += t.Copies
 			s.Overdue += t.Overdue
 			s.Unread += t.Unread

@@ -21,8 +21,11 @@ func Cut(s string) (short, whole string) {
 // Number is how a page shows a number.
 func Number(n int64) string { return number(n) }
 
-// Percent is how a page shows a share.
-func Percent(share float64) string { return percent(share) }
+// GridRuns is how many items run at a stage, as the queue's table says it: within the cap, and in all.
+func GridRuns(q api.QueueView, s registry.StageSettings) (ofCap, all int64) {
+	r := gridOf(q, []registry.StageSettings{s}).Rows[0]
+	return r.Running, r.All.Running
+}
 
 // Lane is a lane of a timeline.
 type Lane = lane

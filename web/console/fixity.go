@@ -24,6 +24,7 @@ func archiveSheets() []sheet {
 // fixityPage is the state of the checks of stored copies.
 type fixityPage struct {
 	Fixity   api.FixityView
+	Said     []string // how the promise is kept
 	Policies []fixity.Policy
 	Days     *chart
 	Bad      []fixity.BadCopy
@@ -52,6 +53,7 @@ func (p *Pages) fixity(v *visit) (any, error) {
 	}
 	if a := d.Fixity.Archive; a != nil {
 		d.Days = daysChart(v, a.Ahead)
+		d.Said = append(a.Standing(number), a.Outlook(rough))
 	}
 	return d, nil
 }
@@ -65,10 +67,4 @@ func daysChart(v *visit, ahead []fixity.DayAhead) *chart {
 		line = append(line, float64(a.Due))
 	}
 	return newChart("Copies in the next 30 days", []string{"checked on that day", "overdue at its end"}, bars, line, ofCounts)
-}
-
-// Done reports whether everything that is due is checked at this rate, and not yet.
-func (d fixityPage) Done() bool {
-	a := d.Fixity.Archive
-	return a != nil && a.DoneAt != nil && a.Overdue > 0
 }

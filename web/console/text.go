@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"html/template"
-	"math"
 	"net/url"
 	"strconv"
 	"strings"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/farol-preservation/farol/internal/human"
 	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/registry/fixity"
 	"github.com/farol-preservation/farol/registry/requests"
 	"github.com/farol-preservation/farol/web/permission"
 )
@@ -21,7 +21,7 @@ import (
 func (p *Pages) functions() template.FuncMap {
 	return template.FuncMap{
 		"text": text, "cut": cut, "bytes": func(n any) sized { return sized(whole(n)) }, "number": func(n any) string { return number(whole(n)) },
-		"percent": percent, "share": func(percent float64) float64 { return percent / 100 }, "long": long, "seconds": seconds, "status": statusOf, "lower": lower, "sentence": sentence, "field": func(name string) string { return strings.ReplaceAll(name, "_", " ") },
+		"intime": fixity.InTime, "long": long, "seconds": seconds, "status": statusOf, "lower": lower, "sentence": sentence, "field": func(name string) string { return strings.ReplaceAll(name, "_", " ") },
 		"key": newKey, "link": linkTo, "esc": url.PathEscape, "deref": deref, "list": func(v ...any) []any { return v }, "json": asJSON,
 		"may":  func(s *screen, needs string) bool { return s.visit.Caller.Holds(permission.Permission(needs)) },
 		"when": when, "day": day, "table": tableOf, "has": func(list []string, v string) bool { return contains(list, v) }, "add": func(a, b int) int { return a + b },
@@ -98,17 +98,6 @@ func number(n int64) string {
 		b.WriteRune(r)
 	}
 	return strings.TrimSuffix(s, digits) + b.String()
-}
-
-// percent is a share of 1.
-func percent(share float64) string {
-	switch {
-	case share > 0.999 && share < 1:
-		return "99.9 %" // what is not whole is not shown as if it were
-	case share > 0 && share < 0.001:
-		return "< 0.1 %"
-	}
-	return strconv.FormatFloat(math.Round(share*1000)/10, 'f', -1, 64) + " %"
 }
 
 // long is a duration for people.

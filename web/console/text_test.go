@@ -49,11 +49,6 @@ func TestFiguresOfPages(t *testing.T) {
 			t.Errorf("%d is %q, want %q", n, got, want)
 		}
 	}
-	for share, want := range map[float64]string{0: "0 %", 1: "100 %", 0.99999: "99.9 %", 0.5: "50 %", 0.00001: "< 0.1 %", 0.1234: "12.3 %"} {
-		if got := console.Percent(share); got != want {
-			t.Errorf("%v is %q, want %q", share, got, want)
-		}
-	}
 }
 
 // A timeline names the time between attempts by what the attempt before came to.

@@ -1,10 +1,10 @@
 package archive
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
-	"math"
 	"strconv"
 	"time"
 
@@ -122,12 +122,12 @@ func writeFixityStatus(out io.Writer, r FixityReport) error {
 		if t.Mode == "off" && t.Copies == 0 {
 			continue
 		}
-		days, overdue, compliant := strconv.Itoa(t.Days), strconv.FormatInt(t.Overdue, 10), perCent(t.Compliance)
+		days, overdue, compliant := strconv.Itoa(t.Days), strconv.FormatInt(t.Overdue, 10), cmp.Or(t.InTime(), "-")
 		if t.ByDefault {
 			days += "*"
 		}
-		if t.Mode == "off" {
-			days, overdue, compliant = "-", "-", "-"
+		if !t.Promised() {
+			days, overdue = "-", "-"
 		}
 		rows = append(rows, []string{
 			t.Target, t.Mode, days, strconv.FormatInt(t.Copies, 10), strconv.FormatInt(t.Unread, 10), overdue, compliant, strconv.FormatInt(t.Bad, 10), strconv.FormatInt(t.Stuck, 10),
@@ -137,15 +137,10 @@ func writeFixityStatus(out io.Writer, r FixityReport) error {
 	if err := cli.WriteTable(out, []string{"TARGET", "MODE", "DAYS", "COPIES", "NEVER READ", "OVERDUE", "COMPLIANT", "BAD", "STUCK", "RUNNING", "CHECKED IN 24 H"}, rows); err != nil {
 		return err
 	}
-	about := ""
-	if r.Estimated {
-		about = "about "
+	fmt.Fprintln(out)
+	for _, said := range append(r.Standing(human.Number), rateOf(r.Status), r.Outlook(human.Duration)) {
+		fmt.Fprintln(out, said)
 	}
-	fmt.Fprintf(out, "\n%d of %s%s overdue: %s are neither overdue nor bad.\n", r.Overdue, about, isAre(r.Copies), perCent(r.Compliance))
-	if r.Unread > 0 {
-		fmt.Fprintf(out, "%s%d of them were verified when they were stored and have not been read since.\n", about, r.Unread)
-	}
-	fmt.Fprintf(out, "%s\n%s\n", rateOf(r.Status), doneBy(r.Status))
 	writeStops(out, r)
 	return writeWorst(out, r)
 }
@@ -169,18 +164,6 @@ func writeStops(out io.Writer, r FixityReport) {
 	}
 }
 
-// perCent rounds down, so that only all is 100 %.
-func perCent(share float64) string {
-	return fmt.Sprintf("%.2f %%", math.Floor(share*100)/100)
-}
-
-func isAre(copies int64) string {
-	if copies == 1 {
-		return "1 copy is"
-	}
-	return fmt.Sprintf("%d copies are", copies)
-}
-
 // rateOf says how many checks are made.
 func rateOf(s fixity.Status) string {
 	switch {
@@ -190,19 +173,6 @@ func rateOf(s fixity.Status) string {
 		return fmt.Sprintf("Present rate: %.1f checks an hour; %d every %v are allowed.", 3600*s.Rate, s.Fed, s.Every)
 	}
 	return fmt.Sprintf("Up to %.1f checks an hour are allowed: %d every %v.", 3600*s.Rate, s.Fed, s.Every)
-}
-
-// doneBy says when the due checks will be complete.
-func doneBy(s fixity.Status) string {
-	switch {
-	case s.DoneAt == nil && s.Paused:
-		return "Checks are paused, so due checks will not be done."
-	case s.DoneAt == nil:
-		return "At this rate the due checks will never be complete: more become due than are done."
-	case !s.DoneAt.After(s.At):
-		return "Nothing is due."
-	}
-	return fmt.Sprintf("At this rate the due checks will be complete by %s, in %s.", human.Time(*s.DoneAt), human.Duration(s.DoneAt.Sub(s.At)))
 }
 
 func writeWorst(out io.Writer, r FixityReport) error {
