@@ -148,9 +148,17 @@ type Worker struct {
 
 const workerColumns = `worker, node, pid, pools, slots, running, extract(epoch FROM heartbeat_ago)::float8 AS heartbeat_ago, draining, started`
 
+const workersSQL = `SELECT ` + workerColumns + ` FROM workers ORDER BY node, started, worker`
+
 // Workers lists the worker processes that live.
 func (r *Registry) Workers(ctx context.Context) ([]Worker, error) {
-	return Collect[Worker](ctx, r.db, "list workers", `SELECT `+workerColumns+` FROM workers ORDER BY node, started, worker`, nil)
+	return Collect[Worker](ctx, r.db, "list workers", workersSQL, nil)
+}
+
+// WorkersIn is [Registry.Workers] as a transaction sees them.
+func WorkersIn(ctx context.Context, tx pgx.Tx) ([]Worker, error) {
+	rows, _ := tx.Query(ctx, workersSQL)
+	return pgx.CollectRows(rows, pgx.RowToStructByName[Worker])
 }
 
 // EndedWorker is a worker process that has ended.

@@ -32,20 +32,20 @@ const stageColumns = `
 	extract(epoch FROM s.heartbeat)::float8 AS heartbeat, coalesce(extract(epoch FROM s.processing_timeout), 0)::float8 AS timeout,
 	extract(epoch FROM s.overdue)::float8 AS overdue, coalesce(s.cap, 0) AS cap, s.paused`
 
+// stagesOf reads stages from rows of their settings, and counts what is at each as the views
+// queue_depth and failed do.
+func stagesOf(settings string) string {
+	return `SELECT ` + stageColumns + `, q.waiting, q.running, p.parked FROM ` + settings + ` s
+		CROSS JOIN LATERAL (SELECT coalesce(sum(d.due + d.delayed + d.waiting), 0)::bigint AS waiting, coalesce(sum(d.running), 0)::bigint AS running
+			FROM queue_depth d WHERE d.action = s.action AND d.stage = s.stage) q
+		CROSS JOIN LATERAL (SELECT count(*) AS parked FROM work_items w
+			WHERE w.action = s.action AND w.stage = s.stage AND w.status IN ('Failed', 'Suspended')) p`
+}
+
 // Stages lists the stages of all actions in their order, those of ingests first,
 // with how many items are at each.
 func (r *Registry) Stages(ctx context.Context) ([]QueueStage, error) {
-	return Collect[QueueStage](ctx, r.db, "list stages", `
-		WITH at AS ( -- each by a partial index
-			SELECT action, stage, 'waiting' AS what FROM work_items WHERE status = 'Pending' AND retry
-			UNION ALL SELECT action, stage, 'running' FROM work_items WHERE status = 'Started'
-			UNION ALL SELECT action, stage, 'parked' FROM work_items WHERE status IN ('Failed', 'Suspended')
-		)
-		SELECT `+stageColumns+`, count(*) FILTER (WHERE what = 'waiting') AS waiting,
-			count(*) FILTER (WHERE what = 'running') AS running, count(*) FILTER (WHERE what = 'parked') AS parked
-		FROM stage_settings s LEFT JOIN at ON at.action = s.action AND at.stage = s.stage
-		GROUP BY s.action, s.stage
-		ORDER BY s.action <> 'Ingest', s.action, s.ordinal`, nil)
+	return Collect[QueueStage](ctx, r.db, "list stages", stagesOf(`stage_settings`)+` ORDER BY s.action <> 'Ingest', s.action, s.ordinal`, nil)
 }
 
 // StageSettings are the settings of a stage, with its pause. What is at the stage is not
@@ -110,9 +110,8 @@ type NewStage struct {
 // AddStage puts a stage that is worked over HTTP behind another. What the rules
 // do not allow is ErrRefused.
 func (r *Registry) AddStage(ctx context.Context, n NewStage) (QueueStage, error) {
-	return r.oneStage(ctx, "add the stage "+string(n.Name), `SELECT `+stageColumns+`, 0 AS waiting, 0 AS running, 0 AS parked
-		FROM add_stage(@name, @after, nullif(@topic, ''), coalesce(nullif(@attempts::int, 0), 3), coalesce(nullif(@lease::interval, '0'), '30 seconds'),
-			nullif(@heartbeat::interval, '0'), nullif(@timeout::interval, '0')) s`, pgx.NamedArgs{
+	return r.oneStage(ctx, "add the stage "+string(n.Name), stagesOf(`add_stage(@name, @after, nullif(@topic, ''), coalesce(nullif(@attempts::int, 0), 3), coalesce(nullif(@lease::interval, '0'), '30 seconds'),
+			nullif(@heartbeat::interval, '0'), nullif(@timeout::interval, '0'))`), pgx.NamedArgs{
 		"name": n.Name, "after": n.After, "topic": n.Topic, "attempts": n.MaxAttempts, "lease": n.Lease, "heartbeat": n.Heartbeat, "timeout": n.Timeout,
 	})
 }
@@ -127,22 +126,20 @@ type StageChange struct {
 
 // SetStage changes the settings of a stage, which workers then go by.
 func (r *Registry) SetStage(ctx context.Context, name Stage, c StageChange) ([]QueueStage, error) {
-	return Collect[QueueStage](ctx, r.db, "set the stage "+string(name), `
+	return Collect[QueueStage](ctx, r.db, "set the stage "+string(name), `WITH changed AS (
 		UPDATE stage_settings s SET
 			cap                = CASE WHEN @cap::int IS NULL THEN s.cap ELSE nullif(@cap, 0) END,
 			processing_timeout = CASE WHEN @timeout::interval IS NULL THEN s.processing_timeout ELSE nullif(@timeout, '0') END,
 			max_attempts       = coalesce(@attempts::int, s.max_attempts)
 		WHERE s.stage::text = @name AND (@action = '' OR s.action::text = @action)
-		RETURNING `+stageColumns+`, 0 AS waiting, 0 AS running, 0 AS parked`,
+		RETURNING s.*) `+stagesOf(`changed`),
 		pgx.NamedArgs{"name": name, "action": c.Action, "cap": c.Cap, "timeout": c.Timeout, "attempts": c.MaxAttempts})
 }
 
 // RemoveStage takes an added stage out of the order again. Of items that are
 // parked at it, which stay, it says how many there are.
 func (r *Registry) RemoveStage(ctx context.Context, name Stage) (QueueStage, error) {
-	return r.oneStage(ctx, "remove the stage "+string(name), `SELECT `+stageColumns+`, 0 AS waiting, 0 AS running,
-			(SELECT count(*) FROM work_items w WHERE w.action = s.action AND w.stage = s.stage AND w.status IN ('Failed', 'Suspended')) AS parked
-		FROM remove_stage(@name) s`, pgx.NamedArgs{"name": name})
+	return r.oneStage(ctx, "remove the stage "+string(name), stagesOf(`remove_stage(@name)`), pgx.NamedArgs{"name": name})
 }
 
 func (r *Registry) oneStage(ctx context.Context, verb, sql string, args pgx.NamedArgs) (QueueStage, error) {

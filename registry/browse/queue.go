@@ -18,6 +18,7 @@ type Queue struct {
 	at         time.Time
 	partitions []QueuePartition
 	own        map[int64][]QueuePartition // of each institution
+	workers    []registry.Worker
 }
 
 // QueuePartition counts the items of an institution at a stage in one size band.
@@ -58,12 +59,15 @@ func TakeQueue(ctx context.Context, r *registry.Registry) (q Queue, err error) {
 	if deadline, ok := ctx.Deadline(); ok {
 		most = max(time.Until(deadline), time.Millisecond)
 	}
-	err = pgx.BeginTxFunc(ctx, r.DB(), pgx.TxOptions{AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
+	err = pgx.BeginTxFunc(ctx, r.DB(), pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
 		if err := tx.QueryRow(ctx, `SELECT now() FROM set_config('statement_timeout', $1, true)`, strconv.FormatInt(most.Milliseconds(), 10)).Scan(&q.at); err != nil {
 			return err
 		}
 		rows, _ := tx.Query(ctx, countsSQL)
-		q.partitions, err = pgx.CollectRows(rows, pgx.RowToStructByName[QueuePartition])
+		if q.partitions, err = pgx.CollectRows(rows, pgx.RowToStructByName[QueuePartition]); err != nil {
+			return err
+		}
+		q.workers, err = registry.WorkersIn(ctx, tx)
 		return err
 	})
 	if err != nil {
@@ -78,6 +82,9 @@ func TakeQueue(ctx context.Context, r *registry.Registry) (q Queue, err error) {
 
 // At is when the queue was read, by the database's clock.
 func (q Queue) At() time.Time { return q.at }
+
+// Workers are the worker processes that lived at that moment, with the items that ran in each.
+func (q Queue) Workers() []registry.Worker { return q.workers }
 
 // Of returns what a scope has of the queue: nothing for the zero scope.
 func (q Queue) Of(s registry.Scope) []QueuePartition {
@@ -94,13 +101,15 @@ type Ended struct {
 	Action registry.Action `json:"action"`
 	Status registry.Status `json:"status"` // Success, Cancelled, Failed or Suspended
 	Items  int64           `json:"items"`
+	Recent int64           `json:"items_in_last_hour"` // of these, in the last 60 minutes
 	Bytes  int64           `json:"bytes"`
 }
 
 // endedSQL finds those that have ended (work_items_ended, and work_items_archive_updated in
 // the archive) and those that are parked (work_items_review).
 const endedSQL = `
-SELECT date_trunc('hour', w.updated_at, 'UTC') AS hour, w.action, w.status, count(*) AS items, sum(w.size)::bigint AS bytes FROM (
+SELECT date_trunc('hour', w.updated_at, 'UTC') AS hour, w.action, w.status, count(*) AS items,
+	count(*) FILTER (WHERE w.updated_at > now() - interval '1 hour') AS recent, sum(w.size)::bigint AS bytes FROM (
 	SELECT w.institution_id, w.updated_at, w.action, w.status, w.size FROM work_items w
 	WHERE w.status IN ('Success', 'Cancelled') AND w.updated_at >= @since
 	UNION ALL

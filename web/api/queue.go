@@ -89,11 +89,12 @@ type (
 
 // QueueView is the queue as far as a caller may see it.
 type QueueView struct {
-	At       time.Time      `json:"at" doc:"When it was read"`
-	Age      float64        `json:"age_seconds" doc:"It is read every 5 seconds at most"`
-	Total    QueueBand      `json:"total"`
-	Bands    []BandView     `json:"bands"`
-	Database *queueDatabase `json:"database" doc:"null for people of an institution"`
+	At       time.Time         `json:"at" doc:"When it was read"`
+	Age      float64           `json:"age_seconds" doc:"It is read every 5 seconds at most"`
+	Total    QueueBand         `json:"total"`
+	Bands    []BandView        `json:"bands"`
+	Workers  []registry.Worker `json:"workers" doc:"Those that lived at that moment; null for those who may not list workers"`
+	Database *queueDatabase    `json:"database" doc:"null for people of an institution"`
 }
 
 // MatrixView is the queue by institution, stage and size band.
@@ -172,6 +173,9 @@ func (a *API) showQueue(ctx context.Context, c access.Caller, _ *empty) (*body[Q
 	}
 	for _, partition := range q.Of(c.Scope) {
 		v.Total.add(partition)
+	}
+	if c.Scope.All() && c.Holds(permission.ItemsWorkers) {
+		v.Workers = append([]registry.Worker{}, q.Workers()...)
 	}
 	if c.Scope.All() {
 		f, _, err := a.figures.database.glance(ctx, queueAge, a.Registry.Figures)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/registry/browse"
 	"github.com/farol-preservation/farol/web/access"
 	"github.com/farol-preservation/farol/web/ops"
 	"github.com/farol-preservation/farol/web/permission"
@@ -104,7 +105,11 @@ func (a *API) listStages(ctx context.Context, c access.Caller, _ *empty) (*body[
 	if err != nil {
 		return nil, err
 	}
-	v := StageList{Items: stages}
+	q, age, err := a.readQueue(ctx)
+	if err != nil {
+		return nil, err
+	}
+	v := StageList{Items: stages, Age: age.Seconds()}
 	pauses, err := a.Registry.Pauses(ctx)
 	if err != nil {
 		return nil, err
@@ -115,9 +120,7 @@ func (a *API) listStages(ctx context.Context, c access.Caller, _ *empty) (*body[
 		}
 	}
 	for i := range v.Items {
-		if v.Age, err = a.count(ctx, c, &v.Items[i]); err != nil {
-			return nil, err
-		}
+		atStage(q, c, &v.Items[i])
 	}
 	return &body[StageList]{v}, nil
 }
@@ -130,13 +133,9 @@ func seenPause(c access.Caller, p registry.StagePause) registry.StagePause {
 	return p
 }
 
-// count adds how many of the items that the caller may see are at a stage, and leaves out
+// atStage adds how many of the items that the caller may see are at a stage, and leaves out
 // what the caller may not see.
-func (a *API) count(ctx context.Context, c access.Caller, s *registry.StageSettings) (age float64, err error) {
-	q, old, err := a.readQueue(ctx)
-	if err != nil {
-		return 0, err
-	}
+func atStage(q browse.Queue, c access.Caller, s *registry.StageSettings) {
 	for _, partition := range q.Of(c.Scope) {
 		if partition.Action == s.Action && partition.Stage == s.Stage {
 			s.Waiting, s.Running, s.Parked = s.Waiting+partition.Due+partition.Delayed+partition.Waiting, s.Running+partition.Running, s.Parked+partition.Parked
@@ -145,7 +144,6 @@ func (a *API) count(ctx context.Context, c access.Caller, s *registry.StageSetti
 	if !c.Scope.All() {
 		s.PausedBy, s.PauseReason = nil, nil
 	}
-	return old.Seconds(), nil
 }
 
 // stageTag changes with the settings of a stage.
@@ -167,7 +165,8 @@ func (a *API) stage(ctx context.Context, c access.Caller, in ByStage) (*tagged[r
 	for _, s := range stages {
 		if s.Action == in.Action && s.Stage == in.Stage {
 			tag := stageTag(s)
-			_, err := a.count(ctx, c, &s)
+			q, _, err := a.readQueue(ctx)
+			atStage(q, c, &s)
 			return &tagged[registry.StageSettings]{tag, s}, err
 		}
 	}

@@ -53,6 +53,7 @@ type depositsPage struct {
 	MoreWait bool                       // more of both wait
 	Holdings *reports.Deposit           // nil: not known
 	NotKnown string                     // why
+	Alerts   string                     // how many are unread; "": none
 }
 
 // inWork is an item and how far it is.
@@ -89,6 +90,8 @@ func (d depositsPage) Lead() string {
 	switch need := len(d.Failed) + d.Waiting(); {
 	case need > 0:
 		return "Needs you: " + count(need, d.More || d.MoreWait, "thing", "things") + "."
+	case d.Alerts != "":
+		return "You have unread alerts: " + d.Alerts + ". Nothing else needs you."
 	case len(d.Work) > 0:
 		return "Nothing needs you. In work: " + count(len(d.Work), d.MoreWork, "item", "items") + "."
 	}
@@ -97,7 +100,7 @@ func (d depositsPage) Lead() string {
 
 // deposits shows people of an institution what becomes of their bags.
 func (p *Pages) deposits(v *visit) (any, error) {
-	d := depositsPage{}
+	d := depositsPage{Alerts: p.unread(v)}
 	_, d.Own = v.Caller.Scope.Institution()
 	v.watch.figures = true
 	work, more, err := newest(v, mostInWork, url.Values{"status": {string(registry.Pending), string(registry.Started)}})

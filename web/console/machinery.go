@@ -90,6 +90,7 @@ func gridOf(q api.QueueView, stages []registry.StageSettings) grid {
 				g.emptied(&r.Cells[b.SizeBand], b)
 			}
 		}
+		r.Waiting, r.Running, r.Parked = r.All.Live-r.All.Running, r.All.Running, r.All.Parked // of the moment that the cells are of
 		r.Late = !s.Paused && s.Overdue > 0 && r.All.OldestDue > s.Overdue
 		if s.Action == "Ingest" || s.Paused || r.All.Live+r.All.Parked > 0 {
 			g.Rows = append(g.Rows, r)

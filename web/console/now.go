@@ -26,6 +26,8 @@ type nowPage struct {
 	Groups   []browse.Group // the largest
 	Plans    []planRow      // that go on, or wait for another person than who looks
 	Pools    []poolBar
+	Slots    slots  // of all pools
+	Outside  string // what runs in no slot; "": nothing
 	Ended    spark
 	Parked   spark
 	Unknown  []string // what could not be read, and why
@@ -82,9 +84,12 @@ func (p *Pages) readNow(v *visit) (*nowPage, error) {
 	p.needsOfItems(v, d)
 	p.needsOfPlans(v, d)
 	p.needsOfStages(d)
-	p.needsOfWorkers(v, d)
+	p.needsOfWorkers(d)
 	p.needsOfServices(v, d)
 	p.needsOfJobs(v, d)
+	if n := p.unread(v); n != "" {
+		d.needs("/alerts?unread=true", "You have unread alerts: %s.", n)
+	}
 	if h := part[api.HistoryView](v, d, "The last 24 hours", "queue/history", url.Values{"hours": {"24"}}); h != nil {
 		d.Ended = sparkOf("Items that ended with success", time.Now(), h.Hours, registry.Success)
 		d.Parked = sparkOf("Items that were parked", time.Now(), h.Hours, registry.Failed, registry.Suspended)
@@ -108,7 +113,10 @@ func (d *nowPage) sentence() string {
 	for _, one := range d.Needs {
 		n += max(one.things, 1)
 	}
-	if n == 0 {
+	switch {
+	case n == 0 && len(d.Unknown) > 0:
+		return "Nothing is known to need you."
+	case n == 0:
 		return "Nothing needs you."
 	}
 	return counted(int64(n), "thing needs", "things need") + " you."
@@ -194,13 +202,16 @@ func becauseOf(reason *string) string {
 	return " (" + *reason + ")"
 }
 
-func (*Pages) needsOfWorkers(v *visit, d *nowPage) {
-	w := part[listOf[registry.Worker]](v, d, "Workers", "workers", nil)
-	if w == nil {
-		return
+// needsOfWorkers goes by the workers that lived when the queue was read, so that both agree.
+func (*Pages) needsOfWorkers(d *nowPage) {
+	d.Pools = poolBars(d.Queue.Workers)
+	for _, b := range d.Pools {
+		d.Slots.Taken, d.Slots.All = d.Slots.Taken+b.Taken, d.Slots.All+b.All
 	}
-	d.Pools = poolBars(w.Items)
-	if len(w.Items) == 0 && d.Queue.Total.Due > 0 {
+	if outside := d.Queue.Total.Running - int64(d.Slots.Taken); outside > 0 {
+		d.Outside = counted(outside, "item runs", "items run") + " in no slot: over HTTP, or for a worker that is gone."
+	}
+	if len(d.Queue.Workers) == 0 && d.Queue.Total.Due > 0 {
 		d.needs("/workers", "No worker runs, and %s due. Start one with farol work.", counted(d.Queue.Total.Due, "item is", "items are"))
 	}
 }
@@ -211,7 +222,7 @@ func (*Pages) needsOfServices(v *visit, d *nowPage) {
 		for _, one := range s.Items {
 			switch {
 			case one.HeldBy != nil:
-				held = append(held, need{Text: one.Service + " is held" + becauseOf(one.HeldReason) + ".", Held: true})
+				held = append(held, need{Text: sentence(one.Text), Held: true})
 			case one.State != "ok":
 				fail = append(fail, need{Text: sentence(one.Text)})
 			}

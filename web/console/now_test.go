@@ -35,10 +35,10 @@ func TestNowPage(t *testing.T) {
 		VALUES (9000, %d, 1, now(), false, 'Cleanup', 'Success', 'safe %s.tar', 'e', 'b', 'Ingest', 'test.edu/safe');
 		INSERT INTO work_items_archive SELECT * FROM ended`, s.test.ID, hostileText))
 	o = s.in(registry.RoleOperator, "")
-	page := o.sees("/", "5 things need you.", "4 items wait for a person, in 1 group.", "An item at Receive has been due for 3 hours. The stage allows 1 hour.", "Record is paused (",
+	page := o.sees("/", "6 things need you.", "You have unread alerts: 1.", "4 items wait for a person, in 1 group.", "An item at Receive has been due for 3 hours. The stage allows 1 hour.", "Record is paused (",
 		"No worker runs, and 6 items are due.", "Repair has stopped at Wasabi-VA", "6 items are due, 0 run, 0 are delayed and 0 wait", "timeout Store 4", "Items that were parked, last 24 hours: 4")
 	page.escaped(t, made)
-	wall := o.sees("/wall", "! 5 things need you.", "due 6", "oldest due 3 hours", "parked 4", "4 timeout Store")
+	wall := o.sees("/wall", "! 6 things need you.", "due 6", "oldest due 3 hours", "parked 4", "4 timeout Store")
 	wall.escaped(t, made)
 	s.in(registry.RoleInstitutionalAdmin, "test.edu").sees("/").lacks(t, "other.edu", "Slots", "Wasabi-VA")
 }

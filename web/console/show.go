@@ -195,6 +195,13 @@ func sentence(text string) string {
 
 // unread is how many alerts a person has not read.
 func (p *Pages) unread(v *visit) string {
+	if v.alerts == nil {
+		v.alerts = new(p.countUnread(v))
+	}
+	return *v.alerts
+}
+
+func (*Pages) countUnread(v *visit) string {
 	found, reason := optional[listOf[struct{}]](v, "alerts", url.Values{"unread": {"true"}, "limit": {"9"}})
 	switch {
 	case reason != "" || len(found.Items) == 0:

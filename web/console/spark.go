@@ -25,6 +25,7 @@ type spark struct {
 	Area   string // path of the area below it
 	Most   int64  // in one hour
 	Sum    int64
+	Recent int64 // in the last 60 minutes
 	Bytes  int64
 	Height int
 	Width  int
@@ -49,7 +50,7 @@ func sparkOf(title string, now time.Time, ended []browse.Ended, statuses ...regi
 			continue
 		}
 		s.Hours[i].N += e.Items
-		s.Sum, s.Bytes, s.Most = s.Sum+e.Items, s.Bytes+e.Bytes, max(s.Most, s.Hours[i].N)
+		s.Sum, s.Recent, s.Bytes, s.Most = s.Sum+e.Items, s.Recent+e.Recent, s.Bytes+e.Bytes, max(s.Most, s.Hours[i].N)
 	}
 	var line strings.Builder
 	for i, h := range s.Hours {

@@ -29,6 +29,7 @@ type visit struct {
 	every   int     // after so many seconds the page is fetched again, as long as something runs; 0: it is not
 	style   string  // of the whole page: "", "wide" or "wall"
 	file    string  // template of the page; "": that of the sheet
+	alerts  *string // how many are unread, once it was read
 	connect string  // origin to which the script of the page may send, too; "": none
 }
 

@@ -15,12 +15,12 @@ type wallPage struct {
 	Good     bool
 	Queue    api.QueueView
 	Oldest   string // for how long the first item has been due
-	Hour     int64  // items that ended with success in the last full hour
 	Ended    spark
 	Groups   []browse.Group
 	Known    bool                // whether the last bags are
 	Last     []registry.WorkItem // bags that became safe
 	Slots    slots
+	Outside  string // what runs in no slot
 }
 
 // wallRows is how many groups and bags the wall shows.
@@ -33,15 +33,9 @@ func (p *Pages) wall(v *visit) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := wallPage{Sentence: n.Sentence, Good: len(n.Needs) == 0, Queue: n.Queue, Ended: n.Ended, Groups: n.Groups, Oldest: "–"}
+	d := wallPage{Sentence: n.Sentence, Good: len(n.Needs)+len(n.Unknown) == 0, Queue: n.Queue, Ended: n.Ended, Groups: n.Groups, Slots: n.Slots, Outside: n.Outside, Oldest: "–"}
 	if n.Queue.Total.OldestDue > 0 {
 		d.Oldest = rough(seconds64(n.Queue.Total.OldestDue))
-	}
-	if hours := n.Ended.Hours; len(hours) > 1 {
-		d.Hour = hours[len(hours)-2].N
-	}
-	for _, b := range n.Pools {
-		d.Slots.Taken, d.Slots.All = d.Slots.Taken+b.Taken, d.Slots.All+b.All
 	}
 	q := url.Values{"status": {string(registry.Success)}, "action": {"Ingest"}, "limit": {fmt.Sprint(wallRows)}} // in the order of an index
 	if last, _ := optional[listOf[registry.WorkItem]](v, "items", q); last != nil {
