@@ -94,7 +94,7 @@ func TestChannelsAgree(t *testing.T) { //nolint:paralleltest // commands read th
 		return
 	}
 	// All figures of a page are of one moment, also when the queue has moved on since.
-	s.scene(`UPDATE work_items SET status = 'Success', stage = 'Cleanup', retry = false WHERE status = 'Started'`)
+	s.scene(`UPDATE work_items SET status = 'Success', stage = 'Cleanup', retry = false, lease_expires_at = NULL, node = NULL, pid = NULL, worker = NULL WHERE status = 'Started'`)
 	later := wallSays(o)
 	was, is := later["running"] == "2" && later["slots taken"] == "1" && later["in no slot"] == "1", later["running"] == "0" && later["slots taken"] == "0" && later["in no slot"] == ""
 	if !was && !is {

@@ -138,7 +138,8 @@ func writeFixityStatus(out io.Writer, r FixityReport) error {
 		return err
 	}
 	fmt.Fprintln(out)
-	for _, said := range append(r.Standing(human.Number), rateOf(r.Status), r.Outlook(human.Duration)) {
+	in := func(d time.Duration) string { return human.Duration(d) + ", by " + human.Time(r.At.Add(d)) }
+	for _, said := range append(r.Standing(human.Number), rateOf(r.Status), r.Outlook(in)) {
 		fmt.Fprintln(out, said)
 	}
 	writeStops(out, r)
