@@ -149,7 +149,7 @@ func record(ctx context.Context, tx pgx.Tx, rec Recording, agents Agents) (int64
 	}
 	statements := [][]string{{"events", "records"}}
 	if !allNew || !isNew {
-		statements = [][]string{{"renamed"}, {"replaced"}, {"retire"}, {"digests"}, {"copies"}, {"events", "records", "once"}, {"events", "added"}}
+		statements = [][]string{{"replaced"}, {"retire"}, {"digests"}, {"copies"}, {"events", "records", "once"}, {"events", "added"}}
 	}
 	for _, names := range statements {
 		if err := files.run(ctx, args, names...); err != nil {

@@ -101,23 +101,15 @@ SELECT identifier, id, is_new FROM saved
 -- name: moved
 SELECT identifier FROM copied EXCEPT SELECT identifier FROM recorded LIMIT 1
 
--- name: renamed
--- Another worker may have another name for the same bucket. The copy stays the same, with
--- all that is known of it (storage_records_generic_file_id_url_key).
-renamed AS (
-	UPDATE storage_records s SET url = c.url, updated_at = now()
-	FROM recording r CROSS JOIN LATERAL unnest(r.targets, r.keys, r.urls) AS c (target, key, url)
-	WHERE s.generic_file_id = r.id AND s.target = c.target AND s.key = c.key AND s.url <> c.url
-)
-SELECT
-
 -- name: replaced
--- A bad copy whose record is about to go is bad no longer: the bytes of this
--- item stand in its place (storage_records_generic_file_id_url_key, fixity_failures_open).
+-- A copy is the object under a key of a bucket, whatever name this worker has for the bucket. A
+-- bad copy whose record is about to go is bad no longer: the bytes of this item stand in its
+-- place (fixity_failures_open).
 replaced AS (
 	UPDATE fixity_failures b SET state = 'replaced', closed_at = now()
 	FROM storage_records s JOIN recording r ON r.id = s.generic_file_id
-	WHERE b.storage_record_id = s.id AND b.state = 'open' AND NOT s.url = ANY (r.urls)
+	WHERE b.storage_record_id = s.id AND b.state = 'open'
+	  AND NOT EXISTS (SELECT FROM unnest(r.targets, r.buckets, r.keys) AS c (target, bucket, key) WHERE (c.target, c.bucket, c.key) = (s.target, s.bucket, s.key))
 	RETURNING r.id, b.problem, s.url, coalesce(r.urls[array_position(r.targets, s.target)], r.urls[1]) AS new_url
 )
 INSERT INTO premis_events (identifier, institution_id, intellectual_object_id, generic_file_id, event_type, date_time,
@@ -131,7 +123,8 @@ FROM replaced
 -- Before the new digests are on record, since the old ones are what the old copies had.
 gone AS (
 	DELETE FROM storage_records s USING recording r
-	WHERE s.generic_file_id = r.id AND NOT s.url = ANY (r.urls)
+	WHERE s.generic_file_id = r.id
+	  AND NOT EXISTS (SELECT FROM unnest(r.targets, r.buckets, r.keys) AS c (target, bucket, key) WHERE (c.target, c.bucket, c.key) = (s.target, s.bucket, s.key))
 	RETURNING s.id, s.generic_file_id, s.target, s.bucket, s.key, s.url
 )
 INSERT INTO retired_copies (work_item_id, target, bucket, key, generic_file_id, url, digest, problem)
@@ -170,10 +163,12 @@ WHERE (k.md5 AND k.sha1 AND k.sha256 AND k.sha512) IS NOT TRUE
 
 -- name: copies
 -- Of files that were on record before. Nobody has read a copy yet, unless that is how it was
--- verified.
+-- verified. A copy that is on record keeps the address that it was given there: another worker
+-- may have another name for its bucket.
 copy AS (
 	INSERT INTO storage_records (generic_file_id, url, target, bucket, key, etag, stored_at, verified_at, verified_by, last_fixity_at)
-	SELECT r.id, c.url, c.target, c.bucket, c.key, c.etag, c.stored_at, c.verified_at, c.verified_by, CASE c.verified_by WHEN 'read' THEN c.verified_at END
+	SELECT r.id, coalesce((SELECT s.url FROM storage_records s
+			WHERE s.generic_file_id = r.id AND (s.target, s.bucket, s.key) = (c.target, c.bucket, c.key)), c.url), c.target, c.bucket, c.key, c.etag, c.stored_at, c.verified_at, c.verified_by, CASE c.verified_by WHEN 'read' THEN c.verified_at END
 	FROM recording r
 	CROSS JOIN LATERAL unnest(r.urls, r.targets, r.buckets, r.keys, r.etags, r.stored_at, r.verified_at, r.verified_by)
 		AS c (url, target, bucket, key, etag, stored_at, verified_at, verified_by)
@@ -233,11 +228,13 @@ text AS MATERIALIZED (
 )
 
 -- name: added
--- A recording that is repeated may say what the first has not: that another worker has another
--- name for a bucket, or that another version has identified a format. A file is replicated
--- once by an item, whatever name the worker that records it has for the bucket.
+-- A recording that is repeated may say what the first has not: that a file was stored again
+-- under another key, or that another version has identified a format. An event that names an
+-- address is about a copy that is on record under it: a copy is given its address once, by the
+-- recording that puts it on record, whatever name a later worker has for the bucket.
 said AS MATERIALIZED (
 	SELECT e.id, e.times, e.facts, s.text, t.event_type,
+		event_words(t.id = s.text, t.outcome_detail, e.identifier, e.uuid, e.facts) AS outcome_detail,
 		event_identifier(@item, e.identifier, t.event_type, event_words(t.id = s.text, t.outcome_detail, e.identifier, e.uuid, e.facts)) AS identifier
 	FROM events e CROSS JOIN LATERAL unnest(e.texts) AS s (text) JOIN event_texts t ON t.id = s.text
 	WHERE NOT e.is_new AND NOT CASE WHEN e.id IS NULL
@@ -251,7 +248,7 @@ SELECT s.identifier, s.id, @object_id, @institution_id, ARRAY[s.text], s.times, 
 FROM said s
 WHERE NOT CASE WHEN s.id IS NULL
 	THEN EXISTS (SELECT FROM premis_events p WHERE p.generic_file_id IS NULL AND p.intellectual_object_id = @object_id AND p.identifier = s.identifier)
-	ELSE EXISTS (SELECT FROM premis_events p WHERE p.generic_file_id = s.id AND (p.identifier = s.identifier
-		OR s.event_type = 'replication' AND p.event_type = 'replication' AND p.identifier = event_identifier(@item, (
-			SELECT e.identifier FROM events e WHERE e.id = s.id), p.event_type, p.outcome_detail))) END
+	ELSE EXISTS (SELECT FROM premis_events p WHERE p.generic_file_id = s.id AND p.identifier = s.identifier)
+		OR s.event_type IN ('identifier assignment', 'replication')
+			AND NOT EXISTS (SELECT FROM storage_records c WHERE c.generic_file_id = s.id AND c.url = s.outcome_detail) END
 ON CONFLICT (generic_file_id, key) DO NOTHING

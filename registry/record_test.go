@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -131,7 +132,6 @@ func TestRecordingWritesWhatIsExpectedOfIt(t *testing.T) {
 				}
 			}
 			rec = a.recording(item, 3, files...)
-			want["premis_events"] += 2 // each file has got another address
 		}
 		if _, err := a.Record(context.Background(), rec); err != nil {
 			t.Fatalf("try %d: %v", try, err)
@@ -146,6 +146,54 @@ func TestRecordingWritesWhatIsExpectedOfIt(t *testing.T) {
 	types := value[string](a, `SELECT string_agg(DISTINCT event_type, ', ' ORDER BY event_type) FROM premis_events e JOIN generic_files f ON f.id = e.generic_file_id WHERE f.identifier LIKE '%a.txt'`)
 	if want := "fixity check, format identification, identifier assignment, ingestion, message digest calculation, replication"; types != want {
 		t.Errorf("events of a file: %s, want %s", types, want)
+	}
+}
+
+// An address is given once: a worker that reaches the bucket by another name gives no other,
+// whatever was requeued to whom. A copy that the same item stores again under another key has
+// an address of its own, and each of its copies an event.
+func TestCopyIsGivenItsAddressOnce(t *testing.T) {
+	t.Parallel()
+	a := newArchive(t)
+	item := a.started(etag1, 3)
+	file := fileRecord("data/a.txt", 1)
+	again := fileRecord("data/a.txt", 1)
+	by := func(worker string, f registry.FileRecord) registry.FileRecord {
+		f.Copies = slices.Clone(f.Copies)
+		for i := range f.Copies {
+			f.Copies[i].URL = strings.Replace(f.Copies[i].URL, "https://", "https://"+worker, 1)
+		}
+		return f
+	}
+	for i := range again.Copies {
+		again.Copies[i].Key += ".again"
+		again.Copies[i].URL += ".again"
+	}
+	uuid := file.UUID
+	for i, tc := range []struct {
+		file      registry.FileRecord
+		addresses string
+	}{
+		{file, "https://Standard-OR/" + uuid + " https://Standard-VA/" + uuid},
+		{by("one.", file), "https://Standard-OR/" + uuid + " https://Standard-VA/" + uuid},
+		{by("two.", file), "https://Standard-OR/" + uuid + " https://Standard-VA/" + uuid},
+		{by("two.", again), "https://two.Standard-OR/" + uuid + ".again https://two.Standard-VA/" + uuid + ".again"},
+		{by("one.", again), "https://two.Standard-OR/" + uuid + ".again https://two.Standard-VA/" + uuid + ".again"},
+	} {
+		if _, err := a.Record(context.Background(), a.recording(item, 3, tc.file)); err != nil {
+			t.Fatal(err)
+		}
+		if got := value[string](a, `SELECT string_agg(url, ' ' ORDER BY url) FROM storage_records`); got != tc.addresses {
+			t.Errorf("recording %d: the record names %s, want %s", i, got, tc.addresses)
+		}
+		if got := value[int](a, `SELECT count(*) FROM storage_records s WHERE 1 <> (SELECT count(*) FROM premis_events e WHERE e.generic_file_id = s.generic_file_id
+			AND e.outcome_detail = s.url AND e.event_type = CASE target WHEN 'Standard-VA' THEN 'identifier assignment' ELSE 'replication' END)`); got != 0 {
+			t.Errorf("recording %d: %d addresses have no event, or more than one", i, got)
+		}
+		said := value[int](a, `SELECT count(*) FROM premis_events WHERE event_type IN ('identifier assignment', 'replication') AND generic_file_id IS NOT NULL`)
+		if want := []int{3, 3, 3, 5, 5}[i]; said != want {
+			t.Errorf("recording %d: %d events of addresses and the name, want %d", i, said, want)
+		}
 	}
 }
 

@@ -91,6 +91,9 @@ WITH event AS (
 	SELECT r.id, r.identifier, 'identifier assignment', now(), 'Success',
 		'Assigned new storage URL identifier', r.urls[1], 'Assigned url identifier', @copy_object, @copy_agent
 	FROM recording r
+	WHERE NOT EXISTS ( -- a copy is given its address once, whatever name another worker has for the bucket
+		SELECT FROM plain_events e WHERE e.generic_file_id = r.id AND e.detail = 'Assigned new storage URL identifier'
+		  AND e.identifier = event_identifier(@item, r.identifier, e.event_type, e.outcome_detail))
 	UNION ALL
 	SELECT r.id, r.identifier, 'format identification', coalesce(r.identified_at, now()),
 		CASE WHEN identification_failed(r.format_reason) THEN 'Failure' ELSE 'Success' END, 'Identified file format',
