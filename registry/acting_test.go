@@ -72,7 +72,7 @@ func TestEveryRecordNamesThePersonWhoActs(t *testing.T) {
 			t.Errorf("%s names %q", what, got)
 		}
 	}
-	if _, err := web.Resume(t.Context(), registry.Store); err != nil {
+	if _, err := web.Pause(t.Context(), registry.Store, "maintenance"); err != nil {
 		t.Fatal(err)
 	}
 	if last := value[string](a, `SELECT actor FROM stage_settings_audit ORDER BY id DESC LIMIT 1`); strings.Contains(last, "ann") {

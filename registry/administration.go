@@ -16,7 +16,18 @@ import (
 // FixityStage is what fixity checks are called where they can be paused.
 const FixityStage Stage = "Fixity Check"
 
-// StagePause reports whether a stage is paused, and by whom.
+// Pause is one pause of a stage. The stage is claimed again when no pause of it is left.
+type Pause struct {
+	ID     int64     `json:"id"` // the same for all stages that were paused together
+	By     string    `json:"by"`
+	Since  time.Time `json:"since"`
+	Reason *string   `json:"reason"`
+	OfAll  bool      `json:"of_all"` // it was made for all stages
+	InNSQ  bool      `json:"in_nsq"` // it came from NSQ
+}
+
+// StagePause reports whether a stage is paused, and by whom. With several pauses, PausedBy
+// and PauseReason name all, and PausedAt is of the first.
 type StagePause struct {
 	Action      Action     `json:"action"`
 	Stage       Stage      `json:"stage"`
@@ -24,6 +35,7 @@ type StagePause struct {
 	PausedBy    *string    `json:"paused_by"`
 	PausedAt    *time.Time `json:"paused_at"`
 	PauseReason *string    `json:"pause_reason"`
+	Pauses      []Pause    `json:"pauses"`
 }
 
 // Pause stops claims of a stage, in each action that has it, or of all stages if
@@ -36,7 +48,8 @@ func (r *Registry) Pause(ctx context.Context, stage Stage, reason string) ([]Sta
 	return Collect[StagePause](ctx, r.db, "pause stages", sql, pgx.NamedArgs{"stage": stage, "reason": reason})
 }
 
-// SetPaused pauses a stage of one action, or resumes it. The reason of a pause may be "".
+// SetPaused pauses a stage of one action, or ends the caller's pauses of it. The reason of a
+// pause may be "".
 func (r *Registry) SetPaused(ctx context.Context, action Action, stage Stage, paused bool, reason string) ([]StagePause, error) {
 	sql := `SELECT * FROM resume_stage(@stage, @action)`
 	if paused {
@@ -48,16 +61,23 @@ func (r *Registry) SetPaused(ctx context.Context, action Action, stage Stage, pa
 // Pauses returns how each stage stands, and the checks of stored copies.
 func (r *Registry) Pauses(ctx context.Context) ([]StagePause, error) {
 	return Collect[StagePause](ctx, r.db, "list pauses",
-		`SELECT action, stage, paused, paused_by, paused_at, pause_reason FROM stage_pauses ORDER BY action, stage`, pgx.NamedArgs{})
+		`SELECT action, stage, paused, paused_by, paused_at, pause_reason, pauses FROM stage_pauses ORDER BY action, stage`, pgx.NamedArgs{})
 }
 
-// Resume lets a stage be claimed again, or all stages if it is "".
+// Resume ends the caller's pauses of a stage, or the caller's pauses of all stages if it is
+// "". What it returns is still paused where other pauses are left.
 func (r *Registry) Resume(ctx context.Context, stage Stage) ([]StagePause, error) {
 	sql := `SELECT * FROM resume_stage(@stage)`
 	if stage == "" {
 		sql = `SELECT * FROM resume_all()`
 	}
 	return Collect[StagePause](ctx, r.db, "resume stages", sql, pgx.NamedArgs{"stage": stage})
+}
+
+// LiftPause ends one pause, whoever made it, or one hold of a service. One that is not in
+// force is ErrNotFound.
+func (r *Registry) LiftPause(ctx context.Context, pause int64) ([]StagePause, error) {
+	return Collect[StagePause](ctx, r.db, fmt.Sprintf("lift pause %d", pause), `SELECT * FROM lift_pause(@pause)`, pgx.NamedArgs{"pause": pause})
 }
 
 // Release takes a running item from its worker. It is Pending at once, at the

@@ -22,6 +22,7 @@ type QueueStage struct {
 	Overdue     float64 `json:"overdue_seconds"` // for which an item may be due before the staff is alerted
 	Cap         int     `json:"cap"`             // of items at once in all processes; 0: any number
 	Paused      bool    `json:"paused"`
+	Pauses      []Pause `json:"pauses"`  // in force
 	Waiting     int64   `json:"waiting"` // items
 	Running     int64   `json:"running"`
 	Parked      int64   `json:"parked"`
@@ -30,7 +31,8 @@ type QueueStage struct {
 const stageColumns = `
 	s.action, s.stage, s.ordinal, s.worker, s.topic, s.max_attempts, extract(epoch FROM s.lease)::float8 AS lease,
 	extract(epoch FROM s.heartbeat)::float8 AS heartbeat, coalesce(extract(epoch FROM s.processing_timeout), 0)::float8 AS timeout,
-	extract(epoch FROM s.overdue)::float8 AS overdue, coalesce(s.cap, 0) AS cap, s.paused`
+	extract(epoch FROM s.overdue)::float8 AS overdue, coalesce(s.cap, 0) AS cap, s.paused,
+	(SELECT p.pauses FROM stage_pauses p WHERE p.action = s.action AND p.stage = s.stage) AS pauses`
 
 // stagesOf reads stages from rows of their settings, and counts what is at each as the views
 // queue_depth and failed do.

@@ -39,7 +39,8 @@ func TestPausedStagesSayByWhomAndWhy(t *testing.T) {
 		{`SELECT resume_stage('Requested', 'Restore File')`, "Delete Requested Holidays."},
 		{`SELECT resume_stage('Requested')`, ""},
 		{`SELECT pause_stage('Requested')`, "Delete Requested, Export Requested, Glacier Restore Requested, Restore File Requested, Restore Object Requested"},
-		{`SELECT resume_all()`, ""},
+		{`SELECT resume_all()`, "Delete Requested, Export Requested, Glacier Restore Requested, Restore File Requested, Restore Object Requested"}, // not paused by pause_all()
+		{`SELECT resume_stage('Requested')`, ""},
 		{`UPDATE stage_settings SET paused = true, pause_reason = 'By hand.' WHERE stage = 'Record'`, "Ingest Record By hand."},
 		{`UPDATE stage_settings SET paused = true, paused_by = 'somebody', paused_at = 'infinity' WHERE stage = 'Record'`, "Ingest Record By hand."},
 		{`UPDATE stage_settings SET paused_by = NULL, paused_at = NULL`, "Ingest Record By hand."},
@@ -54,7 +55,7 @@ func TestPausedStagesSayByWhomAndWhy(t *testing.T) {
 	if since := value[bool](a, `SELECT bool_or(paused_at IS NOT NULL OR pause_reason IS NOT NULL) FROM stage_settings`); since {
 		t.Error("a stage that goes on says that it is paused")
 	}
-	const wantAudit = 1 + 1 + 0 + 1 + 1 + 0 + 1 + 5 + 5 + 1 + 0 + 0 + 1 // changes, by step
+	const wantAudit = 1 + 1 + 0 + 1 + 1 + 0 + 1 + 5 + 0 + 5 + 1 + 0 + 0 + 1 // changes, by step
 	if n := value[int](a, `SELECT count(*) FROM stage_settings_audit WHERE session_user_is = session_user AND before <> after`); n != wantAudit {
 		t.Errorf("%d changes are on record, want %d", n, wantAudit)
 	}

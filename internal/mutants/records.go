@@ -145,7 +145,7 @@ func ofTelling() []mutant {
 		},
 		{
 			"pause-lifted-by-nsq", "migrations/repeatable/11_pauses.sql",
-			`ELSIF yes OR p.paused_in_nsq THEN`, `ELSIF yes OR true THEN`,
+			`p.paused_by = acting_user() AND NOT only_nsq)`, `p.paused_by = acting_user())`,
 			"./nsqcompat", "TestUnpauseInNSQEndsNoPauseOfFarol",
 		},
 		{

@@ -43,22 +43,17 @@ LANGUAGE sql STABLE SET search_path FROM CURRENT AS $$
 	SELECT s.ordinal FROM way JOIN stage_settings s ON s.action = of_action AND s.stage = way.stage
 $$;
 
--- Records who paused a stage, writes each change to the audit, and notifies workers.
+-- Writes what follows from the pauses of a stage, and each change to the audit, and notifies
+-- workers.
 CREATE OR REPLACE FUNCTION stage_settings_changed() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
-DECLARE
-	keeps boolean := OLD.paused AND OLD.paused_in_nsq = NEW.paused_in_nsq;
 BEGIN
 	IF (OLD.action, OLD.stage) IS DISTINCT FROM (NEW.action, NEW.stage)
 		OR OLD.ordinal <> NEW.ordinal AND current_setting('farol.adds_stage', true) IS DISTINCT FROM 'yes' THEN
 		RAISE EXCEPTION 'stage % of % cannot be renamed or moved', OLD.stage, OLD.action
 			USING ERRCODE = 'check_violation', HINT = 'Items and workers refer to it by its name.';
 	END IF;
-	NEW.paused_at := CASE WHEN NEW.paused THEN CASE WHEN keeps THEN coalesce(OLD.paused_at, now()) ELSE now() END END;
-	NEW.paused_by := CASE WHEN NEW.paused THEN CASE WHEN keeps THEN coalesce(OLD.paused_by, acting_user()) ELSE acting_user() END END;
-	IF NOT NEW.paused THEN
-		NEW.pause_reason := NULL;
-	END IF;
+	SELECT * INTO NEW.paused, NEW.paused_by, NEW.paused_at, NEW.pause_reason, NEW.paused_in_nsq FROM pause_state(NEW.action, NEW.stage);
 	IF NEW IS DISTINCT FROM OLD THEN
 		INSERT INTO stage_settings_audit (action, stage, before, after) VALUES (OLD.action, OLD.stage, to_jsonb(OLD), to_jsonb(NEW));
 	END IF;
@@ -75,6 +70,11 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 BEGIN
 	UPDATE stage_names SET followed_by = NULL WHERE stage = NEW.stage AND followed_by IS NOT NULL;
 	INSERT INTO stage_settings_audit (action, stage, before, after) VALUES (NEW.action, NEW.stage, 'null', to_jsonb(NEW));
+	INSERT INTO pauses (id, action, stage, paused_by, paused_at, reason, of_all)
+	SELECT DISTINCT ON (p.id) p.id, NEW.action, NEW.stage, p.paused_by, p.paused_at, p.reason, true FROM pauses p WHERE p.of_all AND p.lifted_at IS NULL;
+	IF FOUND THEN -- all stages are paused, so this one is
+		UPDATE stage_settings SET paused_at = paused_at WHERE action = NEW.action AND stage = NEW.stage;
+	END IF;
 	PERFORM pg_notify('farol_settings', '');
 	RETURN NULL;
 END
@@ -95,6 +95,7 @@ BEGIN
 		WHERE stage = OLD.stage;
 	END IF;
 	INSERT INTO stage_settings_audit (action, stage, before, after) VALUES (OLD.action, OLD.stage, to_jsonb(OLD), 'null');
+	UPDATE pauses SET lifted_at = now(), lifted_by = acting_user() WHERE action = OLD.action AND stage = OLD.stage AND lifted_at IS NULL;
 	PERFORM pg_notify('farol_settings', '');
 	RETURN NULL;
 END
@@ -156,6 +157,7 @@ BEGIN
 	VALUES ('Ingest', add_stage.stage, behind.ordinal + 1, goes_by, 'http', add_stage.max_attempts, add_stage.lease,
 		coalesce(add_stage.heartbeat, least(interval '10 seconds', add_stage.lease / 3)), add_stage.processing_timeout, '15 minutes', '45 minutes')
 	RETURNING * INTO s;
+	SELECT * INTO s FROM stage_settings k WHERE k.action = s.action AND k.stage = s.stage; -- it may be paused with all others
 	RETURN s;
 END
 $$;

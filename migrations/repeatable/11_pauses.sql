@@ -1,61 +1,144 @@
--- Pausing stages and fixity checks.
+-- Pausing stages and fixity checks. Each pause is a row of pauses: who, why, since when.
+-- What claims read, paused of stage_settings and fixity_feed, follows from these rows in the
+-- transaction that changes them. Nobody ends another person's pause except by its ID.
 
 -- stage_pauses is what can be paused, by its topic.
 CREATE OR REPLACE VIEW stage_pauses AS
-SELECT s.topic, s.action::text, s.stage::text, s.paused, s.paused_by, s.paused_at, s.pause_reason, s.paused_in_nsq FROM stage_settings s
-UNION ALL
-SELECT 'fixity_check', 'Fixity Check', 'Fixity Check', f.paused, f.paused_by, f.paused_at, f.pause_reason, f.paused_in_nsq FROM fixity_feed f;
+SELECT k.*, coalesce((
+	SELECT jsonb_agg(jsonb_build_object('id', p.id, 'by', p.paused_by, 'since', p.paused_at, 'reason', p.reason, 'of_all', p.of_all, 'in_nsq', p.in_nsq)
+		ORDER BY p.paused_at, p.id)
+	FROM pauses p WHERE p.action = k.action AND p.stage = k.stage AND p.lifted_at IS NULL), '[]') AS pauses
+FROM (
+	SELECT s.topic, s.action::text, s.stage::text, s.paused, s.paused_by, s.paused_at, s.pause_reason, s.paused_in_nsq FROM stage_settings s
+	UNION ALL
+	SELECT 'fixity_check', 'Fixity Check', 'Fixity Check', f.paused, f.paused_by, f.paused_at, f.pause_reason, f.paused_in_nsq FROM fixity_feed f
+) k;
 COMMENT ON VIEW stage_pauses IS
 	'What can be paused, whether it is, and by whom.';
 
--- Any other write of paused than by pause_from_nsq() makes the pause a person's, also one
--- that NSQ made before. Its name makes it fire before stage_settings_changed.
-CREATE OR REPLACE FUNCTION pause_has_an_origin() RETURNS trigger
-LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+-- pause_state is what the pauses of a stage, or of a service, come to.
+CREATE OR REPLACE FUNCTION pause_state(of_action text, of_stage text,
+	OUT paused boolean, OUT paused_by text, OUT paused_at timestamptz, OUT pause_reason text, OUT paused_in_nsq boolean)
+LANGUAGE sql STABLE SET search_path FROM CURRENT AS $$
+	SELECT count(*) > 0, string_agg(p.paused_by, ', ' ORDER BY p.first, p.paused_by), min(p.first),
+		string_agg(p.reasons, '; ' ORDER BY p.first, p.paused_by), coalesce(bool_and(p.in_nsq), false)
+	FROM (
+		SELECT k.paused_by, min(k.paused_at) AS first, string_agg(k.reason, '; ' ORDER BY k.paused_at, k.id) AS reasons, bool_and(k.in_nsq) AS in_nsq
+		FROM pauses k WHERE k.action = of_action AND k.stage = of_stage AND k.lifted_at IS NULL GROUP BY k.paused_by
+	) p
+$$;
+
+-- pause_text says who paused something, since when and why, for people.
+CREATE OR REPLACE FUNCTION pause_text(p pauses) RETURNS text
+LANGUAGE sql STABLE SET search_path FROM CURRENT
+RETURN format('by %s since %s%s', p.paused_by, date_trunc('second', p.paused_at), coalesce(': ' || rtrim(p.reason, '.'), ''));
+
+-- others_pauses names the pauses of a stage that other people have to end.
+CREATE OR REPLACE FUNCTION others_pauses(of_action text, of_stage text) RETURNS text
+LANGUAGE sql STABLE SET search_path FROM CURRENT AS $$
+	SELECT string_agg(format('pause %s, %s', p.id, pause_text(p)), '; ' ORDER BY p.paused_at, p.id)
+	FROM pauses p WHERE p.action = of_action AND p.stage = of_stage AND p.lifted_at IS NULL
+$$;
+
+-- end_pauses ends the pauses of the person who acts, and those that came from NSQ, where
+-- nobody has a name.
+CREATE OR REPLACE FUNCTION end_pauses(of_action text, of_stage text, only_nsq boolean DEFAULT false) RETURNS void
+LANGUAGE sql SET search_path FROM CURRENT AS $$
+	UPDATE pauses p SET lifted_at = now(), lifted_by = acting_user()
+	WHERE p.lifted_at IS NULL AND p.action = of_action AND p.stage = of_stage AND (p.in_nsq OR p.paused_by = acting_user() AND NOT only_nsq)
+$$;
+
+-- begin_pause records a pause of the person who acts, or its new reason.
+CREATE OR REPLACE FUNCTION begin_pause(of_action text, of_stage text, why text, pause bigint DEFAULT nextval('pauses_id'), all_stages boolean DEFAULT false, by_nsq boolean DEFAULT false)
+RETURNS void LANGUAGE sql SET search_path FROM CURRENT AS $$
+	INSERT INTO pauses AS p (id, action, stage, reason, of_all, in_nsq) VALUES (pause, of_action, of_stage, nullif(why, ''), all_stages, by_nsq)
+	ON CONFLICT (action, stage, paused_by, of_all, in_nsq) WHERE lifted_at IS NULL DO UPDATE SET reason = coalesce(excluded.reason, p.reason)
+$$;
+
+-- paused_by_hand carries out what was typed into paused or pause_reason, by the rules of
+-- the functions. Its name makes it fire before the triggers that write what follows.
+CREATE OR REPLACE FUNCTION paused_by_hand() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
+DECLARE
+	of_action text := coalesce(to_jsonb(OLD)->>'action', 'Fixity Check');
+	of_stage  text := coalesce(to_jsonb(OLD)->>'stage', 'Fixity Check');
+	left_over text;
 BEGIN
-	NEW.paused_in_nsq := NEW.paused AND (OLD.paused_in_nsq OR NOT OLD.paused)
-		AND current_setting('farol.pauses_from_nsq', true) IS NOT DISTINCT FROM 'yes';
-	IF OLD.paused_in_nsq AND NEW.paused AND NOT NEW.paused_in_nsq AND NEW.pause_reason IS NOT DISTINCT FROM OLD.pause_reason THEN
-		NEW.pause_reason := NULL; -- it was NSQ's
+	IF NEW.paused THEN
+		PERFORM begin_pause(of_action, of_stage, CASE WHEN NEW.pause_reason IS DISTINCT FROM OLD.pause_reason THEN NEW.pause_reason END);
+	ELSIF OLD.paused THEN
+		PERFORM end_pauses(of_action, of_stage);
+		left_over := others_pauses(of_action, of_stage);
+		IF left_over IS NOT NULL THEN
+			RAISE EXCEPTION '% of % was paused by others: %', of_stage, of_action, left_over
+				USING ERRCODE = 'check_violation', HINT = 'To end the pause of another: SELECT * FROM lift_pause(ID);';
+		END IF;
 	END IF;
 	RETURN NEW;
 END
 $$;
-CREATE OR REPLACE TRIGGER pause_has_an_origin BEFORE UPDATE OF paused ON stage_settings FOR EACH ROW EXECUTE FUNCTION pause_has_an_origin();
-CREATE OR REPLACE TRIGGER a_pause_has_an_origin BEFORE UPDATE OF paused ON fixity_feed -- its name makes it fire first
-	FOR EACH ROW EXECUTE FUNCTION pause_has_an_origin();
+CREATE OR REPLACE TRIGGER paused_by_hand BEFORE UPDATE OF paused, pause_reason ON stage_settings
+	FOR EACH ROW EXECUTE FUNCTION paused_by_hand();
+CREATE OR REPLACE TRIGGER by_hand_paused BEFORE UPDATE OF paused, pause_reason ON fixity_feed
+	FOR EACH ROW EXECUTE FUNCTION paused_by_hand();
 
 -- As stage_settings_changed does for a stage.
 CREATE OR REPLACE FUNCTION fixity_pause_changed() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
-DECLARE
-	keeps boolean := OLD.paused AND OLD.paused_in_nsq = NEW.paused_in_nsq;
 BEGIN
-	NEW.paused_at := CASE WHEN NEW.paused THEN CASE WHEN keeps THEN coalesce(OLD.paused_at, now()) ELSE now() END END;
-	NEW.paused_by := CASE WHEN NEW.paused THEN CASE WHEN keeps THEN coalesce(OLD.paused_by, acting_user()) ELSE acting_user() END END;
-	IF NOT NEW.paused THEN
-		NEW.pause_reason := NULL;
-	END IF;
+	SELECT * INTO NEW.paused, NEW.paused_by, NEW.paused_at, NEW.pause_reason, NEW.paused_in_nsq FROM pause_state('Fixity Check', 'Fixity Check');
 	IF NEW IS DISTINCT FROM OLD THEN
 		INSERT INTO stage_settings_audit (action, stage, before, after) VALUES ('Fixity Check', 'Fixity Check', to_jsonb(OLD), to_jsonb(NEW));
 	END IF;
 	RETURN NEW;
 END
 $$;
-CREATE OR REPLACE TRIGGER fixity_pause_changed BEFORE UPDATE OF paused, pause_reason ON fixity_feed FOR EACH ROW EXECUTE FUNCTION fixity_pause_changed();
+CREATE OR REPLACE TRIGGER fixity_pause_changed BEFORE UPDATE OF paused, paused_by, paused_at, pause_reason, paused_in_nsq ON fixity_feed
+	FOR EACH ROW EXECUTE FUNCTION fixity_pause_changed();
 
--- set_paused pauses or resumes what is named; NULL names all of them.
-CREATE OR REPLACE FUNCTION set_paused(of_action text, of_stage text, yes boolean, reason text) RETURNS SETOF stage_pause
+-- change_pauses pauses or resumes what is named, and returns it as it is then; NULL names
+-- all of it. Of all, only pauses of all end. Changes of one stage wait for each other.
+CREATE OR REPLACE FUNCTION change_pauses(of_action text, of_stage text, yes boolean, why text DEFAULT NULL, by_nsq boolean DEFAULT false) RETURNS SETOF stage_pause
 LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+DECLARE
+	every boolean := of_action IS NULL AND of_stage IS NULL;
+	pause bigint;
+	s     stage_pauses;
 BEGIN
-	RETURN QUERY
-	UPDATE stage_settings s SET paused = yes, pause_reason = CASE WHEN yes THEN coalesce(reason, s.pause_reason) END
-	WHERE (of_action IS NULL OR s.action = of_action) AND (of_stage IS NULL OR s.stage = of_stage)
-	RETURNING s.action::text, s.stage::text, s.paused, s.paused_by, s.paused_at, s.pause_reason;
-	RETURN QUERY
-	UPDATE fixity_feed f SET paused = yes, pause_reason = CASE WHEN yes THEN coalesce(reason, f.pause_reason) END
-	WHERE (of_action IS NULL OR of_action = 'Fixity Check') AND (of_stage IS NULL OR of_stage = 'Fixity Check')
-	RETURNING 'Fixity Check', 'Fixity Check', f.paused, f.paused_by, f.paused_at, f.pause_reason;
+	PERFORM FROM stage_settings k WHERE (of_action IS NULL OR k.action = of_action) AND (of_stage IS NULL OR k.stage = of_stage)
+	ORDER BY k.action, k.stage FOR NO KEY UPDATE;
+	IF yes THEN
+		pause := coalesce((SELECT min(p.id) FROM pauses p WHERE p.lifted_at IS NULL AND p.of_all AND every AND p.paused_by = acting_user()), nextval('pauses_id'));
+	END IF;
+	FOR s IN SELECT * FROM stage_pauses k WHERE (of_action IS NULL OR k.action = of_action) AND (of_stage IS NULL OR k.stage = of_stage)
+		ORDER BY k.action = 'Fixity Check', k.action, k.stage LOOP
+		IF yes THEN
+			PERFORM begin_pause(s.action, s.stage, why, pause, every, by_nsq);
+		ELSIF every THEN
+			UPDATE pauses p SET lifted_at = now(), lifted_by = acting_user()
+			WHERE p.lifted_at IS NULL AND p.action = s.action AND p.stage = s.stage AND p.of_all AND p.paused_by = acting_user();
+		ELSE
+			PERFORM end_pauses(s.action, s.stage, by_nsq);
+		END IF;
+		RETURN QUERY SELECT * FROM pause_applied(s.action, s.stage, NOT yes);
+	END LOOP;
+END
+$$;
+
+-- pause_applied writes what follows from the pauses of a stage, and notifies a session that
+-- meant to resume it of pauses that are left.
+CREATE OR REPLACE FUNCTION pause_applied(of_action text, of_stage text, resumes boolean) RETURNS SETOF stage_pause
+LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+DECLARE
+	left_over text := others_pauses(of_action, of_stage);
+BEGIN
+	UPDATE stage_settings s SET paused_at = s.paused_at WHERE s.action = of_action AND s.stage = of_stage;
+	UPDATE fixity_feed f SET paused_at = f.paused_at WHERE of_action = 'Fixity Check';
+	IF resumes AND left_over IS NOT NULL THEN
+		RAISE NOTICE '% of % is still paused: %', of_stage, of_action, left_over USING HINT = 'To end the pause of another: SELECT * FROM lift_pause(ID);';
+	END IF;
+	RETURN QUERY SELECT p.action, p.stage, p.paused, p.paused_by, p.paused_at, p.pause_reason, p.pauses
+		FROM stage_pauses p WHERE p.action = of_action AND p.stage = of_stage;
 END
 $$;
 
@@ -75,27 +158,52 @@ $$;
 
 CREATE OR REPLACE FUNCTION pause_stage(stage text, reason text DEFAULT NULL, action text DEFAULT NULL) RETURNS SETOF stage_pause
 LANGUAGE sql SECURITY DEFINER SET search_path FROM CURRENT AS
-$$ SELECT * FROM set_paused($3, pausable_named($1, $3), true, $2) $$;
+$$ SELECT * FROM change_pauses($3, pausable_named($1, $3), true, $2) $$;
 COMMENT ON FUNCTION pause_stage IS
 	'Stops claims of a stage, of one action or of every action that has it. What runs continues; items that come to the stage wait.';
 
 CREATE OR REPLACE FUNCTION resume_stage(stage text, action text DEFAULT NULL) RETURNS SETOF stage_pause
 LANGUAGE sql SECURITY DEFINER SET search_path FROM CURRENT AS
-$$ SELECT * FROM set_paused($2, pausable_named($1, $2), false, NULL) $$;
+$$ SELECT * FROM change_pauses($2, pausable_named($1, $2), false) $$;
 COMMENT ON FUNCTION resume_stage IS
-	'Lets workers claim a stage again.';
+	'Ends the caller''s pauses of a stage, and those that came from NSQ. Workers claim it again when no pause is left.';
 
 CREATE OR REPLACE FUNCTION pause_all(reason text DEFAULT NULL) RETURNS SETOF stage_pause
 LANGUAGE sql SECURITY DEFINER SET search_path FROM CURRENT AS
-$$ SELECT * FROM set_paused(NULL, NULL, true, $1) $$;
+$$ SELECT * FROM change_pauses(NULL, NULL, true, $1) $$;
 COMMENT ON FUNCTION pause_all IS
 	'Stops all claims. What runs continues.';
 
 CREATE OR REPLACE FUNCTION resume_all() RETURNS SETOF stage_pause
 LANGUAGE sql SECURITY DEFINER SET search_path FROM CURRENT AS
-$$ SELECT * FROM set_paused(NULL, NULL, false, NULL) $$;
+$$ SELECT * FROM change_pauses(NULL, NULL, false) $$;
 COMMENT ON FUNCTION resume_all IS
-	'Lets workers claim all stages again, also those that were paused one by one.';
+	'Ends what the caller paused with pause_all(). Stages that were paused one by one, or by others, stay so.';
+
+-- lift_pause is the one way to end the pause of another person: by its ID.
+CREATE OR REPLACE FUNCTION lift_pause(pause bigint) RETURNS SETOF stage_pause
+LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
+DECLARE
+	p pauses;
+BEGIN
+	PERFORM FROM stage_settings k WHERE EXISTS (SELECT FROM pauses o WHERE o.id = pause AND o.lifted_at IS NULL AND o.action = k.action AND o.stage = k.stage)
+	ORDER BY k.action, k.stage FOR NO KEY UPDATE;
+	FOR p IN UPDATE pauses k SET lifted_at = now(), lifted_by = acting_user() WHERE k.id = pause AND k.lifted_at IS NULL RETURNING * LOOP
+		IF p.action = 'Service' THEN
+			PERFORM service_held(p.stage);
+			RETURN QUERY SELECT p.action, p.stage, h.paused, h.paused_by, h.paused_at, h.pause_reason, '[]'::jsonb FROM pause_state(p.action, p.stage) h;
+		ELSE
+			RETURN QUERY SELECT * FROM pause_applied(p.action, p.stage, true);
+		END IF;
+	END LOOP;
+	IF NOT FOUND THEN
+		RAISE EXCEPTION 'there is no pause % in force', coalesce(pause::text, 'NULL')
+			USING ERRCODE = 'no_data_found', HINT = 'SELECT * FROM stage_pauses WHERE paused; lists them.';
+	END IF;
+END
+$$;
+COMMENT ON FUNCTION lift_pause IS
+	'Ends one pause, or one hold of a service, whoever made it, in all stages that it is for.';
 
 -- pause_from_nsq carries out an order from NSQ, and answers it. An unpause ends what NSQ
 -- has paused; with allowed = false nothing changes. An order with the same id is answered
@@ -108,19 +216,14 @@ DECLARE
 	changed text[] := '{}';
 	kept    text[] := '{}';
 BEGIN
-	PERFORM set_config('farol.pauses_from_nsq', 'yes', true);
-	FOR p IN SELECT * FROM stage_pauses s WHERE s.topic = of_topic AND s.paused <> yes ORDER BY s.action, s.stage LOOP
-		IF NOT allowed THEN
-			EXIT;
-		ELSIF yes OR p.paused_in_nsq THEN
-			PERFORM set_paused(p.action, p.stage, yes, CASE WHEN yes THEN 'paused in NSQ' END);
+	FOR p IN SELECT * FROM stage_pauses s WHERE s.topic = of_topic AND s.paused <> yes AND allowed ORDER BY s.action, s.stage LOOP
+		PERFORM change_pauses(p.action, p.stage, yes, CASE WHEN yes THEN 'paused in NSQ' END, true);
+		IF yes OR p.paused_in_nsq THEN
 			changed := changed || format('%s of %s', p.stage, p.action);
 		ELSE
-			kept := kept || format('%s of %s was paused in Farol, by %s since %s%s, and stays so: farol resume %L', p.stage, p.action,
-				p.paused_by, date_trunc('second', p.paused_at), coalesce(': ' || rtrim(p.pause_reason, '.')), p.stage);
+			kept := kept || format('%s of %s was paused in Farol, and stays so: %s', p.stage, p.action, others_pauses(p.action, p.stage));
 		END IF;
 	END LOOP;
-	PERFORM set_config('farol.pauses_from_nsq', '', true);
 	SELECT coalesce(bool_and(s.paused), false) INTO still_paused FROM stage_pauses s WHERE s.topic = of_topic;
 	accepted := allowed AND (cardinality(changed) > 0 OR cardinality(kept) = 0);
 	answer := CASE
@@ -135,5 +238,5 @@ BEGIN
 END
 $$;
 
-REVOKE EXECUTE ON FUNCTION pause_has_an_origin, fixity_pause_changed, set_paused, pausable_named, pause_stage,
-	resume_stage, pause_all, resume_all, pause_from_nsq FROM PUBLIC;
+REVOKE EXECUTE ON FUNCTION others_pauses, end_pauses, begin_pause, paused_by_hand, fixity_pause_changed, change_pauses, pause_applied,
+	pausable_named, pause_stage, resume_stage, pause_all, resume_all, lift_pause, pause_from_nsq FROM PUBLIC;

@@ -98,12 +98,24 @@ BEGIN
 END
 $$;
 
+-- service_held writes what follows from the holds of a service: see pauses.
+CREATE OR REPLACE FUNCTION service_held(service text) RETURNS void
+LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+BEGIN
+	PERFORM FROM known_services k WHERE k.service = $1 FOR NO KEY UPDATE; -- the holds are read when nobody else changes them
+	UPDATE known_services k SET (held_at, held_by, held_reason) = (SELECT h.paused_at, h.paused_by, h.pause_reason FROM pause_state('Service', $1) h)
+	WHERE k.service = $1;
+	UPDATE known_services k SET released_at = clock_timestamp(), released_by = acting_user() WHERE k.service = $1 AND k.held_at IS NULL;
+	PERFORM pg_notify('farol_settings', '');
+	PERFORM pg_notify('farol_work', E'\n');
+END
+$$;
+
 CREATE OR REPLACE FUNCTION hold_service(service text, reason text DEFAULT NULL) RETURNS SETOF services
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 BEGIN
-	UPDATE known_services k SET held_at = coalesce(k.held_at, now()), held_by = coalesce(k.held_by, acting_user()), held_reason = nullif($2, '')
-	WHERE k.service = service_named($1);
-	PERFORM pg_notify('farol_settings', '');
+	PERFORM begin_pause('Service', service_named($1), $2);
+	PERFORM service_held($1);
 	RETURN QUERY SELECT * FROM services s WHERE s.service = $1;
 END
 $$;
@@ -112,16 +124,20 @@ COMMENT ON FUNCTION hold_service IS
 
 CREATE OR REPLACE FUNCTION release_service(service text) RETURNS SETOF services
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
+DECLARE
+	left_over text;
 BEGIN
-	UPDATE known_services k SET held_at = NULL, held_by = NULL, held_reason = NULL, released_at = clock_timestamp(), released_by = acting_user()
-	WHERE k.service = service_named($1);
-	PERFORM pg_notify('farol_settings', '');
-	PERFORM pg_notify('farol_work', E'\n');
+	PERFORM end_pauses('Service', service_named($1));
+	PERFORM service_held($1);
+	left_over := others_pauses('Service', $1);
+	IF left_over IS NOT NULL THEN
+		RAISE NOTICE '% is still held: %', $1, left_over USING HINT = 'To end the hold of another: SELECT * FROM lift_pause(ID);';
+	END IF;
 	RETURN QUERY SELECT * FROM services s WHERE s.service = $1;
 END
 $$;
 COMMENT ON FUNCTION release_service IS
-	'Ends a hold. Workers that see the service fail try one item at once, without waiting for their next probe.';
+	'Ends the caller''s hold. Workers that see the service fail try one item at once, without waiting for their next probe. A hold of another ends by lift_pause().';
 
 -- tell_of_services alerts people to services that have failed for five minutes, once for
 -- each failure, and deletes reports of processes that ended. A failure that began in the
@@ -147,4 +163,4 @@ $$;
 COMMENT ON FUNCTION needs_service IS 'Whether an item at its stage needs a service.';
 COMMENT ON FUNCTION service_text IS 'What is wrong with a service, for people.';
 
-REVOKE EXECUTE ON FUNCTION report_service, hold_service, release_service, tell_of_services FROM PUBLIC;
+REVOKE EXECUTE ON FUNCTION report_service, service_held, hold_service, release_service, tell_of_services FROM PUBLIC;

@@ -85,9 +85,9 @@ LANGUAGE sql STABLE SET search_path FROM CURRENT AS $$
 	LEFT JOIN LATERAL (SELECT a.outcome, a.error FROM work_item_attempts a WHERE a.work_item_id = w.id ORDER BY a.claim_token DESC LIMIT 1) l ON true
 	WHERE w.waits_for IS NULL AND w.run_at > now() AND deletion_waits(w.deletion_request_id) IS NULL
 	UNION ALL
-	SELECT 'paused', format('%s of %s is paused, by %s since %s%s.', s.stage, s.action, s.paused_by, date_trunc('second', s.paused_at), coalesce(': ' || rtrim(s.pause_reason, '.'), '')),
-		format('SELECT resume_stage(%L);', s.stage)
-	FROM stage_settings s WHERE s.action = w.action AND s.stage = w.stage AND s.paused
+	SELECT 'paused', format('%s of %s is paused, %s.', p.stage, p.action, pause_text(p)),
+		CASE WHEN p.in_nsq OR p.paused_by = acting_user() THEN format('SELECT resume_stage(%L);', p.stage) ELSE format('SELECT lift_pause(%s);', p.id) END
+	FROM pauses p WHERE p.action = w.action AND p.stage = w.stage AND p.lifted_at IS NULL
 	UNION ALL
 	SELECT 'cap', format('%s at %s; the cap is %s.', CASE r.items WHEN 1 THEN '1 item is' ELSE r.items || ' items are' END, s.stage, s.cap),
 		format('Wait, or UPDATE stage_settings SET cap = %s WHERE action = %L AND stage = %L;', s.cap * 2, s.action, s.stage)

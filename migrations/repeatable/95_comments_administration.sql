@@ -24,6 +24,19 @@ COMMENT ON COLUMN stage_settings_audit.after IS 'Row after the change; null: the
 COMMENT ON COLUMN stage_settings_audit.person IS 'Person whom the program names.';
 COMMENT ON COLUMN stage_settings_audit.actor IS 'acting_user() of the change.';
 
+COMMENT ON TABLE pauses IS 'Pauses of stages and of fixity checks, and holds of services: who, why, since when, and who ended each. Nothing is deleted.';
+COMMENT ON COLUMN pauses.number IS 'Number of the row.';
+COMMENT ON COLUMN pauses.id IS 'ID of the pause, which is the same for all stages that were paused together.';
+COMMENT ON COLUMN pauses.action IS 'Action of the stage; Fixity Check; or Service.';
+COMMENT ON COLUMN pauses.stage IS 'Stage that is paused; Fixity Check; or the name of the service.';
+COMMENT ON COLUMN pauses.paused_by IS 'acting_user() of the pause.';
+COMMENT ON COLUMN pauses.paused_at IS 'When it began.';
+COMMENT ON COLUMN pauses.reason IS 'Why, as the person wrote; NULL: no reason was given.';
+COMMENT ON COLUMN pauses.of_all IS 'It is a pause of all stages, made by pause_all().';
+COMMENT ON COLUMN pauses.in_nsq IS 'It came from NSQ, which may end it.';
+COMMENT ON COLUMN pauses.lifted_by IS 'Who ended it; NULL: it is in force.';
+COMMENT ON COLUMN pauses.lifted_at IS 'When it ended; NULL: it is in force.';
+
 COMMENT ON TABLE plans IS 'Bulk changes: what is done to which items, and how far it is applied or undone.';
 COMMENT ON COLUMN plans.id IS 'Number of the row.';
 COMMENT ON COLUMN plans.action IS 'What is done to the items.';

@@ -30,10 +30,10 @@ COMMENT ON COLUMN fixity_feed.every IS 'Time between two allowances.';
 COMMENT ON COLUMN fixity_feed.fed_at IS 'When the scheduler gave the last allowance.';
 COMMENT ON COLUMN fixity_feed.drained_at IS 'When a claim last found fewer copies than it could have taken.';
 COMMENT ON COLUMN fixity_feed.paused IS 'No copy is claimed.';
-COMMENT ON COLUMN fixity_feed.paused_at IS 'When fixity checks were paused.';
-COMMENT ON COLUMN fixity_feed.paused_by IS 'Who paused them.';
-COMMENT ON COLUMN fixity_feed.pause_reason IS 'Why they were paused.';
-COMMENT ON COLUMN fixity_feed.paused_in_nsq IS 'The pause came from NSQ, which may end it.';
+COMMENT ON COLUMN fixity_feed.paused_at IS 'When the first pause that is in force began.';
+COMMENT ON COLUMN fixity_feed.paused_by IS 'Who paused them; several people if there are several pauses.';
+COMMENT ON COLUMN fixity_feed.pause_reason IS 'Why they were paused: the reasons of all pauses in force.';
+COMMENT ON COLUMN fixity_feed.paused_in_nsq IS 'All pauses in force came from NSQ, which may end them.';
 
 COMMENT ON TABLE fixity_done IS 'Checks that were done, by minute, for a few days.';
 COMMENT ON COLUMN fixity_done.target IS 'Storage target.';

@@ -9,7 +9,7 @@ COMMENT ON COLUMN stage_settings.action IS 'Action that the stage is part of.';
 COMMENT ON COLUMN stage_settings.stage IS 'Name of the stage.';
 COMMENT ON COLUMN stage_settings.ordinal IS 'Position among the stages of the action.';
 COMMENT ON COLUMN stage_settings.topic IS 'NSQ topic that the mirror publishes its messages to.';
-COMMENT ON COLUMN stage_settings.paused IS 'No item of the stage is claimed.';
+COMMENT ON COLUMN stage_settings.paused IS 'No item of the stage is claimed: a row of pauses is in force.';
 COMMENT ON COLUMN stage_settings.max_attempts IS 'Attempts before an item is suspended.';
 COMMENT ON COLUMN stage_settings.backoff_first IS 'Wait after the first failed attempt.';
 COMMENT ON COLUMN stage_settings.backoff_most IS 'Longest wait between two attempts.';
@@ -20,12 +20,12 @@ COMMENT ON COLUMN stage_settings.heartbeat IS 'Longest time between two heartbea
 COMMENT ON COLUMN stage_settings.lease IS 'Time without a heartbeat after which the worker counts as dead.';
 COMMENT ON COLUMN stage_settings.unrenewed_timeout IS 'Processing time of a worker that sends no heartbeats.';
 COMMENT ON COLUMN stage_settings.unrenewed_lease IS 'Lease of a worker that sends no heartbeats.';
-COMMENT ON COLUMN stage_settings.paused_at IS 'When the stage was paused.';
-COMMENT ON COLUMN stage_settings.paused_by IS 'Who paused the stage.';
-COMMENT ON COLUMN stage_settings.pause_reason IS 'Why the stage was paused.';
+COMMENT ON COLUMN stage_settings.paused_at IS 'When the first pause that is in force began.';
+COMMENT ON COLUMN stage_settings.paused_by IS 'Who paused the stage; several people if there are several pauses.';
+COMMENT ON COLUMN stage_settings.pause_reason IS 'Why the stage was paused: the reasons of all pauses in force.';
 COMMENT ON COLUMN stage_settings.worker IS 'Who processes the stage: farol work, or programs that ask over HTTP.';
 COMMENT ON COLUMN stage_settings.backoff_factor IS 'Each wait is this many times the one before it.';
-COMMENT ON COLUMN stage_settings.paused_in_nsq IS 'The pause came from NSQ, which may end it; one that was made in Farol ends in Farol.';
+COMMENT ON COLUMN stage_settings.paused_in_nsq IS 'All pauses in force came from NSQ, which may end them; one that was made in Farol ends in Farol.';
 
 COMMENT ON TABLE size_bands IS 'Bands of sizes that spread work by bytes; the size of an item sets its band, and a pool names the bands that it claims from.';
 COMMENT ON COLUMN size_bands.band IS 'Number of the band.';

@@ -4,9 +4,9 @@ COMMENT ON TABLE known_services IS 'Services that workers use, the work that nee
 COMMENT ON COLUMN known_services.service IS 'Name of the service, such as redis or s3:Standard-VA.';
 COMMENT ON COLUMN known_services.of_process IS 'Each process has its own: it is never held for all.';
 COMMENT ON COLUMN known_services.scopes IS 'Work that needs the service.';
-COMMENT ON COLUMN known_services.held_at IS 'When a person held it.';
-COMMENT ON COLUMN known_services.held_by IS 'Who held it.';
-COMMENT ON COLUMN known_services.held_reason IS 'Why it was held.';
+COMMENT ON COLUMN known_services.held_at IS 'When the first hold that is in force began; see pauses.';
+COMMENT ON COLUMN known_services.held_by IS 'Who holds it; several people if there are several holds.';
+COMMENT ON COLUMN known_services.held_reason IS 'Why it is held: the reasons of all holds in force.';
 COMMENT ON COLUMN known_services.released_at IS 'When a person last released it.';
 COMMENT ON COLUMN known_services.released_by IS 'Who last released it.';
 COMMENT ON COLUMN known_services.alerted_for IS 'Start of the failure that the last alert was about.';

@@ -211,10 +211,25 @@ func TestStagesArePaused(t *testing.T) {
 	if n := strings.Count(paused(), "operator@archive.org upgrade"); n != ask[int](s, `SELECT count(*) FROM stage_pauses`) {
 		t.Errorf("%d are paused: %s", n, paused())
 	}
+	admin := s.in("admin@archive.org", registry.RoleAdmin, "")
+	admin.wants(200, "POST", "/api/v1/stages/resume", `{}`)
+	if n := strings.Count(paused(), "upgrade"); n != ask[int](s, `SELECT count(*) FROM stage_pauses`) {
+		t.Errorf("another ended the pause of all; %d are paused", n)
+	}
 	o.wants(200, "POST", "/api/v1/stages/resume", `{}`)
+	if got := paused(); got != "Fixity Check/Fixity Check operator@archive.org -" {
+		t.Errorf("after all is resumed: %s; want what was paused by itself", got)
+	}
+	a = admin.wants(200, "POST", "/api/v1/stages/Fixity%20Check/Fixity%20Check/resume", `{}`)
+	if !strings.Contains(a.body, `"paused":true`) || !strings.Contains(a.body, `"by":"operator@archive.org"`) {
+		t.Errorf("to another who resumes: %s; want that it is still paused, by whom", a.body)
+	}
+	pause := ask[int64](s, `SELECT id FROM pauses WHERE lifted_at IS NULL`)
+	admin.wants(200, "POST", "/api/v1/stages/resume", fmt.Sprintf(`{"pause": %d}`, pause))
 	if got := paused(); got != "" {
 		t.Error(got)
 	}
+	admin.wants(404, "POST", "/api/v1/stages/resume", fmt.Sprintf(`{"pause": %d}`, pause))
 	if a := o.do("POST", "/api/v1/stages/Ingest/Nowhere/pause", `{}`); a.status != 404 && a.status != 409 || strings.Contains(a.body, "SQLSTATE") {
 		t.Errorf("nowhere: %d %s", a.status, a.body)
 	}

@@ -44,6 +44,10 @@ type (
 	pauseBody struct {
 		Reason string `json:"reason,omitempty" maxLength:"1000" doc:"Shown for items that wait"`
 	}
+	resumeBody struct {
+		Reason string `json:"reason,omitempty" maxLength:"1000" doc:"Kept with the action"`
+		Pause  int64  `json:"pause,omitempty" minimum:"1" doc:"ID of the only pause to end, whoever made it; also a hold of a service"`
+	}
 	stagePauseInput struct {
 		ByStage
 		Body pauseBody
@@ -63,38 +67,50 @@ func (a *API) stages(t *ops.API) {
 		About: "Workers apply a change within five seconds.", Access: ops.Holders, Needs: permission.StagesWrite, Audit: true,
 	}, a.setStage)
 	for _, paused := range []bool{true, false} {
-		verb, summary, all := "resume", "Resume a stage", "Resume all stages and fixity checks, also those that were paused one by one"
+		verb, summary, about := "resume", "End your pauses of a stage", "The stage is claimed again when no pause is left. Pauses of other people stay, and are in the answer: POST /api/v1/stages/resume ends one by its ID."
 		if paused {
-			verb, summary, all = "pause", "Pause a stage: what runs continues, and new items wait", "Pause all stages and fixity checks"
+			verb, summary, about = "pause", "Pause a stage: what runs continues, and new items wait", "Each person has a pause of their own; paused again by the same person, it gets the new reason."
 		}
 		ops.Register(t, ops.Operation{
 			ID: "stages." + verb, Method: post, Path: "/api/v1/stages/{action}/{stage}/" + verb, Summary: summary,
-			About: "Fixity Check of Fixity Check stands for the checks of stored copies.", Access: ops.Holders, Needs: permission.QueuePause, Audit: true,
+			About: about + " Fixity Check of Fixity Check stands for the checks of stored copies.", Access: ops.Holders, Needs: permission.QueuePause, Audit: true,
 		},
 			func(ctx context.Context, c access.Caller, in *stagePauseInput) (*body[list[registry.StagePause]], error) {
-				return a.pause(ctx, c, "stages."+verb, in.id(), in.Body, func(ctx context.Context) ([]registry.StagePause, error) {
+				return a.pause(ctx, c, "stages."+verb, in.id(), resumeBody{Reason: in.Body.Reason}, func(ctx context.Context) ([]registry.StagePause, error) {
 					return a.Registry.SetPaused(ctx, in.Action, in.Stage, paused, registry.CleanText(in.Body.Reason))
 				})
 			})
-		ops.Register(t, ops.Operation{
-			ID: "stages." + verb + "_all", Method: post, Path: "/api/v1/stages/" + verb, Summary: all, Access: ops.Holders, Needs: permission.QueuePause, Audit: true,
-		},
-			func(ctx context.Context, c access.Caller, in *body[pauseBody]) (*body[list[registry.StagePause]], error) {
-				return a.pause(ctx, c, "stages."+verb+"_all", "all", in.Body, func(ctx context.Context) ([]registry.StagePause, error) {
-					if paused {
-						return a.Registry.Pause(ctx, "", registry.CleanText(in.Body.Reason))
-					}
-					return a.Registry.Resume(ctx, "")
-				})
-			})
 	}
+	ops.Register(t, ops.Operation{
+		ID: "stages.pause_all", Method: post, Path: "/api/v1/stages/pause", Summary: "Pause all stages and fixity checks",
+		Access: ops.Holders, Needs: permission.QueuePause, Audit: true,
+	}, func(ctx context.Context, c access.Caller, in *body[pauseBody]) (*body[list[registry.StagePause]], error) {
+		return a.pause(ctx, c, "stages.pause_all", "all", resumeBody{Reason: in.Body.Reason}, func(ctx context.Context) ([]registry.StagePause, error) {
+			return a.Registry.Pause(ctx, "", registry.CleanText(in.Body.Reason))
+		})
+	})
+	ops.Register(t, ops.Operation{
+		ID: "stages.resume_all", Method: post, Path: "/api/v1/stages/resume", Summary: "End your pause of all stages and fixity checks, or one pause",
+		About:  "Stages that were paused one by one, or by other people, stay paused. With pause, that pause ends, whoever made it, and no other.",
+		Access: ops.Holders, Needs: permission.QueuePause, Audit: true,
+	}, func(ctx context.Context, c access.Caller, in *body[resumeBody]) (*body[list[registry.StagePause]], error) {
+		return a.pause(ctx, c, "stages.resume_all", "all", in.Body, func(ctx context.Context) ([]registry.StagePause, error) {
+			if in.Body.Pause > 0 {
+				return a.Registry.LiftPause(ctx, in.Body.Pause)
+			}
+			return a.Registry.Resume(ctx, "")
+		})
+	})
 }
 
 // pause changes pauses, and records it with the reason.
-func (a *API) pause(ctx context.Context, c access.Caller, operation, subject string, in pauseBody, do func(context.Context) ([]registry.StagePause, error)) (*body[list[registry.StagePause]], error) {
+func (a *API) pause(ctx context.Context, c access.Caller, operation, subject string, in resumeBody, do func(context.Context) ([]registry.StagePause, error)) (*body[list[registry.StagePause]], error) {
 	entry := registry.AuditEntry{Operation: operation, SubjectType: "stage", SubjectID: subject}
 	if in.Reason != "" {
 		entry.Detail = map[string]any{"reason": in.Reason}
+	}
+	if in.Pause > 0 {
+		entry.Detail = map[string]any{"pause": in.Pause}
 	}
 	changed, err := act(ctx, a, c, &entry, do)
 	return &body[list[registry.StagePause]]{list[registry.StagePause]{Items: changed}}, err
@@ -128,7 +144,7 @@ func (a *API) listStages(ctx context.Context, c access.Caller, _ *empty) (*body[
 // seenPause is a pause as a caller may see it: texts of staff are for staff.
 func seenPause(c access.Caller, p registry.StagePause) registry.StagePause {
 	if !c.Scope.All() {
-		p.PausedBy, p.PauseReason = nil, nil
+		p.PausedBy, p.PauseReason, p.Pauses = nil, nil, nil
 	}
 	return p
 }
@@ -142,7 +158,7 @@ func atStage(q browse.Queue, c access.Caller, s *registry.StageSettings) {
 		}
 	}
 	if !c.Scope.All() {
-		s.PausedBy, s.PauseReason = nil, nil
+		s.PausedBy, s.PauseReason, s.Pauses = nil, nil, nil
 	}
 }
 

@@ -52,18 +52,26 @@ checks of stored copies. --all includes it, and asks first on a terminal, unless
 func Resume() *cobra.Command {
 	var f stageFlags
 	c := &cobra.Command{
-		Use:   "resume STAGE | --all",
-		Short: "Resume a stage, or all stages",
+		Use:   "resume STAGE | --all | --pause ID",
+		Short: "End your pauses of a stage, or of all stages",
+		Long: `End your pauses of a stage, or what you paused with farol pause --all. A stage is claimed
+again when no pause of it is left. Pauses that other people made stay, and are listed with
+their IDs; --pause ends one of them, whoever made it.`,
 		Example: `  farol resume Store
+  farol resume --pause 7
   farol resume --all --json`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return f.change(cmd, args, "Let all stages be claimed again", func(ctx context.Context, r *registry.Registry, stage registry.Stage) ([]registry.StagePause, error) {
+			return f.change(cmd, args, "End your pause of all stages", func(ctx context.Context, r *registry.Registry, stage registry.Stage) ([]registry.StagePause, error) {
+				if f.pause > 0 {
+					return r.LiftPause(ctx, f.pause)
+				}
 				return r.Resume(ctx, stage)
 			})
 		},
 	}
-	f.add(c, "all stages and fixity checks, including those paused one by one")
+	f.add(c, "all stages and fixity checks, as far as you paused them with --all")
+	c.Flags().Int64Var(&f.pause, "pause", 0, "end this pause only, whoever made it")
 	return c
 }
 
@@ -72,6 +80,7 @@ type stageFlags struct {
 	all, asJSON bool
 	care        cli.Caution
 	reason      string // of a pause
+	pause       int64  // the only one that is ended
 }
 
 func (f *stageFlags) add(c *cobra.Command, all string) {
@@ -96,11 +105,11 @@ func (f *stageFlags) change(cmd *cobra.Command, args []string, question string,
 		if !does {
 			return cli.Unchanged(cmd)
 		}
-		list, err := pauseRemotely(ctx, s, cmd.Name(), stage, f.reason)
+		list, err := pauseRemotely(ctx, s, cmd.Name(), stage, f)
 		if err != nil {
 			return err
 		}
-		return cli.Print(cmd, f.asJSON, list, printPauses)
+		return f.show(cmd, stage, list)
 	})
 	if done || err != nil {
 		return err
@@ -114,8 +123,11 @@ func (f *stageFlags) change(cmd *cobra.Command, args []string, question string,
 			return errors.Join(cli.Print(cmd, f.asJSON, list, printPauses), cli.Unchanged(cmd))
 		}
 		entry := registry.AuditEntry{Operation: "stages." + cmd.Name(), SubjectType: "stage", SubjectID: string(stage)}
-		if f.all {
+		if f.all || f.pause > 0 {
 			entry.Operation, entry.SubjectID = entry.Operation+"_all", "all"
+		}
+		if f.pause > 0 {
+			entry.Detail = map[string]any{"pause": f.pause}
 		}
 		if f.reason != "" {
 			entry.Detail = map[string]any{"reason": f.reason}
@@ -124,18 +136,40 @@ func (f *stageFlags) change(cmd *cobra.Command, args []string, question string,
 		if err != nil {
 			return err
 		}
-		return cli.Print(cmd, f.asJSON, list, printPauses)
+		return f.show(cmd, stage, list)
 	})
+}
+
+// show prints what is paused then. A stage that was to be resumed and is not is a failure.
+func (f *stageFlags) show(cmd *cobra.Command, stage registry.Stage, list []registry.StagePause) error {
+	if err := cli.Print(cmd, f.asJSON, list, printPauses); err != nil || cmd.Name() != "resume" {
+		return err
+	}
+	for _, p := range list {
+		if !p.Paused {
+			continue
+		}
+		next := "`farol resume --pause ID` ends one pause, whoever made it"
+		if stage != "" {
+			return cli.Failure{Code: cli.ExitFailed, Err: fmt.Errorf("%s is still paused", stage), Next: next}
+		}
+		_, err := fmt.Fprintln(cmd.ErrOrStderr(), "Next:", next)
+		return err //nolint:wrapcheck // of standard error
+	}
+	return nil
 }
 
 // chosen is the stage that a command is about, "" for all, and whether it does anything.
 func (f *stageFlags) chosen(cmd *cobra.Command, args []string, question string) (stage registry.Stage, does bool, err error) {
 	does = true
 	switch {
-	case f.all == (len(args) == 1):
+	case f.pause < 0 || f.pause > 0 && (f.all || len(args) > 0):
+		return "", false, cli.Usage(errors.New("--pause is the ID of a pause, and goes with nothing else"), "`farol stage list` shows the pauses")
+	case f.pause == 0 && f.all == (len(args) == 1):
 		return "", false, cli.Usage(errors.New("name one stage, or give --all"), "the stages are: "+strings.Join(cli.Strings(append(values.Stages(), registry.FixityStage)), ", "))
 	case !f.all && (f.care.Yes || f.care.DryRun):
 		return "", false, cli.Usage(errors.New("--yes and --dry-run go with --all"), "leave them out")
+	case f.pause > 0:
 	case f.all:
 		does, err = f.care.Allows(cmd, question, true)
 	default:
@@ -147,11 +181,8 @@ func (f *stageFlags) chosen(cmd *cobra.Command, args []string, question string) 
 func printPauses(out io.Writer, stages []registry.StagePause) error {
 	for _, p := range stages {
 		state := "is not paused"
-		if p.Paused && p.PausedBy != nil && p.PausedAt != nil {
-			state = "is paused, by " + human.Line(*p.PausedBy) + " since " + human.Time(*p.PausedAt)
-			if p.PauseReason != nil {
-				state += ": " + human.Line(*p.PauseReason)
-			}
+		if p.Paused {
+			state = "is paused: " + pausesText(p.Pauses)
 		}
 		name := fmt.Sprintf("%s of %s", p.Stage, p.Action)
 		if p.Stage == registry.FixityStage {
@@ -162,6 +193,18 @@ func printPauses(out io.Writer, stages []registry.StagePause) error {
 		}
 	}
 	return nil
+}
+
+// pausesText names each pause of a stage.
+func pausesText(pauses []registry.Pause) string {
+	texts := make([]string, len(pauses))
+	for i, p := range pauses {
+		texts[i] = fmt.Sprintf("pause %d, by %s since %s", p.ID, human.Line(p.By), human.Time(p.Since))
+		if p.Reason != nil {
+			texts[i] += ": " + human.Line(*p.Reason)
+		}
+	}
+	return strings.Join(texts, "; ")
 }
 
 // Workers is farol workers.

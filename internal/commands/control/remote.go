@@ -35,10 +35,13 @@ func actionsOf(ctx context.Context, s *remote.Server, stage registry.Stage) (act
 }
 
 // pauseRemotely has a server pause a stage of all actions, or resume it; "" is all stages.
-func pauseRemotely(ctx context.Context, s *remote.Server, verb string, stage registry.Stage, reason string) (list []registry.StagePause, err error) {
-	body := map[string]string{"reason": reason}
-	if verb == "resume" {
-		body = map[string]string{}
+func pauseRemotely(ctx context.Context, s *remote.Server, verb string, stage registry.Stage, f *stageFlags) (list []registry.StagePause, err error) {
+	body := map[string]any{}
+	switch {
+	case verb == "pause":
+		body["reason"] = f.reason
+	case f.pause > 0:
+		body["pause"] = f.pause
 	}
 	paths := []string{"stages/" + verb}
 	if stage != "" {

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -64,7 +65,7 @@ func printStages(out io.Writer, list []registry.QueueStage) error {
 	for _, s := range list {
 		state, most := "", "-"
 		if s.Paused {
-			state = "paused"
+			state = strings.TrimSuffix("paused: "+pausesText(s.Pauses), ": ") // who paused it is for staff
 		}
 		if s.Cap > 0 {
 			most = strconv.Itoa(s.Cap)
