@@ -74,7 +74,7 @@ func mayImport() map[string][]string {
 		"web/limit":      nil,
 		"web/permission": {"registry"},
 		"web/auth":       {"registry", "registry/people", "web/limit"},
-		"web/ops":        {"registry", "registry/browse", "web/access", "web/auth", "web/limit", "web/permission", "web/reply", "web/request"},
+		"web/ops":        {"registry", "internal/human", "registry/browse", "web/access", "web/auth", "web/limit", "web/permission", "web/reply", "web/request"},
 		"web/oidc":       {"registry/people", "web/auth"},
 		"web/signin":     {"registry", "registry/people", "web/access", "web/auth", "web/oidc"},
 		"web/console":    {"explain", "internal/human", "pipeline/interim", "registry/...", "web/access", "web/api", "web/auth", "web/ops", "web/permission", "web/reply"},
@@ -104,7 +104,7 @@ func mayImport() map[string][]string {
 
 		"internal/connect":  {"format", "internal/build", "internal/cli", "internal/remote", "internal/settings", "progress", "registry", "storage"},
 		"internal/human":    nil,
-		"internal/remote":   {"client", "internal/cli", "registry"},
+		"internal/remote":   {"client", "internal/cli", "internal/human", "registry"},
 		"internal/memory":   nil,
 		"internal/monitor":  {"claim", "internal/cli", "internal/settings", "nsqcompat", "pipeline/...", "registry/...", "storage", "web/pull"},
 		"internal/settings": with("internal/human", "pipeline", "pipeline/ingest", "pipeline/steps"),

@@ -73,13 +73,21 @@ type Error struct {
 	Outcome string
 	Text    string // for people
 
+	// Rule and Args say what refuses, of the registry; Next is what the caller can do about it.
+	Rule string
+	Args map[string]string
+	Next string
+
 	again bool // the server asks for the request once more
 }
 
-// Error is the text for people.
+// Error is the text for people, with what to do.
 func (e *Error) Error() string {
 	if e.Text == "" {
 		return fmt.Sprintf("the server answered %d %s", e.Status, http.StatusText(e.Status))
+	}
+	if e.Next != "" {
+		return e.Text + ". " + e.Next
 	}
 	return e.Text
 }
@@ -227,13 +235,17 @@ func workers(ctx context.Context, slots int, step func(context.Context) error) e
 
 func refusal(r *http.Response, text []byte) error {
 	var said struct {
-		Code    string `json:"code"`
-		Detail  string `json:"detail"`
-		Outcome string `json:"outcome"`
+		Code    string            `json:"code"`
+		Detail  string            `json:"detail"`
+		Outcome string            `json:"outcome"`
+		Rule    string            `json:"rule"`
+		Args    map[string]string `json:"args"`
+		Next    string            `json:"next"`
 	}
 	e := &Error{Status: r.StatusCode, again: r.Header.Get("Retry-After") != ""}
 	if json.Unmarshal(text, &said) == nil {
 		e.Code, e.Outcome, e.Text = said.Code, said.Outcome, said.Detail
+		e.Rule, e.Args, e.Next = said.Rule, said.Args, said.Next
 	}
 	return e
 }

@@ -53,9 +53,11 @@ func (s Source) Explain(ctx context.Context, id int64) (*Explanation, error) {
 		}
 	}
 	if item.Status == "Cancelled" {
-		if e.again, err = requests.In(s.Registry).HaveAgain(ctx, id); err != nil {
+		again, err := requests.In(s.Registry).HaveAgain(ctx, id)
+		if err != nil {
 			return nil, err
 		}
+		e.again = asCommand(again)
 	}
 	found, err := e.readProgress(ctx, s)
 	s.unread(err)

@@ -1,6 +1,7 @@
 package explain
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -93,11 +94,16 @@ func Obstacles(ctx context.Context, r *registry.Registry, id int64) ([]registry.
 		if err != nil {
 			return nil, err
 		}
-		if again != "" {
-			obstacles[n].Remedy = "None. " + again
+		if text := asCommand(again); text != "" {
+			obstacles[n].Remedy = "None. " + text
 		}
 	}
 	return obstacles, nil
+}
+
+// asCommand is what to do, as a command where there is one.
+func asCommand(advice registry.Refused) string {
+	return cmp.Or(human.Command(advice.Code, advice.Args), advice.Text)
 }
 
 // remedy is what to do about something that an item waits for, as a command where
@@ -111,7 +117,7 @@ func remedy(i registry.WorkItem, o registry.Obstacle) string {
 	case "delayed":
 		return fmt.Sprintf("Wait, or `farol requeue %d`, which starts the stage again.", i.ID)
 	case "paused":
-		return fmt.Sprintf("Ask the person who paused it, or `farol resume '%s'`.", i.Stage)
+		return fmt.Sprintf("Ask the person who paused it, or `farol resume '%s'`, which ends your own pause; `farol resume --pause ID` ends that of another, whose ID `farol stage list` shows.", i.Stage)
 	case "cap":
 		return fmt.Sprintf("Wait; `farol stage list` shows the cap of %s, and `farol stage set '%[1]s' --cap N` changes it.", i.Stage)
 	case "parked":
@@ -130,6 +136,8 @@ func remedy(i registry.WorkItem, o registry.Obstacle) string {
 		return fmt.Sprintf("Start a worker that claims it: `farol work --stages '%s'`; `farol workers` shows what each worker claims.", claim.StepOf(i.Action, i.Stage))
 	case "http worker":
 		return fmt.Sprintf("Start a program that processes '%s' over HTTP: docs/workers.md; `farol stage list` shows what waits.", i.Stage)
+	case "memory":
+		return "Run a worker with a larger memory limit; `farol workers` lists the live workers."
 	case "busy":
 		return "Wait, or start more workers: `farol work`; `farol workers` lists them."
 	}

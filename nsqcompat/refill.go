@@ -85,7 +85,7 @@ func (l *link) republish(ctx context.Context, c *channel, ids []int64) error {
 	}
 	err := l.o.records.change(ctx, "record that a topic was emptied", recordEmptiedSQL,
 		c.topic, rand.Text(), fmt.Sprintf("%d messages were taken out of nsqd, by emptying or by another consumer of %s: nothing was changed in Farol, and they are published again. "+
-			"to end an item use farol item cancel; to stop a stage use farol pause", c.gone, c.topic+channelSuffix))
+			"An item is ended, and a stage is paused, in Farol", c.gone, c.topic+channelSuffix))
 	if err == nil {
 		c.gone, c.emptiedAt = 0, time.Now()
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/farol-preservation/farol/internal/testenv"
 	"github.com/farol-preservation/farol/registry"
@@ -125,8 +126,14 @@ func TestRefusalsAdviseWhatWorks(t *testing.T) {
 	a := newArchive(t)
 	id := a.upload(etag1, time.Now(), "bag.tar")[0]
 	_, err := a.Requeue(context.Background(), id, "Store")
-	if !errors.Is(err, registry.ErrRefused) || !strings.HasSuffix(err.Error(), fmt.Sprintf("or an earlier one: SELECT requeue(%d, 'Receive');", id)) {
-		t.Errorf("Requeue = %v, want a refusal with a hint", err)
+	var no *registry.Refused
+	if !errors.As(err, &no) || !errors.Is(err, registry.ErrRefused) || no.Code != "not-at-stage" || no.Args["item"] != fmt.Sprint(id) || no.Args["stage"] != "Receive" {
+		t.Errorf("Requeue = %v, %+v, want a refusal with its code and arguments", err, no)
+	}
+	_, err = a.db.Exec(context.Background(), `SELECT requeue($1, 'Store')`, id)
+	var pg *pgconn.PgError
+	if !errors.As(err, &pg) || !strings.HasSuffix(pg.Hint, fmt.Sprintf("or an earlier one: SELECT requeue(%d, 'Receive');", id)) {
+		t.Errorf("in psql: %v, want a hint in SQL", err)
 	}
 }
 

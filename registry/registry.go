@@ -12,8 +12,10 @@ package registry
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"regexp"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
@@ -60,8 +62,23 @@ func (r *Registry) Ping(ctx context.Context) error {
 	return nil
 }
 
-// Refusal makes an error that the schema's rules raised an ErrRefused with its text and
-// hint.
+// Refused is what a rule of the schema refuses, or does not find. Each channel makes the next
+// step from the code and the arguments, in its own words; neither changes from version to
+// version.
+type Refused struct {
+	Code string // "" if the text says what to do
+	Args map[string]string
+	Text string // what is wrong
+	Kind error  // ErrRefused or ErrNotFound
+}
+
+// Error is the text behind its kind.
+func (r *Refused) Error() string { return r.Kind.Error() + ": " + r.Text }
+
+// Unwrap returns the kind.
+func (r *Refused) Unwrap() error { return r.Kind }
+
+// Refusal makes an error that the schema's rules raised a [Refused].
 func Refusal(err error) error {
 	var pg *pgconn.PgError
 	switch {
@@ -72,11 +89,27 @@ func Refusal(err error) error {
 	case pg.Code == "22021" || pg.Code == "22P05": // no text of PostgreSQL's has it
 		return fmt.Errorf("%w: a text contains a NUL, or is not UTF-8", ErrRefused)
 	case pg.Code == "P0002": // no_data_found, raised by functions that are given an ID or a name
-		return fmt.Errorf("%w: %s", ErrNotFound, hinted(pg))
+		return refused(ErrNotFound, pg)
 	case pg.Code[:2] == "23" || pg.Code == "22P02" || pg.Code == "22023" || pg.Code == "54000": // constraints, bad input, bounds
-		return fmt.Errorf("%w: %s", ErrRefused, hinted(pg))
+		return refused(ErrRefused, pg)
 	}
 	return err
+}
+
+// codes of refusals are told from the names of constraints by their hyphens.
+var codes = regexp.MustCompile(`^[a-z]+(-[a-z]+)+$`)
+
+// refused reads the code, and the arguments from the field that names a data type elsewhere:
+// psql shows neither to people. The hint of a refusal with a code is in the words of psql.
+func refused(kind error, pg *pgconn.PgError) *Refused {
+	r := &Refused{Text: hinted(pg), Kind: kind}
+	if pg.Hint != "" && codes.MatchString(pg.ConstraintName) {
+		r.Code, r.Text = pg.ConstraintName, pg.Message
+		if json.Unmarshal([]byte(pg.DataTypeName), &r.Args) != nil {
+			r.Args = nil
+		}
+	}
+	return r
 }
 
 // rules are constraints as anyone who typed what they refuse should read them.

@@ -95,7 +95,7 @@ func (r *Registry) oneUser(ctx context.Context, db RowQuerier, email string) (Us
 func (r *Registry) Actor(ctx context.Context, db RowQuerier, email string) (User, error) {
 	u, err := r.oneUser(ctx, db, email)
 	if errors.Is(err, ErrNotFound) {
-		return u, fmt.Errorf("%w: there is no user %q. `farol user add` registers one", ErrRefused, email)
+		return u, &Refused{Code: "no-user", Text: fmt.Sprintf("there is no user %q", email), Kind: ErrRefused}
 	}
 	if err == nil && u.DeactivatedAt != nil {
 		return u, fmt.Errorf("%w: the user %s was deactivated", ErrRefused, u.Email)

@@ -56,7 +56,7 @@ func TestWhyNot(t *testing.T) {
 			state: "Pending", prepare: `UPDATE stage_settings SET cap = 1 WHERE stage = 'Store'`, other: hasW1,
 			want: []string{"cap|1 item is at Store; the cap is 1.|UPDATE stage_settings SET cap = 2 WHERE action = 'Ingest' AND stage = 'Store';"},
 		},
-		"no worker":                 {state: "Pending", prepare: `DELETE FROM worker_processes`, want: []string{"no worker|There is no live worker.|farol work"}},
+		"no worker":                 {state: "Pending", prepare: `DELETE FROM worker_processes`, want: []string{"no worker|There is no live worker.|Start a worker that claims 'Store'"}},
 		"one that was not heard of": {state: "Pending", prepare: `UPDATE worker_processes SET heartbeat_at = now() - interval '31 seconds'`, want: []string{"no worker|There is no live worker.|"}},
 		"one that has ended":        {state: "Pending", prepare: `UPDATE worker_processes SET ended_at = now(), ending = 'stopped'`, want: []string{"no worker|There is no live worker.|"}},
 		"another stage":             {state: "Pending", pools: `[{"name": "p", "stages": ["Receive"], "slots": 1}]`, want: []string{"no worker|No live worker takes Store of Ingest.|"}},

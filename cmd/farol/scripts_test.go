@@ -10,7 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/farol-preservation/farol/claim"
@@ -118,27 +117,17 @@ func cmdPublish(ts *testscript.TestScript, neg bool, args []string) {
 }
 
 // cmdAdvised runs what the last command advised, as it was printed: the commands of
-// Farol between backticks, and statements of SQL. There must be some.
+// Farol between backticks. There must be some.
 func cmdAdvised(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 0 {
 		ts.Fatalf("usage: advised")
 	}
-	ctx, cancel := bounded()
-	defer cancel()
-	db, err := pgx.Connect(ctx, ts.Getenv("FAROL_DATABASE_URL"))
-	ts.Check(err)
-	defer db.Close(ctx) //nolint:errcheck // the last of it
-	advice := regexp.MustCompile("`(farol [^`]+)`|(SELECT [^;`]+);").FindAllStringSubmatch(ts.ReadFile("stdout")+ts.ReadFile("stderr"), -1)
+	advice := regexp.MustCompile("`(farol [^`]+)`").FindAllStringSubmatch(ts.ReadFile("stdout")+ts.ReadFile("stderr"), -1)
 	if len(advice) == 0 {
 		ts.Fatalf("nothing was advised")
 	}
 	for _, m := range advice {
 		ts.Logf("advised: %s", m[0])
-		if m[1] != "" {
-			ts.Check(ts.Exec("sh", "-c", m[1]))
-			continue
-		}
-		_, err := db.Exec(ctx, m[2])
-		ts.Check(err)
+		ts.Check(ts.Exec("sh", "-c", m[1]))
 	}
 }

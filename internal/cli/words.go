@@ -15,6 +15,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/farol-preservation/farol/internal/human"
+	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/storage"
 )
 
@@ -99,6 +101,10 @@ func partsOf(err error) []error {
 // wordsFor is the text for an error of a library; "" if its own is good.
 func wordsFor(err error) string {
 	switch e := err.(type) { //nolint:errorlint // as in partsOf
+	case *registry.Refused:
+		if next := human.Command(e.Code, e.Args); next != "" {
+			return e.Error() + ". " + next
+		}
 	case *fs.PathError:
 		return e.Path + " " + reasonOf(e.Err)
 	case *os.SyscallError:

@@ -15,6 +15,7 @@ import (
 
 	"github.com/farol-preservation/farol/client"
 	"github.com/farol-preservation/farol/internal/cli"
+	"github.com/farol-preservation/farol/internal/human"
 	"github.com/farol-preservation/farol/registry"
 )
 
@@ -145,10 +146,18 @@ func About(kind string, id int64, what string) string {
 }
 
 // answered is an answer of the server's, which is an error of the registry.
-type answered struct{ answer, is error }
+type answered struct {
+	answer *client.Error
+	is     error
+}
 
-// Error is the server's text.
-func (a answered) Error() string { return a.answer.Error() }
+// Error is the server's text, and the next step of a command: that of the server is for
+// programs.
+func (a answered) Error() string {
+	text := *a.answer
+	text.Next = human.Command(a.answer.Rule, a.answer.Args)
+	return text.Error()
+}
 
 // Unwrap returns both errors.
 func (a answered) Unwrap() []error { return []error{a.answer, a.is} }
@@ -162,7 +171,9 @@ func Words(err error) error {
 	switch refused.Code {
 	case "not-found":
 		return answered{refused, registry.ErrNotFound}
-	case "refused", "changed", "too-broad":
+	case "refused":
+		return answered{refused, &registry.Refused{Code: refused.Rule, Args: refused.Args, Text: refused.Text, Kind: registry.ErrRefused}}
+	case "changed", "too-broad":
 		return answered{refused, registry.ErrRefused}
 	case "not-signed-in":
 		return cli.Failure{Code: cli.ExitFailed, Err: refused, Next: "make a personal token in the browser, and set FAROL_TOKEN"}

@@ -87,7 +87,8 @@ BEGIN
 	IF EXISTS (SELECT FROM work_items WHERE action = OLD.action AND stage = OLD.stage AND status NOT IN ('Success', 'Cancelled')
 			AND (retry OR OLD.worker = 'farol')) THEN
 		RAISE EXCEPTION 'items are at the stage % of %: it cannot be deleted', OLD.stage, OLD.action
-			USING ERRCODE = 'check_violation', HINT = format('To pause it: SELECT pause_stage(%L);', OLD.stage);
+			USING ERRCODE = 'check_violation', HINT = format('To pause it: SELECT pause_stage(%L);', OLD.stage),
+			CONSTRAINT = 'stage-kept', DATATYPE = json_object(ARRAY['stage', OLD.stage]::text[])::text;
 	END IF;
 	IF OLD.worker = 'http' THEN
 		UPDATE stage_names SET followed_by = (
@@ -107,7 +108,8 @@ CREATE OR REPLACE FUNCTION stage_names_by_hand() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 BEGIN
 	RAISE EXCEPTION 'only add_stage() and remove_stage() write stage_names'
-		USING ERRCODE = 'check_violation', HINT = 'SELECT add_stage(''Virus Scan'', ''Validate''); adds a stage after another.';
+		USING ERRCODE = 'check_violation', HINT = 'SELECT add_stage(''Virus Scan'', ''Validate''); adds a stage after another.',
+		CONSTRAINT = 'stages-by-function';
 END
 $$;
 CREATE OR REPLACE TRIGGER stage_names_by_hand BEFORE UPDATE OR DELETE ON stage_names
@@ -174,7 +176,9 @@ BEGIN
 	LOCK TABLE stage_settings IN SHARE ROW EXCLUSIVE MODE;
 	SELECT k.* INTO s FROM stage_settings k WHERE k.stage = stage_named(remove_stage.stage) LIMIT 1;
 	IF s.worker = 'farol' THEN
-		PERFORM refused(format('the stage %s is Farol''s own: it cannot be removed', s.stage), format('To pause it: SELECT pause_stage(%L);', s.stage));
+		RAISE EXCEPTION 'the stage % is Farol''s own: it cannot be removed', s.stage
+			USING ERRCODE = 'check_violation', HINT = format('To pause it: SELECT pause_stage(%L);', s.stage),
+			CONSTRAINT = 'stage-kept', DATATYPE = json_object(ARRAY['stage', s.stage]::text[])::text;
 	END IF;
 	live := (SELECT count(*) FROM work_items w WHERE w.action = s.action AND w.stage = s.stage AND w.status IN ('Pending', 'Started'));
 	IF live > 0 THEN

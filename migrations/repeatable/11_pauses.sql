@@ -71,7 +71,7 @@ BEGIN
 		left_over := others_pauses(of_action, of_stage);
 		IF left_over IS NOT NULL THEN
 			RAISE EXCEPTION '% of % was paused by others: %', of_stage, of_action, left_over
-				USING ERRCODE = 'check_violation', HINT = 'To end the pause of another: SELECT * FROM lift_pause(ID);';
+				USING ERRCODE = 'check_violation', CONSTRAINT = 'paused-by-others', HINT = 'To end the pause of another: SELECT * FROM lift_pause(ID);';
 		END IF;
 	END IF;
 	RETURN NEW;
@@ -198,7 +198,7 @@ BEGIN
 	END LOOP;
 	IF NOT FOUND THEN
 		RAISE EXCEPTION 'there is no pause % in force', coalesce(pause::text, 'NULL')
-			USING ERRCODE = 'no_data_found', HINT = 'SELECT * FROM stage_pauses WHERE paused; lists them.';
+			USING ERRCODE = 'no_data_found', CONSTRAINT = 'no-pause', HINT = 'SELECT * FROM stage_pauses WHERE paused; lists them.';
 	END IF;
 END
 $$;

@@ -37,7 +37,8 @@ BEGIN
 					WHERE f.deletion_request_id = d.id AND f.generic_file_id = w.generic_file_id) END)
 	THEN
 		RAISE EXCEPTION 'the deletion of % was not approved, or was stopped', w.object_identifier
-			USING ERRCODE = 'check_violation', HINT = 'farol delete request and farol delete approve make the items of a deletion.';
+			USING ERRCODE = 'check_violation', CONSTRAINT = 'deletion-not-approved',
+			HINT = 'A person requests the deletion, and another approves it; that makes its items.';
 	END IF;
 END
 $$;

@@ -31,70 +31,76 @@ BEGIN
 END
 $$;
 
--- typed_in_shell quotes a word for a shell.
-CREATE OR REPLACE FUNCTION typed_in_shell(word text) RETURNS text LANGUAGE sql IMMUTABLE
-RETURN CASE WHEN word ~ '^[A-Za-z0-9_./:@%+,=-]+$' THEN word ELSE '''' || replace(word, '''', '''\''''') || '''' END;
-
--- have_again says how to get again what an ended item was about: by an upload, or by the
--- command that requests it.
-CREATE OR REPLACE FUNCTION have_again(item bigint) RETURNS text
+-- again says how to get again what an ended item was about, and with which code and
+-- arguments each channel says how to ask for it.
+CREATE OR REPLACE FUNCTION again(item bigint, OUT code text, OUT args json, OUT hint text)
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqscan = off AS $$
 DECLARE
-	w       all_work_items;
-	about   record;
-	rival   text;
-	command text;
+	w     all_work_items;
+	about record;
+	rival text;
 BEGIN
 	SELECT * INTO w FROM all_work_items WHERE id = item;
+	code := '';
 	IF w.action = 'Ingest' THEN
-		RETURN 'Upload the bag again to ingest it again.';
+		hint := 'Upload the bag again to ingest it again.';
+		RETURN;
 	END IF;
 	SELECT coalesce(f.identifier, o.identifier) AS name, CASE WHEN f.id IS NULL THEN 'object' ELSE 'file' END AS kind,
-		'D' IN (o.state, f.state) AS gone, coalesce(f.deleted_by_item, o.deleted_by_item) IS NOT NULL AS going
+		'D' IN (o.state, f.state) AS gone, coalesce(f.deleted_by_item, o.deleted_by_item) IS NOT NULL AS going, o.id AS object
 	INTO about
 	FROM intellectual_objects o LEFT JOIN generic_files f ON f.id = w.generic_file_id
 	WHERE o.id = w.intellectual_object_id;
 	IF NOT FOUND THEN
-		RETURN 'It is not on record any more.';
+		hint := 'It is not on record any more.';
 	ELSIF about.gone THEN
-		RETURN format('Nothing is left to do: the %s %s is deleted.', about.kind, about.name);
-	ELSIF w.action = 'Delete' THEN
-		command := format('farol delete request %s --by %s', typed_in_shell(about.name), typed_in_shell(w."user"));
-	ELSIF about.going THEN
-		RETURN format('A deletion of the %s %s has begun: it cannot be given back.', about.kind, about.name);
+		hint := format('Nothing is left to do: the %s %s is deleted.', about.kind, about.name);
+	ELSIF w.action <> 'Delete' AND about.going THEN
+		hint := format('A deletion of the %s %s has begun: it cannot be given back.', about.kind, about.name);
 	ELSE
-		command := format('farol restore %s %s', about.kind, typed_in_shell(about.name))
-			|| CASE WHEN w."user" IN ('', 'system@aptrust.org') THEN '' ELSE ' --by ' || typed_in_shell(w."user") END;
+		rival := request_rival(w.object_identifier, w.generic_file_id, w.id);
+		code := CASE w.action WHEN 'Delete' THEN 'delete-again' ELSE 'restore-again' END;
+		args := json_object(ARRAY['kind', about.kind, 'name', about.name, 'object', about.object::text, 'after', rival,
+			'user', CASE WHEN w.action = 'Delete' OR w."user" NOT IN ('', 'system@aptrust.org') THEN w."user" ELSE '' END]);
+		hint := coalesce(upper(left(rival, 1)) || substr(rival, 2) || '. When that has ended, ask', 'Ask')
+			|| format(' for the %s of the %s %s again.', CASE w.action WHEN 'Delete' THEN 'deletion' ELSE 'restoration' END, about.kind, about.name);
 	END IF;
-	rival := request_rival(w.object_identifier, w.generic_file_id, w.id);
-	RETURN CASE WHEN rival IS NULL THEN 'To ask' ELSE upper(left(rival, 1)) || substr(rival, 2) || '. When that has ended, to ask' END
-		|| format(' for it again: `%s`.', command);
 END
 $$;
+COMMENT ON FUNCTION again IS
+	'How to get again what an ended item was about: a code and arguments for programs, and a text.';
+
+CREATE OR REPLACE FUNCTION have_again(item bigint) RETURNS text
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path FROM CURRENT
+RETURN (again(item)).hint;
 COMMENT ON FUNCTION have_again IS
-	'How to get again what an ended item was about: an upload, or the command that requests it.';
+	'How to get again what an ended item was about: an upload, or another request.';
 
 -- requeue_refusal says why an item cannot be requeued to a stage, and what to do instead;
 -- NULL: it can. It changes nothing, so previews call it as well.
-CREATE OR REPLACE FUNCTION requeue_refusal(w work_items, to_stage text, OUT reason text, OUT hint text)
+CREATE OR REPLACE FUNCTION requeue_refusal(w work_items, to_stage text, OUT reason text, OUT hint text, OUT code text, OUT args json)
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqscan = off AS $$
 DECLARE
 	come_to smallint := stage_place(w.action, w.stage);
 	goes_to smallint := (SELECT ordinal FROM stage_settings WHERE action = w.action AND stage = to_stage);
 	reached text := (SELECT s.stage FROM stage_settings s WHERE s.action = w.action AND s.ordinal = come_to);
 BEGIN
+	args := json_object(ARRAY['item', w.id::text, 'stage', reached]);
 	IF w.status IN ('Success', 'Cancelled') THEN
 		reason := format('item %s has ended (%s): it cannot be changed', w.id, w.status);
-		hint := have_again(w.id);
+		SELECT a.code, a.args, a.hint INTO code, args, hint FROM again(w.id) a;
 	ELSIF goes_to IS NULL AND to_stage = w.stage AND come_to IS NOT NULL THEN
 		reason := format('item %s cannot be requeued to %s: that stage was removed', w.id, to_stage);
 		hint := format('Name another stage: SELECT requeue(%s, %L);', w.id, reached);
+		code := 'not-at-stage';
 	ELSIF goes_to IS NULL OR goes_to > come_to THEN
 		reason := format('item %s cannot be requeued to %s: it has only come to %s', w.id, to_stage, w.stage);
 		hint := format('Name the stage that it has reached, or an earlier one: SELECT requeue(%s, %L);', w.id, reached);
+		code := 'not-at-stage';
 	ELSE
 		reason := format('item %s cannot be requeued: ', w.id) || rival_of(w);
 		hint := format('End this one: SELECT cancel(%s);', w.id);
+		code := 'newer-item';
 	END IF;
 END
 $$;
@@ -133,7 +139,7 @@ BEGIN
 	END IF;
 	SELECT * INTO no FROM requeue_refusal(was, w.stage);
 	IF no.reason IS NOT NULL THEN
-		RAISE EXCEPTION '%', no.reason USING ERRCODE = 'check_violation', HINT = no.hint;
+		RAISE EXCEPTION '%', no.reason USING ERRCODE = 'check_violation', HINT = no.hint, CONSTRAINT = no.code, DATATYPE = coalesce(no.args::text, '');
 	END IF;
 	m.stage := w.stage;
 	m.attempt := 0;
@@ -191,6 +197,7 @@ BEGIN
 	IF items > most THEN
 		RAISE EXCEPTION 'this statement changes more than % items by hand, and none was changed', most
 			USING ERRCODE = 'program_limit_exceeded',
+			CONSTRAINT = 'too-many-by-hand',
 			HINT = format('Is its WHERE missing? requeue_where() requeues many, and reports first what it would do. If you mean it: SET farol.most_by_hand = %s;', most * 100);
 	END IF;
 	PERFORM set_config('farol.by_hand', statement || ' ' || items, true);
@@ -212,16 +219,18 @@ $$;
 CREATE OR REPLACE FUNCTION work_item_by_hand() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqscan = off AS $$
 DECLARE
-	m work_item_move;
-	w work_items;
+	m  work_item_move;
+	w  work_items;
+	no record;
 BEGIN
 	IF (OLD.stage, OLD.status) IS NOT DISTINCT FROM (NEW.stage, NEW.status) THEN
 		RETURN NEW;
 	END IF;
 	PERFORM bound_by_hand();
 	IF OLD.status IN ('Success', 'Cancelled') THEN
+		SELECT * INTO no FROM again(OLD.id);
 		RAISE EXCEPTION 'item % has ended (%): it cannot be changed', OLD.id, OLD.status
-			USING ERRCODE = 'check_violation', HINT = have_again(OLD.id);
+			USING ERRCODE = 'check_violation', HINT = no.hint, CONSTRAINT = no.code, DATATYPE = coalesce(no.args::text, '');
 	END IF;
 	NEW.note := coalesce(NEW.note, '');
 	IF NEW.stage IS DISTINCT FROM OLD.stage AND NEW.status = OLD.status AND OLD.status = 'Started' THEN
@@ -266,5 +275,5 @@ CREATE OR REPLACE TRIGGER work_item_by_hand BEFORE UPDATE OF stage, status ON wo
 COMMENT ON FUNCTION requeue_refusal IS 'Why an item cannot be requeued to a stage, and what to do instead; NULL: it can.';
 COMMENT ON FUNCTION requeue_stage IS 'Stage at which an item begins that is requeued to a stage: Receive if its bag was found invalid.';
 
-REVOKE EXECUTE ON FUNCTION typed_in_shell, have_again, requeue_refusal, requeue_stage,
+REVOKE EXECUTE ON FUNCTION again, have_again, requeue_refusal, requeue_stage,
 	requeued_by_hand, ended_by_hand, work_item_by_hand FROM PUBLIC;

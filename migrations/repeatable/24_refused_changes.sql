@@ -10,7 +10,8 @@ BEGIN
 			SELECT string_agg(n.key, ', ' ORDER BY n.key) FROM jsonb_each(to_jsonb(NEW)) n JOIN jsonb_each(to_jsonb(OLD)) o USING (key)
 			WHERE n.value <> o.value
 			  AND n.key IN ('id', 'institution_id', 'action', 'name', 'bucket', 'etag', 'object_identifier', 'bag_date'))
-		USING ERRCODE = 'check_violation', HINT = format('End it, SELECT cancel(%s), and upload the bag as it should be.', OLD.id);
+		USING ERRCODE = 'check_violation', HINT = format('End it, SELECT cancel(%s), and upload the bag as it should be.', OLD.id),
+			CONSTRAINT = 'item-is-one-upload', DATATYPE = json_object(ARRAY['item', OLD.id::text])::text;
 END
 $$;
 CREATE OR REPLACE TRIGGER work_item_identity
@@ -32,7 +33,8 @@ BEGIN
 		RETURN NEW;
 	END IF;
 	RAISE EXCEPTION 'only the queue changes claim_token of item %', OLD.id
-		USING ERRCODE = 'check_violation', HINT = format('To release it from its worker: SELECT release(%s);', OLD.id);
+		USING ERRCODE = 'check_violation', HINT = format('To release it from its worker: SELECT release(%s);', OLD.id),
+		CONSTRAINT = 'written-by-queue', DATATYPE = json_object(ARRAY['item', OLD.id::text])::text;
 END
 $$;
 CREATE OR REPLACE TRIGGER work_item_token BEFORE UPDATE OF claim_token ON work_items
@@ -51,7 +53,7 @@ BEGIN
 		RETURN NEW;
 	END IF;
 	RAISE EXCEPTION 'only its worker renews the lease of item %', OLD.id
-		USING ERRCODE = 'check_violation',
+		USING ERRCODE = 'check_violation', CONSTRAINT = 'written-by-queue', DATATYPE = json_object(ARRAY['item', OLD.id::text])::text,
 		HINT = CASE WHEN OLD.status = 'Started' THEN format('To release it from its worker: SELECT release(%s);', OLD.id)
 			ELSE 'Only a worker starts an item.' END;
 END
@@ -76,7 +78,7 @@ BEGIN
 	END IF;
 	IF queues IS NOT NULL THEN
 		RAISE EXCEPTION 'only the queue writes % of item %', queues, OLD.id
-			USING ERRCODE = 'check_violation', HINT = CASE
+			USING ERRCODE = 'check_violation', CONSTRAINT = 'written-by-queue', DATATYPE = json_object(ARRAY['item', OLD.id::text])::text, HINT = CASE
 				WHEN queues = 'attempt' THEN format('To give it all its attempts again: SELECT requeue(%s);', OLD.id)
 				WHEN queues = 'retry' THEN format('To park it, set status = ''Suspended''; to end it: SELECT cancel(%s); to have it tried: SELECT requeue(%1$s);', OLD.id)
 				WHEN queues = 'waits_for' THEN 'Live items of one object go one after the other. To let it go on, end the one before it.'
@@ -85,7 +87,8 @@ BEGIN
 	END IF;
 	IF 'run_at' = ANY (typed) AND OLD.waits_for IS NOT NULL THEN
 		RAISE EXCEPTION 'item % waits for item %, not for a time', OLD.id, OLD.waits_for
-			USING ERRCODE = 'check_violation', HINT = format('SELECT * FROM why_not(%s); says what that one waits for.', OLD.waits_for);
+			USING ERRCODE = 'check_violation', HINT = format('SELECT * FROM why_not(%s); says what that one waits for.', OLD.waits_for),
+			CONSTRAINT = 'item-waits', DATATYPE = json_object(ARRAY['item', OLD.waits_for::text])::text;
 	ELSIF 'run_at' = ANY (typed) AND NOT isfinite(NEW.run_at) THEN
 		RAISE EXCEPTION 'item % would never be claimed: run_at is a point in time', OLD.id
 			USING ERRCODE = 'check_violation', HINT = 'To park it, set status = ''Suspended''.';
@@ -128,7 +131,8 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 BEGIN
 	IF TG_TABLE_NAME IN ('stage_settings', 'size_bands') OR EXISTS (SELECT FROM work_items) THEN
 		RAISE EXCEPTION '% cannot be truncated: its rows are permanent records', TG_TABLE_NAME
-			USING ERRCODE = 'check_violation', HINT = 'To end an item: SELECT cancel(7); to stop work on all: SELECT pause_all();';
+			USING ERRCODE = 'check_violation', HINT = 'To end an item: SELECT cancel(7); to stop work on all: SELECT pause_all();',
+			CONSTRAINT = 'permanent-records';
 	END IF;
 	RETURN NULL;
 END
@@ -143,7 +147,8 @@ CREATE OR REPLACE FUNCTION uploads_in_work_by_hand() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 BEGIN
 	RAISE EXCEPTION 'only the queue writes uploads_in_work'
-		USING ERRCODE = 'check_violation', HINT = 'It goes with the items: SELECT cancel(7) ends one.';
+		USING ERRCODE = 'check_violation', HINT = 'It goes with the items: SELECT cancel(7) ends one.',
+		CONSTRAINT = 'permanent-records';
 END
 $$;
 CREATE OR REPLACE TRIGGER uploads_in_work_by_hand BEFORE INSERT OR UPDATE OR DELETE ON uploads_in_work
@@ -156,7 +161,8 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 BEGIN
 	IF OLD.status NOT IN ('Success', 'Cancelled') OR NOT EXISTS (SELECT FROM work_items_archive WHERE id = OLD.id) THEN
 		RAISE EXCEPTION 'item % cannot be deleted: items are permanent records', OLD.id
-			USING ERRCODE = 'check_violation', HINT = format('To end it: SELECT cancel(%s); the archive takes it later.', OLD.id);
+			USING ERRCODE = 'check_violation', HINT = format('To end it: SELECT cancel(%s); the archive takes it later.', OLD.id),
+			CONSTRAINT = 'permanent-item', DATATYPE = json_object(ARRAY['item', OLD.id::text])::text;
 	END IF;
 	RETURN NULL;
 END
@@ -187,7 +193,8 @@ BEGIN
 		OR NOT EXISTS (SELECT FROM work_items WHERE id = OLD.work_item_id AND (claim_token = OLD.claim_token AND status = 'Started'
 			OR claim_token BETWEEN OLD.claim_token + 1 AND OLD.claim_token + 2 AND xmin = pg_current_xact_id()::xid))) THEN
 		RAISE EXCEPTION 'this attempt at item % has ended (%): attempts are permanent records', OLD.work_item_id, OLD.outcome
-			USING ERRCODE = 'check_violation', HINT = format('To have the item tried again: SELECT requeue(%s);', OLD.work_item_id);
+			USING ERRCODE = 'check_violation', HINT = format('To have the item tried again: SELECT requeue(%s);', OLD.work_item_id),
+			CONSTRAINT = 'permanent-attempt', DATATYPE = json_object(ARRAY['item', OLD.work_item_id::text])::text;
 	END IF;
 	RETURN NULL;
 END

@@ -18,7 +18,8 @@ $$;
 CREATE OR REPLACE FUNCTION item_to_change(item bigint) RETURNS work_items
 LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
 DECLARE
-	w work_items;
+	w  work_items;
+	no record;
 BEGIN
 	SELECT * INTO w FROM work_items WHERE id = item FOR UPDATE;
 	IF FOUND THEN
@@ -26,8 +27,9 @@ BEGIN
 	END IF;
 	SELECT * INTO w FROM work_items_archive WHERE id = item;
 	IF FOUND THEN
+		SELECT * INTO no FROM again(item);
 		RAISE EXCEPTION 'item % has ended (%) and is in the archive: it cannot be changed', item, w.status
-			USING ERRCODE = 'check_violation', HINT = have_again(item);
+			USING ERRCODE = 'check_violation', HINT = no.hint, CONSTRAINT = no.code, DATATYPE = coalesce(no.args::text, '');
 	END IF;
 	RAISE EXCEPTION 'there is no item %', coalesce(item::text, 'NULL') USING ERRCODE = 'no_data_found';
 END
@@ -88,7 +90,8 @@ DECLARE
 BEGIN
 	IF was.status <> 'Started' THEN
 		RAISE EXCEPTION 'item % does not run: it is % at %', item, was.status, was.stage
-			USING ERRCODE = 'check_violation', HINT = format('SELECT * FROM why_not(%s); says what it waits for.', item);
+			USING ERRCODE = 'check_violation', HINT = format('SELECT * FROM why_not(%s); says what it waits for.', item),
+			CONSTRAINT = 'item-not-running', DATATYPE = json_object(ARRAY['item', item::text])::text;
 	END IF;
 	m.attempt := was.attempt - 1;
 	m.run_at := now();
@@ -126,7 +129,6 @@ DECLARE
 	w      work_items;
 	goes   stage_settings;
 	reason text;
-	hint   text;
 	said   text;
 BEGIN
 	IF EXISTS (SELECT FROM topic_requests r WHERE r.topic = of_topic AND r.message = message_id) THEN
@@ -151,8 +153,7 @@ BEGIN
 		BEGIN
 			said := format('item %s is in the queue for %s', item, (requeue(item, goes.stage)).stage);
 		EXCEPTION WHEN integrity_constraint_violation OR no_data_found OR invalid_parameter_value OR program_limit_exceeded THEN
-			GET STACKED DIAGNOSTICS reason = MESSAGE_TEXT, hint = PG_EXCEPTION_HINT;
-			reason := reason || coalesce('. ' || nullif(hint, ''), '');
+			GET STACKED DIAGNOSTICS reason = MESSAGE_TEXT; -- its hint is for psql, and this is kept
 		END;
 	END IF;
 	IF reason IS NOT NULL AND w.id IS NOT NULL THEN

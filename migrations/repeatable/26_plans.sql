@@ -44,7 +44,7 @@ BEGIN
 	END;
 	IF trouble IS NOT NULL THEN
 		RAISE EXCEPTION 'the condition % failed: %', quote_literal(condition), trouble USING ERRCODE = 'invalid_parameter_value',
-			HINT = 'Try it: SELECT id FROM work_items WHERE ' || alone || ';';
+			CONSTRAINT = 'condition-failed', HINT = 'Try it: SELECT id FROM work_items WHERE ' || alone || ';';
 	END IF;
 END
 $$;

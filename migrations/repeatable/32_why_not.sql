@@ -38,7 +38,7 @@ LANGUAGE sql STABLE SET search_path FROM CURRENT AS $$
 	), best AS (
 		SELECT count(DISTINCT worker) AS workers, max(misses) AS misses, bool_or(misses IS NULL) AS any_takes, max(free) FILTER (WHERE misses IS NULL) AS free FROM t
 	)
-	SELECT 'memory', upper(left(no_memory, 1)) || substr(no_memory, 2) || '.', 'Run farol work with a larger memory limit. SELECT * FROM workers; lists the live workers.'
+	SELECT 'memory', upper(left(no_memory, 1)) || substr(no_memory, 2) || '.', 'Run a worker with a larger memory limit. SELECT * FROM workers; lists the live workers.'
 	FROM kind WHERE no_memory IS NOT NULL
 	UNION ALL
 	SELECT 'http worker', format('It waits for an HTTP worker of %s%s.', w.stage,
@@ -57,8 +57,8 @@ LANGUAGE sql STABLE SET search_path FROM CURRENT AS $$
 			WHEN misses = '4 institution' THEN format('No live worker that takes %s takes items of its institution.', w.stage)
 			ELSE 'The workers that would take it were asked to stop: ' || (SELECT string_agg(DISTINCT t.worker, ', ') FROM t WHERE t.misses = '5 draining') || '.'
 		END,
-		CASE WHEN any_takes THEN 'Wait, or start more: farol work. SELECT * FROM running; says what they do.'
-			ELSE format('farol work --stages %L on a machine with access to it. SELECT * FROM workers; shows what each claims.',
+		CASE WHEN any_takes THEN 'Wait, or start more workers. SELECT * FROM running; says what they do.'
+			ELSE format('Start a worker that claims %L. SELECT * FROM workers; shows what each claims.',
 				CASE w.action WHEN 'Ingest' THEN w.stage::text ELSE w.action::text END) END
 	FROM best CROSS JOIN kind WHERE no_memory IS NULL AND NOT over_http AND (any_takes IS NOT TRUE OR free <= 0)
 $$;

@@ -330,7 +330,7 @@ BEGIN
 	FOR q IN SELECT n.name, n.messages FROM unnest(of_queues, counts) n (name, messages) ORDER BY n.name COLLATE "C" LOOP
 		IF is_pipeline_topic(q.name) THEN
 			RAISE EXCEPTION '% is a topic of the pipeline', q.name
-				USING ERRCODE = 'check_violation', CONSTRAINT = 'topics_are_the_pipelines', HINT = 'Requeue items with farol requeue.';
+				USING ERRCODE = 'check_violation', CONSTRAINT = 'topics_are_the_pipelines', HINT = 'To requeue an item: SELECT requeue(7);';
 		END IF;
 		INSERT INTO queues AS k (name, last_number) VALUES (q.name, q.messages)
 		ON CONFLICT (name) DO UPDATE SET last_number = k.last_number + excluded.last_number

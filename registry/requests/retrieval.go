@@ -2,6 +2,7 @@ package requests
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -118,16 +119,20 @@ func (r Records) RequestOf(ctx context.Context, w registry.WorkItem) (q Request,
 	return q, nil
 }
 
-// HaveAgain says how what an item was about is had again, with the command for it;
+// HaveAgain says how what an item was about is had again, as a refusal to change it would;
 // blank for a role that may only read.
-func (r Records) HaveAgain(ctx context.Context, item int64) (advice string, err error) {
-	err = r.db.QueryRow(ctx, `SELECT have_again($1)`, item).Scan(&advice)
+func (r Records) HaveAgain(ctx context.Context, item int64) (advice registry.Refused, err error) {
+	var args *string
+	err = r.db.QueryRow(ctx, `SELECT code, args::text, hint FROM again($1)`, item).Scan(&advice.Code, &args, &advice.Text)
 	var pg *pgconn.PgError
 	switch {
 	case errors.As(err, &pg) && pg.Code == "42501": // insufficient_privilege
-		return "", nil
+		return registry.Refused{}, nil
 	case err != nil:
-		return "", fmt.Errorf("look up the request of item %d: %w", item, registry.Refusal(err))
+		return advice, fmt.Errorf("look up the request of item %d: %w", item, registry.Refusal(err))
 	}
-	return advice, nil
+	if args != nil {
+		err = json.Unmarshal([]byte(*args), &advice.Args)
+	}
+	return advice, err
 }

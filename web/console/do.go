@@ -117,7 +117,7 @@ func (p *Pages) refused(v *visit, o ops.Operation, form url.Values, err error) {
 	}
 	v.title = "Not done: " + lower(o.Summary)
 	data := map[string]any{
-		"Detail": sentence(found.Detail), "Code": found.Code, "Operation": o.ID, "Fields": fieldsOf(form), "Back": back(form, ops.Answer{}),
+		"Detail": sentence(found.Detail), "Next": adviceOn(found), "Code": found.Code, "Operation": o.ID, "Fields": fieldsOf(form), "Back": back(form, ops.Answer{}),
 		"Unsure": unsure && found.Status != http.StatusTooManyRequests, "Lost": lost,
 	}
 	file := "refused.html"

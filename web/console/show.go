@@ -165,7 +165,7 @@ func (p *Pages) problem(v *visit, err error) {
 		v.w.Header().Set("Retry-After", found.RetryAfter)
 	}
 	p.show(v, found.Status, "problem.html", map[string]any{
-		"Detail": sentence(found.Detail), "Code": found.Code, "Errors": found.Errors,
+		"Detail": sentence(found.Detail), "Next": adviceOn(found), "Code": found.Code, "Errors": found.Errors,
 		"Again": found.Status >= http.StatusInternalServerError || found.RetryAfter != "",
 	})
 }

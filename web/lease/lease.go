@@ -84,7 +84,7 @@ func problemOf(err error) reply.Problem {
 	case errors.Is(err, claim.ErrNotRemote):
 		return reply.Problem{Status: http.StatusForbidden, Code: "not-remote", Detail: "Farol processes this stage itself; to end it without its work would lose its results. Ask for a stage that was added."}
 	case errors.Is(err, claim.ErrNoStage):
-		return reply.Problem{Status: http.StatusBadRequest, Code: "no-such-stage", Detail: "There is no stage of that name. farol stage list lists the stages."}
+		return reply.Problem{Status: http.StatusBadRequest, Code: "no-such-stage", Detail: "There is no stage of that name. Ask the archive for the names of its stages."}
 	case errors.Is(err, registry.ErrNotFound):
 		return reply.Problem{Status: http.StatusNotFound, Code: "not-found", Detail: "There is no such item."}
 	}

@@ -110,13 +110,15 @@ func pointerOf(location string) string {
 // from what the caller did, and nothing of its cause is shown.
 func problemOf(err error) (p *reply.Problem, ours bool) {
 	var tooMany *auth.TooMany
+	var refused *registry.Refused
+	errors.As(err, &refused) // nil if it is none
 	switch {
 	case errors.As(err, &p):
 		return p, false
 	case errors.Is(err, registry.ErrNotFound):
 		return NotFound(), false
 	case errors.Is(err, registry.ErrRefused):
-		return Problem(http.StatusConflict, CodeRefused, sentence(err)), false
+		return advised(Problem(http.StatusConflict, CodeRefused, sentence(err)), refused), false
 	case errors.Is(err, browse.ErrTooBroad):
 		return Problem(http.StatusBadRequest, CodeTooBroad, after(err, browse.ErrTooBroad)), false
 	case errors.Is(err, registry.ErrChanged):

@@ -73,7 +73,7 @@ func (a *API) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	case errors.As(err, &unknown):
 		p, _ = reply.ProblemOf(request.Error{Text: unknown.Error()})
 	case errors.Is(err, errNotPostable):
-		p = reply.Problem{Status: http.StatusForbidden, Code: "not-postable", Detail: errors.Unwrap(err).Error() + "; requeue items with farol requeue"}
+		p = reply.Problem{Status: http.StatusForbidden, Code: "not-postable", Detail: errors.Unwrap(err).Error() + "; its items are requeued in the registry"}
 	default:
 		a.o.Log.ErrorContext(r.Context(), "request failed; the caller was asked to retry", "path", r.URL.Path, "err", err)
 		p = reply.Problem{Status: http.StatusInternalServerError, Code: "unavailable", Detail: "the messages could not be saved or read; try again"}

@@ -24,6 +24,11 @@ type Problem struct {
 	Detail string `json:"detail"`
 	Code   string `json:"code"`
 
+	// Rule and Args say what refuses, for programs; Next is what the caller can do about it.
+	Rule string            `json:"rule,omitempty"`
+	Args map[string]string `json:"args,omitempty"`
+	Next string            `json:"next,omitempty"`
+
 	// Errors are the parts of a request that are wrong, if there are several.
 	Errors []Wrong `json:"errors,omitempty"`
 

@@ -181,8 +181,11 @@ func (f *stageFlags) chosen(cmd *cobra.Command, args []string, question string) 
 func printPauses(out io.Writer, stages []registry.StagePause) error {
 	for _, p := range stages {
 		state := "is not paused"
-		if p.Paused {
-			state = "is paused: " + pausesText(p.Pauses)
+		if p.Paused && p.PausedBy != nil && p.PausedAt != nil {
+			state = "is paused, " + pauseText(*p.PausedBy, *p.PausedAt, p.PauseReason)
+		}
+		for _, one := range p.Pauses {
+			state += fmt.Sprintf("\n  pause %d, %s", one.ID, pauseText(one.By, one.Since, one.Reason))
 		}
 		name := fmt.Sprintf("%s of %s", p.Stage, p.Action)
 		if p.Stage == registry.FixityStage {
@@ -195,16 +198,13 @@ func printPauses(out io.Writer, stages []registry.StagePause) error {
 	return nil
 }
 
-// pausesText names each pause of a stage.
-func pausesText(pauses []registry.Pause) string {
-	texts := make([]string, len(pauses))
-	for i, p := range pauses {
-		texts[i] = fmt.Sprintf("pause %d, by %s since %s", p.ID, human.Line(p.By), human.Time(p.Since))
-		if p.Reason != nil {
-			texts[i] += ": " + human.Line(*p.Reason)
-		}
+// pauseText says who paused a stage, since when and why.
+func pauseText(by string, since time.Time, reason *string) string {
+	text := "by " + human.Line(by) + " since " + human.Time(since)
+	if reason != nil {
+		text += ": " + human.Line(*reason)
 	}
-	return strings.Join(texts, "; ")
+	return text
 }
 
 // Workers is farol workers.

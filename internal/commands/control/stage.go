@@ -8,7 +8,6 @@ import (
 	"io"
 	"net/http"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -65,7 +64,10 @@ func printStages(out io.Writer, list []registry.QueueStage) error {
 	for _, s := range list {
 		state, most := "", "-"
 		if s.Paused {
-			state = strings.TrimSuffix("paused: "+pausesText(s.Pauses), ": ") // who paused it is for staff
+			state = "paused"
+			for _, p := range s.Pauses {
+				state += fmt.Sprintf("; pause %d, %s", p.ID, pauseText(p.By, p.Since, p.Reason))
+			}
 		}
 		if s.Cap > 0 {
 			most = strconv.Itoa(s.Cap)

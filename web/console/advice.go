@@ -1,0 +1,56 @@
+package console
+
+import (
+	"net/url"
+
+	"github.com/farol-preservation/farol/internal/human"
+	"github.com/farol-preservation/farol/web/reply"
+)
+
+// advice is what to do about a refusal, as the text of a link.
+type advice struct{ Text, Path string }
+
+// adviceOn is what the person can do about a problem; nil if its rule has no page.
+func adviceOn(p *reply.Problem) *advice {
+	a, found := advices()[p.Rule]
+	if !found {
+		return nil
+	}
+	return &advice{human.Fill(a.Text, p.Args, func(word string) string { return text(word) }), human.Fill(a.Path, pathArgs(p.Args), url.PathEscape)}
+}
+
+// pathArgs are the arguments without what has to end before: a path is no sentence.
+func pathArgs(args map[string]string) map[string]string {
+	kept := map[string]string{}
+	for k, v := range args {
+		if k != "after" {
+			kept[k] = v
+		}
+	}
+	return kept
+}
+
+func advices() map[string]advice {
+	item := func(text string) advice { return advice{text, "/items/{item}"} }
+	return map[string]advice{
+		"condition-failed":      {"Make the plan again, with a corrected condition", "/plans/new"},
+		"delete-again":          {"Ask for the deletion again, on the page of the object", "/objects/{object}"},
+		"deletion-not-approved": {"See the requests for deletions: one person requests, and another approves", "/deletions"},
+		"item-is-one-upload":    item("End item {item}, and upload the bag as it should be"),
+		"item-not-running":      item("See what item {item} waits for"),
+		"item-waits":            item("See what item {item} waits for"),
+		"newer-item":            item("End item {item}"),
+		"no-pause":              {"See the stages and their pauses", "/stages"},
+		"no-user":               {"See the people, and register one", "/users"},
+		"not-at-stage":          item("Requeue item {item} to {stage}, which it has reached, or to an earlier stage"),
+		"paused-by-others":      {"See the stages, and end the pause of another there", "/stages"},
+		"permanent-attempt":     item("Requeue item {item} to have it tried again"),
+		"permanent-item":        item("End item {item}; the archive takes it later"),
+		"permanent-records":     {"See the queue, and pause all stages to stop work", "/queue"},
+		"restore-again":         {"Ask for the restoration again, on the page of the object", "/objects/{object}"},
+		"stage-kept":            {"Pause {stage}", "/stages"},
+		"stages-by-function":    {"Add a stage", "/stages"},
+		"too-many-by-hand":      {"Change many items by a plan", "/plans/new"},
+		"written-by-queue":      item("See what item {item} waits for, or requeue it"),
+	}
+}
