@@ -68,8 +68,10 @@ func Acted[T any](ctx context.Context, r *Registry, who Actor, entry *AuditEntry
 // do fails. Inside another transaction of this kind it is a part of that one.
 func (r *Registry) As(ctx context.Context, who Actor, do func(context.Context) error) error {
 	return pgx.BeginFunc(ctx, r.db, func(tx pgx.Tx) error {
-		// Only for members of farol_web does the database believe this.
-		if _, err := tx.Exec(ctx, `SELECT set_config('farol.actor', $1, true)`, who.Name); err != nil {
+		// Only for members of farol_web does the database believe this. The IDs stay when an e-mail changes.
+		_, err := tx.Exec(ctx, `SELECT set_config('farol.actor', $1, true), set_config('farol.actor_user', $2::bigint::text, true), set_config('farol.actor_token', $3::bigint::text, true)`,
+			who.Name, who.UserID, who.TokenID)
+		if err != nil {
 			return fmt.Errorf("say who acts: %w", err)
 		}
 		if k, ok := ctx.Value(keyOf{}).(Key); ok {

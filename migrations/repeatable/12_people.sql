@@ -188,19 +188,8 @@ $$;
 CREATE OR REPLACE TRIGGER deletion_request_made BEFORE INSERT ON deletion_requests
 	FOR EACH ROW EXECUTE FUNCTION deletion_request_made();
 
--- one_hand reports whether, in the last seven days, one of two people has had the means to
--- sign in as the other: a link to a new password, no second factor, or the mail to an own
--- address (actions_subject).
-CREATE OR REPLACE FUNCTION one_hand(one bigint, other bigint) RETURNS boolean
-LANGUAGE sql STABLE SECURITY DEFINER SET search_path FROM CURRENT
-RETURN EXISTS (
-	SELECT FROM actions a
-	WHERE a.subject_type = 'user' AND a.at > now() - interval '7 days' AND a.outcome = 'done'
-		AND (a.subject_id = one::text AND a.user_id = other OR a.subject_id = other::text AND a.user_id = one)
-		AND (a.operation IN ('users.reset', 'users.reset_factor', 'users.unlink') OR a.operation = 'users.set' AND a.detail -> 'set' ->> 'email' IS NOT NULL));
-
 -- deletion_request_decided has the rule of two people: the requester never approves, nor does
--- one who may be the same person under another name (one_hand). Where the institution has no
+-- one whose account is in the same hands (must_be_second_person). Where the institution has no
 -- other active admin, the second person is an admin of the archive.
 -- A decision that no signed-in person makes is made for one, on paper, and says why.
 CREATE OR REPLACE FUNCTION deletion_request_decided() RETURNS trigger
@@ -224,15 +213,7 @@ BEGIN
 	IF NEW.approved_by IS NULL THEN
 		RETURN NEW;
 	END IF;
-	IF NEW.approved_by = NEW.requested_by THEN
-		RAISE EXCEPTION 'nobody approves the own request' USING ERRCODE = 'check_violation', CONSTRAINT = 'two_people',
-			HINT = 'Another institutional admin has to approve it; without one, an admin of the archive.';
-	END IF;
-	IF one_hand(NEW.approved_by, NEW.requested_by) THEN
-		RAISE EXCEPTION 'one of the two people has changed how the other signs in' USING ERRCODE = 'check_violation', CONSTRAINT = 'two_people',
-			HINT = 'Another admin approves it, or the same one seven days after that change.';
-	END IF;
-	PERFORM must_decide_deletion(NEW.approved_by, NEW.institution_id, NEW.requested_by);
+	PERFORM must_be_second_person(NEW.approved_by, NEW.institution_id, NEW.requested_by);
 	IF signed_in_actor() IS NOT NULL THEN
 		NEW.on_paper := NULL;
 	ELSIF coalesce(btrim(NEW.on_paper), '') = '' THEN
@@ -275,5 +256,5 @@ CREATE OR REPLACE TRIGGER named_is_kept BEFORE UPDATE OR DELETE ON deletion_requ
 CREATE OR REPLACE TRIGGER named_is_kept BEFORE UPDATE OR DELETE ON deletion_requests_intellectual_objects
 	FOR EACH ROW EXECUTE FUNCTION named_is_kept();
 
-REVOKE EXECUTE ON FUNCTION one_hand, note_action, open_action_partitions, must_be_admin_of, must_decide_deletion, must_be_signed_in, actions_are_kept, user_changes, user_changed,
+REVOKE EXECUTE ON FUNCTION note_action, open_action_partitions, must_be_admin_of, must_decide_deletion, must_be_signed_in, actions_are_kept, user_changes, user_changed,
 	institution_changes, deletion_request_made, deletion_request_decided, named_with_request, named_is_kept FROM PUBLIC;

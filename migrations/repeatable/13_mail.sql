@@ -14,8 +14,7 @@ RETURN CASE
 -- second_person_is_staff says whether an institution has nobody but the requester who
 -- could approve a deletion: then the admins of the archive do.
 CREATE OR REPLACE FUNCTION second_person_is_staff(request bigint) RETURNS boolean LANGUAGE sql STABLE SET search_path FROM CURRENT
-RETURN (SELECT NOT EXISTS (SELECT FROM users u WHERE u.institution_id = d.institution_id AND u.role = 'institutional_admin'
-		AND u.deactivated_at IS NULL AND u.id <> d.requested_by)
+RETURN (SELECT EXISTS (SELECT FROM second_people(d.institution_id, d.requested_by, false) p WHERE p.staff)
 	FROM deletion_requests d WHERE d.id = request AND d.approved_at IS NULL AND d.cancelled_at IS NULL);
 
 -- retrieval_requester is who has requested a restoration that costs something and waits.
@@ -26,8 +25,7 @@ RETURN (SELECT coalesce(q.requested_by, (SELECT u.id FROM work_items w JOIN user
 -- cost_is_for_staff says whether the institution of an item has nobody but the requester who
 -- could approve what it costs: then the admins of the archive do.
 CREATE OR REPLACE FUNCTION cost_is_for_staff(item bigint) RETURNS boolean LANGUAGE sql STABLE SET search_path FROM CURRENT
-RETURN (SELECT NOT EXISTS (SELECT FROM users u WHERE u.institution_id = w.institution_id AND u.role = 'institutional_admin'
-		AND u.deactivated_at IS NULL AND u.id IS DISTINCT FROM retrieval_requester(item))
+RETURN (SELECT NOT EXISTS (SELECT FROM second_people(w.institution_id, retrieval_requester(item), true) p WHERE NOT p.staff)
 	FROM retrievals q JOIN work_items w ON w.id = q.work_item_id WHERE q.work_item_id = item AND q.price > q.cap AND q.approved_at IS NULL);
 
 -- gets_mail says whether a person may get a mail for an alert. It is asked when the alert

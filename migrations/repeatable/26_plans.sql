@@ -84,7 +84,7 @@ BEGIN
 	END IF;
 	INSERT INTO plans (action, to_stage, priority, reason, condition, created_by_user)
 	VALUES (p.action, p.to_stage, p.priority, p.reason, p.condition,
-		(SELECT u.id FROM users u WHERE lower(u.email) = lower(coalesce(signed_in_actor(), acting_person()))))
+		coalesce(acting_user_id(), (SELECT u.id FROM users u WHERE lower(u.email) = lower(acting_person()))))
 	RETURNING * INTO p;
 	INSERT INTO plan_items (plan_id, work_item_id, claim_token, stage, status, priority, size, state, detail)
 	SELECT p.id, w.id, w.claim_token, w.stage, w.status, w.priority, w.size,

@@ -15,7 +15,7 @@ BEGIN
 		requeue, requeue_refusal, requeue_stage, again, have_again, cancel, release, set_priority, why_not, requeue_where,
 		plan_store, plan_begin, plan_apply, plan_apply_whole, plan_undo,
 		pause_stage, resume_stage, pause_all, resume_all, lift_pause, add_stage, remove_stage, drain_worker,
-		hold_service, release_service, needs_service, service_text, note_action TO %s', to_role);
+		hold_service, release_service, needs_service, service_text, note_action, whom_to_ask TO %s', to_role);
 	FOR r IN SELECT * FROM administration_rights LOOP
 		EXECUTE format('GRANT %s ON %I TO %s', r.privilege, r.on_table, to_role);
 	END LOOP;
@@ -29,6 +29,7 @@ DECLARE
 	r auditor_rights;
 BEGIN
 	EXECUTE format('GRANT USAGE ON SCHEMA %s TO %s', schema_of_farol(), to_role);
+	EXECUTE format('GRANT EXECUTE ON FUNCTION whom_to_ask TO %s', to_role);
 	FOR r IN SELECT * FROM auditor_rights LOOP
 		EXECUTE format('GRANT SELECT %s ON %I TO %s', CASE WHEN r.columns = '' THEN '' ELSE '(' || r.columns || ')' END, r.on_table, to_role);
 	END LOOP;
@@ -46,7 +47,7 @@ BEGIN
 	EXECUTE format('GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA %s TO %s', schema_of_farol(), to_role);
 	EXECUTE format('GRANT USAGE, SELECT, UPDATE ON ALL SEQUENCES IN SCHEMA %s TO %s', schema_of_farol(), to_role);
 	EXECUTE format('GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA %s TO %s', schema_of_farol(), to_role);
-	EXECUTE format('REVOKE INSERT, UPDATE, DELETE ON goose_db_version, schema_repeatables, administration_rights, auditor_rights FROM %s', to_role);
+	EXECUTE format('REVOKE INSERT, UPDATE, DELETE ON goose_db_version, schema_repeatables, administration_rights, auditor_rights, means_given, admins_left FROM %s', to_role);
 	FOR part IN SELECT relid FROM pg_partition_tree('actions') LOOP -- note_action() writes there
 		EXECUTE format('REVOKE INSERT, UPDATE, DELETE ON %s FROM %s', part, to_role);
 	END LOOP;

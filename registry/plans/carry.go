@@ -26,7 +26,8 @@ func (r Records) Lock(ctx context.Context, id int64) (Plan, error) {
 }
 
 // Approve records that the person who acts has looked at a plan of another person's. Nobody
-// approves the own plan, under whatever name it was made (plans_two_people, plans_two_users).
+// approves the own plan, under whatever name or by whatever account it was made
+// (plans_two_people, plans_two_users, two_people).
 func (r Records) Approve(ctx context.Context, id int64) (Plan, error) {
 	p, err := r.Plan(ctx, id)
 	if err != nil {
@@ -34,9 +35,8 @@ func (r Records) Approve(ctx context.Context, id int64) (Plan, error) {
 	}
 	tag, err := r.db.Exec(ctx, `
 		UPDATE plans p SET approved_by = acting_user(), approved_by_user = me.id, approved_at = now()
-		FROM (SELECT (SELECT u.id FROM users u WHERE lower(u.email) = lower(acting_user()))) AS me (id)
-		WHERE p.id = $1 AND p.state = 'ready' AND p.approved_at IS NULL AND p.created_by <> acting_user()
-			AND (p.created_by_user = me.id) IS NOT TRUE AND one_hand(p.created_by_user, me.id) IS NOT TRUE`, id)
+		FROM (SELECT acting_user_id()) AS me (id)
+		WHERE p.id = $1 AND p.state = 'ready' AND p.approved_at IS NULL AND p.created_by <> acting_user() AND two_people(p.created_by_user, me.id)`, id)
 	if err == nil && tag.RowsAffected() == 0 {
 		switch {
 		case p.State != "ready":
@@ -44,7 +44,7 @@ func (r Records) Approve(ctx context.Context, id int64) (Plan, error) {
 		case p.ApprovedAt != nil:
 			err = fmt.Errorf("%w: it is approved already", registry.ErrRefused)
 		default:
-			err = fmt.Errorf("%w: nobody approves a plan of their own, or of a person whose sign-in one of the two has changed in the last seven days; another person has to", registry.ErrRefused)
+			err = fmt.Errorf("%w: nobody approves a plan of their own, or of a person whose account, role or sign-in is in the same hands for less than seven days; another person has to", registry.ErrRefused)
 		}
 	}
 	if err != nil {

@@ -35,6 +35,7 @@ type DeletionRequest struct {
 	Failed      int64      `json:"failed"`
 	Cancelled   int64      `json:"cancelled"`
 	Removed     bool       `json:"removed_before_cancelled" db:"removed"` // it was cancelled when copies had been removed
+	Ask         string     `json:"whom_to_ask" db:"ask"` // who may approve it, or from when somebody may; "": it is decided
 }
 
 // Waits reports whether a request is approved, and nothing of it is removed before a time that
@@ -59,7 +60,8 @@ SELECT d.id, i.identifier AS institution, r.email AS requested_by, d.requested_a
 	(SELECT count(*) FROM deletion_requests_generic_files f WHERE f.deletion_request_id = d.id) AS files,
 	w.items, w.done, w.failed, w.cancelled, d.approved_at IS NOT NULL AND d.cancelled_at IS NOT NULL AND EXISTS (
 		SELECT FROM all_work_items k JOIN deletion_receipts c ON c.work_item_id = k.id
-		WHERE k.deletion_request_id = d.id AND c.removed_at IS NOT NULL) AS removed -- deletion_receipts_pkey
+		WHERE k.deletion_request_id = d.id AND c.removed_at IS NOT NULL) AS removed, -- deletion_receipts_pkey
+	CASE WHEN d.approved_at IS NULL AND d.cancelled_at IS NULL THEN whom_to_ask(d.institution_id, d.requested_by, false) ELSE '' END AS ask
 FROM %s d
 JOIN institutions i ON i.id = d.institution_id
 JOIN users r ON r.id = d.requested_by

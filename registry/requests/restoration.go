@@ -240,9 +240,9 @@ func (r Records) RequestRestorationIn(ctx context.Context, tx pgx.Tx, q Restorat
 	return id, quote, err
 }
 
-// ApproveRetrieval lets a restoration go on that costs more than the cap. Who
-// approves is an admin, or an institutional admin of its institution who has not
-// requested it.
+// ApproveRetrieval lets a restoration go on that costs more than the cap. Who approves is
+// an admin, or an institutional admin of its institution, and another person than who has
+// requested it (two_people).
 func (r Records) ApproveRetrieval(ctx context.Context, item int64, by string) (registry.WorkItem, error) {
 	err := registry.Again(func() error {
 		return pgx.BeginFunc(ctx, r.db, func(tx pgx.Tx) error {
@@ -251,25 +251,25 @@ func (r Records) ApproveRetrieval(ctx context.Context, item int64, by string) (r
 				return err
 			}
 			var institution int64
-			var requester *int64
-			var approved, waits, oneHand bool
+			var approved, waits, two bool
+			var ask string
 			err = tx.QueryRow(ctx, `
-				SELECT w.institution_id, coalesce(p.requested_by, (SELECT u.id FROM users u WHERE lower(u.email) = lower(w."user"))),
-					p.approved_at IS NOT NULL, p.price > p.cap, coalesce(one_hand(p.requested_by, $2), false)
+				SELECT w.institution_id, p.approved_at IS NOT NULL, p.price > p.cap, two_people(retrieval_requester(w.id), $2),
+					whom_to_ask(w.institution_id, retrieval_requester(w.id), true)
 				FROM work_items w JOIN retrievals p ON p.work_item_id = w.id
-				WHERE w.id = $1 FOR UPDATE`, item, u.ID).Scan(&institution, &requester, &approved, &waits, &oneHand)
+				WHERE w.id = $1 FOR UPDATE`, item, u.ID).Scan(&institution, &approved, &waits, &two, &ask)
 			if errors.Is(err, pgx.ErrNoRows) {
 				return fmt.Errorf("%w: there is no item %d that costs anything", registry.ErrNotFound, item)
 			}
 			if err != nil {
 				return err
 			}
-			own := u.Role == registry.RoleInstitutionalAdmin && u.InstitutionID == institution && (requester == nil || *requester != u.ID)
+			own := u.Role == registry.RoleInstitutionalAdmin && u.InstitutionID == institution
 			switch {
 			case u.Role != registry.RoleAdmin && !own:
-				return fmt.Errorf("%w: %s may not approve it; an admin may, or an institutional admin other than who requested it", registry.ErrRefused, u.Email)
-			case oneHand && u.Role != registry.RoleAdmin:
-				return fmt.Errorf("%w: of %s and who requested it one has changed how the other signs in, in the last seven days; another admin may approve it", registry.ErrRefused, u.Email)
+				return fmt.Errorf("%w: %s may not approve it. %s", registry.ErrRefused, u.Email, ask)
+			case !two:
+				return fmt.Errorf("%w: %s has requested it, or has an account in the same hands for less than seven days. %s", registry.ErrRefused, u.Email, ask)
 			case approved:
 				return fmt.Errorf("%w: it was approved already", registry.ErrRefused)
 			case !waits: // to requeue it is not what an approval is for

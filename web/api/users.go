@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"strings"
 
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/people"
@@ -61,7 +62,8 @@ func (a *API) users(t *ops.API) {
 		})
 	ops.Register(t, ops.Operation{
 		ID: "users.add", Method: post, Path: "/api/v1/users", Summary: "Register a person", Access: ops.Holders, Needs: permission.UsersWrite, Fresh: true,
-		Audit: true, Status: http.StatusCreated, About: "An institutional admin registers people of the own institution.",
+		Audit: true, Status: http.StatusCreated, About: "An institutional admin registers people of the own institution, with addresses of its domain. " +
+			"Whoever registers a person, or gives a role or means to sign in, counts as the same person for seven days, where two people have to decide.",
 	}, a.addUser)
 	ops.Register(t, ops.Operation{
 		ID: "users.set", Method: patch, Path: "/api/v1/users/{id}", Summary: "Change a person", Access: ops.Holders, Needs: permission.UsersWrite, Fresh: true,
@@ -81,7 +83,7 @@ func (a *API) users(t *ops.API) {
 			})
 	}
 	for _, kind := range []string{people.Invite, people.Reset} {
-		summary := "Make a link with which a person sets a first password"
+		summary := "Make a link with which a person without a password sets a first one"
 		if kind == people.Reset {
 			summary = "Make a link with which a person sets a new password"
 		}
@@ -134,7 +136,7 @@ func (a *API) addUser(ctx context.Context, c access.Caller, in *body[userBody]) 
 			return nil, ops.NotFound()
 		}
 	}
-	if err := mayGive(c, u.Role); err != nil {
+	if err := cmp.Or(mayGive(c, u.Role), mayName(c, u.Email)); err != nil {
 		return nil, err
 	}
 	entry := registry.AuditEntry{Operation: "users.add", SubjectType: "user", Detail: map[string]any{"email": u.Email, "role": u.Role}}
@@ -155,6 +157,18 @@ func mayGive(c access.Caller, role string) error {
 		return nil
 	}
 	return ops.Problem(http.StatusForbidden, ops.CodeNotAllowed, "you can give the roles institutional_admin and institutional_user")
+}
+
+// mayName refuses an institutional admin an address that is of another domain than the
+// institution, before anything is looked up: the answer would say whether another institution,
+// or the archive, has a person with that address.
+func mayName(c access.Caller, email string) error {
+	_, own := c.Scope.Institution()
+	_, domain, found := strings.Cut(strings.ToLower(email), "@")
+	if own == "" || !found || domain == own || strings.HasSuffix(domain, "."+own) {
+		return nil
+	}
+	return ops.Problem(http.StatusForbidden, ops.CodeNotAllowed, "you can register addresses of "+own+"; ask the archive's staff to register a person with another")
 }
 
 func (a *API) setUser(ctx context.Context, c access.Caller, in *userPatch) (*tagged[people.Profile], error) {
@@ -178,6 +192,13 @@ func (a *API) setUser(ctx context.Context, c access.Caller, in *userPatch) (*tag
 
 func (a *API) changeUser(ctx context.Context, c access.Caller, operation string, id, version int64, changes people.Changes, detail map[string]any) (*tagged[people.Profile], error) {
 	return onUser(ctx, a, c, operation, id, detail, func(ctx context.Context) (*tagged[people.Profile], error) {
+		if changes.Email != nil {
+			if p, err := a.people().Profile(ctx, c.Scope, id); err != nil {
+				return nil, err
+			} else if err := mayName(c, *changes.Email); err != nil && !strings.EqualFold(p.Email, *changes.Email) {
+				return nil, err
+			}
+		}
 		p, err := a.people().Change(ctx, c.Scope, id, version, changes)
 		return withTag(p, p.Version), err
 	})

@@ -62,8 +62,8 @@ institution. If an object has not been stored for the minimum time of its storag
 				if remote.From(cmd.Context()) != nil {
 					how = " with a browser, at the server."
 				}
-				return cli.Printf(cmd, asJSON, d, "Request %d names %s and %s. Nothing is deleted yet.\nAnother person approves it%s\n",
-					d.ID, human.Count(d.Objects, "object", "objects"), human.Count(d.Files, "file", "files"), how)
+				return cli.Printf(cmd, asJSON, d, "Request %d names %s and %s. Nothing is deleted yet.\n%s\nAnother person approves it%s\n",
+					d.ID, human.Count(d.Objects, "object", "objects"), human.Count(d.Files, "file", "files"), human.Line(d.Ask), how)
 			}
 			if done, err := deleteRemotely(cmd, "deletions", map[string]any{"identifiers": names}, show); done || err != nil {
 				return err
@@ -322,6 +322,9 @@ func writeDeletion(out io.Writer, d deletionPage) error {
 	}
 	if d.Waits(time.Now()) {
 		fmt.Fprintf(out, "Begins at %s. Nothing is removed before; `farol delete cancel %d` stops it\n", human.Time(*d.BeginsAt), d.ID)
+	}
+	if d.Ask != "" {
+		fmt.Fprintln(out, human.Line(d.Ask))
 	}
 	if d.CancelledAt != nil {
 		fmt.Fprintf(out, "Cancelled by %s at %s. %s\n", human.Line(d.CancelledBy), human.Time(*d.CancelledAt), removedBefore(d.DeletionRequest))
