@@ -124,7 +124,7 @@ type Deletion struct {
 	Failed      int64      `json:"failed"`
 	Cancelled   int64      `json:"cancelled"`
 	Removed     bool       `json:"removed_before_cancelled"` // it was cancelled when copies had been removed
-	Ask         string     `json:"whom_to_ask"` // who may approve it, or from when somebody may; "": it is decided
+	Ask         string     `json:"whom_to_ask"`              // who may approve it, or from when somebody may; "": it is decided
 }
 
 // RequestDeletion asks for the deletion of objects and files of one's own institution. It

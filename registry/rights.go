@@ -153,7 +153,7 @@ deletion_requests_generic_files INSERT
 deletion_receipts UPDATE
 exports INSERT UPDATE`
 	peopleFunctions = "note_action item_to_change requeue cancel release set_priority pause_stage resume_stage pause_all resume_all lift_pause drain_worker " +
-		"plan_store plan_begin plan_apply plan_undo add_stage remove_stage hold_service release_service "
+		"plan_store plan_begin plan_apply plan_undo add_stage remove_stage hold_service release_service acting_user_id two_people whom_to_ask retrieval_requester "
 	queueUpkeep = "lock_object moved move_items record_moves move_stranded report_service tell_of_services backoff_of failed_attempts clamp_waiting clamp_times park_memory_needs "
 )
 
@@ -198,7 +198,7 @@ mail_outbox INSERT UPDATE DELETE
 object_holdings INSERT UPDATE DELETE
 holdings_daily INSERT DELETE
 daily_outcomes INSERT DELETE`, functions: "open_action_partitions lock_object lock_institution rotate_log_partitions trim_log trim_receivers wake_retrieval " +
-			"count_repeats raise_due_alerts alert_staff alert_of_requests gets_mail mail_choice second_person_is_staff retrieval_requester cost_is_for_staff"},
+			"count_repeats raise_due_alerts alert_staff alert_of_requests gets_mail mail_choice second_person_is_staff second_people retrieval_requester cost_is_for_staff"},
 		"serve": {tables: queueRights + peopleRights + `
 queues INSERT UPDATE
 topic_receivers INSERT

@@ -82,3 +82,14 @@ COMMENT ON TABLE alert_reads IS 'Which alerts a person has read.';
 COMMENT ON COLUMN alert_reads.user_id IS 'Person.';
 COMMENT ON COLUMN alert_reads.alert_id IS 'Alert.';
 COMMENT ON COLUMN alert_reads.read_at IS 'When.';
+
+COMMENT ON COLUMN api_tokens.made_by IS 'Person who made the token, signed in; NULL: a command, or it is older than this column.';
+COMMENT ON TABLE means_given IS 'Who gave whom the means to sign in or to act. For seven days the two count as one where two people decide: two_people().';
+COMMENT ON COLUMN means_given.to_user IS 'Person who got them.';
+COMMENT ON COLUMN means_given.by_user IS 'Person who gave them, signed in.';
+COMMENT ON COLUMN means_given.what IS 'Table of the row that was written, or the columns of users that were changed, the last time.';
+COMMENT ON COLUMN means_given.at IS 'When, the last time. Rows of eight days ago are deleted.';
+COMMENT ON TABLE admins_left IS 'Institutional admins who were demoted, moved, deactivated or deleted. For seven days the archive''s staff do not take their place.';
+COMMENT ON COLUMN admins_left.user_id IS 'Person.';
+COMMENT ON COLUMN admins_left.institution_id IS 'Institution of which the person was an admin.';
+COMMENT ON COLUMN admins_left.left_at IS 'When. Rows of eight days ago are deleted.';
