@@ -140,6 +140,9 @@ func TestStaffApprovesWhereAnInstitutionHasOneAdmin(t *testing.T) {
 	refusedFor(t, err, "deactivated")
 	_, err = requests.In(a.Registry).ApproveDeletion(ctx, d.ID, first, paper)
 	refusedFor(t, err, "nobody approves the own request")
+	_, err = requests.In(a.Registry).MayApproveDeletion(ctx, d.ID, "staff@archive.org", paper)
+	refusedFor(t, err, "had one within seven days")
+	a.exec(`UPDATE admins_left SET left_at = now() - interval '7 days'`)
 	if _, err := requests.In(a.Registry).MayApproveDeletion(ctx, d.ID, "staff@archive.org", paper); err != nil {
 		t.Error(err)
 	}

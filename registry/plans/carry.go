@@ -44,7 +44,7 @@ func (r Records) Approve(ctx context.Context, id int64) (Plan, error) {
 		case p.ApprovedAt != nil:
 			err = fmt.Errorf("%w: it is approved already", registry.ErrRefused)
 		default:
-			err = fmt.Errorf("%w: nobody approves a plan of their own, or of a person whose account, role or sign-in is in the same hands for less than seven days; another person has to", registry.ErrRefused)
+			err = fmt.Errorf("%w: nobody approves a plan of their own, or of a person whose account was in the same hands within seven days; another person has to", registry.ErrRefused)
 		}
 	}
 	if err != nil {

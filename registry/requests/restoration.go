@@ -269,7 +269,7 @@ func (r Records) ApproveRetrieval(ctx context.Context, item int64, by string) (r
 			case u.Role != registry.RoleAdmin && !own:
 				return fmt.Errorf("%w: %s may not approve it. %s", registry.ErrRefused, u.Email, ask)
 			case !two:
-				return fmt.Errorf("%w: %s has requested it, or has an account in the same hands for less than seven days. %s", registry.ErrRefused, u.Email, ask)
+				return fmt.Errorf("%w: %s may not approve it: the same person has requested it, or one whose account was in the same hands within seven days. %s", registry.ErrRefused, u.Email, ask)
 			case approved:
 				return fmt.Errorf("%w: it was approved already", registry.ErrRefused)
 			case !waits: // to requeue it is not what an approval is for
