@@ -29,10 +29,10 @@ func deleteApproveCommand() *cobra.Command {
 		Use:   "approve REQUEST --by EMAIL --on-paper REASON",
 		Short: "Enter the approval of a deletion request",
 		Long: `Enter the approval of a deletion for the person who has given it on paper. That person is
-an institutional admin of the same institution, and never the requester, nor one of whom
-the requester has had the account within seven days. Where the institution has had no other
-active admin for seven days, an admin of the archive approves. The approval is recorded with
-the reason and with your name. Retention and pending work are checked again: either
+an institutional admin of the same institution, and never the requester. Two accounts count
+as one person for seven days after one has made or changed the other. Where the institution
+has had no other active admin for seven days, an admin of the archive approves. The approval
+is recorded with the reason and with your name. Retention and pending work are checked again: either
 everything that the request names goes into the queue, or nothing.
 
 The deletion begins after the wait of the institution, 24 hours unless it was set otherwise.
