@@ -32,8 +32,8 @@ func deleteApproveCommand() *cobra.Command {
 an institutional admin of the same institution, and never the requester. Two accounts count
 as one person for seven days after one has made or changed the other. Where the institution
 has had no other active admin for seven days, an admin of the archive approves. The approval
-is recorded with the reason and with your name. Retention and pending work are checked again: either
-everything that the request names goes into the queue, or nothing.
+is recorded with the reason and with your name. Retention and pending work are checked
+again: either everything that the request names goes into the queue, or nothing.
 
 The deletion begins after the wait of the institution, 24 hours unless it was set otherwise.
 Until then, farol delete cancel stops it. What it has removed is gone. On a terminal you are asked first; --dry-run shows whether
