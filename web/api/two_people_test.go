@@ -76,7 +76,7 @@ func (s *site) plays(role string, steps []step) (won string, log []string) {
 		SELECT institution_id, id, identifier || '/data/f', gen_random_uuid(), 'text/plain', 1000000000000000, 'Glacier-VA', now() FROM intellectual_objects WHERE identifier = $1 || '/vault'`, h.in.Identifier)
 	one := func(email, role string) int64 {
 		return ask[int64](s, `INSERT INTO users (email, name, role, institution_id, password_hash, totp_sealed)
-			VALUES ($1, 'Some Person', $2, CASE WHEN $2 <> 'admin' THEN $3::bigint END, 'x', '\x00') RETURNING id`, email, role, h.in.ID)
+			VALUES ($1, 'Some Person', $2, CASE WHEN $2 <> 'admin' THEN $3::bigint END, '$argon2id$v=19$m=8,t=1,p=1$' || repeat('A', 22) || '$' || repeat('A', 43), '\x00') RETURNING id`, email, role, h.in.ID)
 	}
 	h.about = []int64{one("real@"+h.in.Identifier, registry.RoleInstitutionalAdmin), one("keeper@"+h.in.Identifier, registry.RoleAdmin)}
 	h.holds(one("boss@"+h.in.Identifier, role)).sealed = []byte{0}
