@@ -83,7 +83,7 @@ func TestCancelledDeletionGivesBack(t *testing.T) {
 		return func(r, l int) bool { return r == removals && l == looks }
 	}
 	const files = 4 // a.txt, b.txt, bag-info.txt, aptrust-info.txt
-	for name, tc := range map[string]struct {
+	for name, tc := range map[string]*struct {
 		watch
 
 		lost    bool // a copy, before
