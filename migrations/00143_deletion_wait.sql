@@ -12,6 +12,6 @@ ALTER TABLE deletion_requests DISABLE TRIGGER USER; -- what was approved before 
 UPDATE deletion_requests SET begins_at = approved_at WHERE approved_at IS NOT NULL;
 ALTER TABLE deletion_requests ENABLE TRIGGER USER;
 ALTER TABLE deletion_requests DROP CONSTRAINT decided_once,
-	ADD CONSTRAINT deletion_requests_begin CHECK ((approved_at IS NULL) = (begins_at IS NULL)),
+	ADD CONSTRAINT deletion_requests_begin CHECK (begins_at IS NULL OR approved_at IS NOT NULL), -- those of before have none
 	ADD CONSTRAINT cancelled_last CHECK (cancelled_at >= approved_at);
 INSERT INTO administration_rights (privilege, on_table) VALUES ('UPDATE (deletion_wait)', 'institutions'), ('SELECT (begins_at)', 'deletion_requests');

@@ -71,7 +71,11 @@ func TestOldVersionsStayParked(t *testing.T) {
 
 	older := a.upload(etag1, time.Now(), "other.tar")[0]
 	a.exec(`UPDATE work_items SET status = 'Suspended' WHERE id = $1`, older)
-	again := a.upload(etag1, time.Now().Add(time.Minute), "other.tar")[0]
+	repeated, err := a.CreateIngests(context.Background(), a.in, time.Now(), []registry.Upload{{Key: "other.tar", ETag: etag1, Size: 10, LastModified: time.Now().Add(time.Minute), Seen: true}})
+	if err != nil || len(repeated) != 1 {
+		t.Fatal(repeated, err)
+	}
+	again := repeated[0]
 	a.exec(`UPDATE work_items SET status = 'Failed' WHERE id = $1`, again)
 	if _, err := a.Requeue(context.Background(), older, ""); err != nil {
 		t.Fatal(err)

@@ -80,7 +80,7 @@ func TestApprovedDeletionWaits(t *testing.T) {
 	item := value[int64](a, itemOf, d.ID, "test.edu/o1")
 	says := func(what, text string) {
 		t.Helper()
-		if !strings.Contains(text, fmt.Sprintf("Deletion request %d begins in ", d.ID)) || !strings.Contains(text, fmt.Sprintf("`farol delete cancel %d` stops it", d.ID)) {
+		if !strings.Contains(text, fmt.Sprintf("Deletion request %d begins in ", d.ID)) || !strings.Contains(text, "cancelling the request stops it") {
 			t.Errorf("%s says %q", what, text)
 		}
 	}

@@ -28,7 +28,9 @@ func ofHealing() []mutant {
 		},
 		{
 			"healed-and-still-bad", "registry/record.sql",
-			`WHERE b.storage_record_id = s.id AND b.state = 'open' AND NOT s.url = ANY (r.urls)`, `WHERE false AND b.storage_record_id = s.id AND NOT s.url = ANY (r.urls)`,
+			`	WHERE b.storage_record_id = s.id AND b.state = 'open'
+	  AND NOT EXISTS`, `	WHERE false AND b.storage_record_id = s.id
+	  AND NOT EXISTS`,
 			"./pipeline/steps", heals,
 		},
 		{

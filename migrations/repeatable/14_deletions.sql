@@ -7,7 +7,7 @@ RETURN coalesce((SELECT i.deletion_wait FROM institutions i WHERE i.id = institu
 -- deletion_waits says when an approved deletion begins, and how it is stopped; NULL: it does
 -- not wait. All who name the wait use this sentence.
 CREATE OR REPLACE FUNCTION deletion_waits(request bigint) RETURNS text LANGUAGE sql STABLE SET search_path FROM CURRENT
-RETURN (SELECT format('Deletion request %s begins in %s, at %s. Nothing is removed before; `farol delete cancel %1$s` stops it.', d.id,
+RETURN (SELECT format('Deletion request %s begins in %s, at %s. Nothing is removed before, and cancelling the request stops it.', d.id,
 		CASE WHEN d.begins_at < now() + interval '1 minute' THEN 'less than a minute'
 			ELSE to_char(date_trunc('minute', justify_days(d.begins_at - now() + interval '59.999 s')), 'FMDDD" d "FMHH24" h "FMMI" min"') END,
 		to_char(d.begins_at AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS "UTC"'))
@@ -40,7 +40,7 @@ BEGIN
 	END IF;
 	called_off := EXISTS (SELECT FROM all_work_items w WHERE w.deletion_request_id = request AND w.status = 'Cancelled');
 	RAISE EXCEPTION '%', CASE WHEN called_off THEN 'nothing of it is left to stop: its items are done or cancelled' ELSE 'it has been carried out already' END
-		USING ERRCODE = 'check_violation', HINT = format('`farol delete show %s` has the receipts.', request);
+		USING ERRCODE = 'check_violation', HINT = 'Its receipts say what was removed.';
 END
 $$;
 

@@ -126,7 +126,7 @@ BEGIN
 				CASE WHEN w.lease_expires_at < now() THEN 'although its lease expired at ' || date_trunc('second', w.lease_expires_at)
 					ELSE 'until ' || date_trunc('second', w.lease_expires_at) || ' unless it renews that' END,
 				date_trunc('second', coalesce(seen, w.stage_started_at))),
-			CASE WHEN w.lease_expires_at < now() - interval '1 minute' THEN 'Its worker is gone, and no process that would give it back is running. Start farol work, or farol schedule.'
+			CASE WHEN w.lease_expires_at < now() - interval '1 minute' THEN 'Its worker is gone, and no process that would give it back is running. Start a worker, or the scheduler.'
 				WHEN w.lease_expires_at < now() THEN 'Its worker is gone. Any worker, scheduler, server or mirror that runs gives it back within a minute.'
 				ELSE format('Wait. If it hangs: SELECT release(%s);', w.id) END;
 	WHEN 'Failed', 'Suspended' THEN

@@ -52,11 +52,15 @@ func (v *visitor) entersByLink(email string) {
 	if err != nil {
 		v.t.Fatal(err)
 	}
-	secret, err := people.In(v.registry).MakeLink(v.t.Context(), p.ID, people.Invite)
+	kind := people.Invite
+	if v.count(`SELECT count(*) FROM users WHERE id = $1 AND password_hash IS NOT NULL`, p.ID) > 0 {
+		kind = people.Reset
+	}
+	secret, err := people.In(v.registry).MakeLink(v.t.Context(), p.ID, kind)
 	if err != nil {
 		v.t.Fatal(err)
 	}
-	a, err := v.client.PostForm(v.url+people.LinkPath(people.Invite, secret), url.Values{"password": {"correct horse battery staple"}})
+	a, err := v.client.PostForm(v.url+people.LinkPath(kind, secret), url.Values{"password": {"correct horse battery staple"}})
 	if err != nil {
 		v.t.Fatal(err)
 	}
