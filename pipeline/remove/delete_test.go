@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/farol-preservation/farol/bag/bagtest"
+	"github.com/farol-preservation/farol/claim"
 	"github.com/farol-preservation/farol/internal/testenv"
 	"github.com/farol-preservation/farol/pipeline/pipelinetest"
 	"github.com/farol-preservation/farol/registry"
@@ -185,7 +186,7 @@ func TestDeletionLeavesWhatOthersName(t *testing.T) {
 func TestUnauthorisedDeletionDeletesNothing(t *testing.T) {
 	t.Parallel()
 	for what, sql := range map[string]string{
-		"approved":            `UPDATE deletion_requests SET approved_at = NULL, approved_by = NULL`,
+		"approved":            `UPDATE deletion_requests SET approved_at = NULL, approved_by = NULL, begins_at = NULL`,
 		"names it":            `DELETE FROM deletion_requests_intellectual_objects`,
 		"must be kept until":  `UPDATE storage_options SET retention_days = 3650`,
 		"ingested since":      `UPDATE deletion_requests SET approved_at = approved_at - interval '1 day'`,
@@ -376,12 +377,13 @@ func TestDeletionBeforeItsTimeRemovesNothing(t *testing.T) {
 	a.Exec(`UPDATE request_settings SET deletion_wait = '1 hour'`)
 	d := a.Doomed("test.edu/waits")
 	id := pipelinetest.Value[int64](a, `SELECT id FROM work_items WHERE action = 'Delete'`)
-	a.Work()
-	if n := pipelinetest.Value[int](a, `SELECT count(*) FROM work_item_attempts WHERE work_item_id = $1`, id); n != 0 {
-		t.Fatalf("%d attempts before it is due", n)
+	engine := a.Engine()
+	due := claim.Filter{Action: "Delete", Stages: []claim.Want{{Stage: "Requested", Most: 1}}}
+	if items, err := engine.Claim(t.Context(), due, 1); err != nil || len(items) != 0 {
+		t.Fatalf("%d items are due before the time, %v", len(items), err)
 	}
 	a.Exec(fmt.Sprintf(`SELECT requeue(%d)`, id))
-	a.Work()
+	a.Request(engine, "Delete")
 	got := pipelinetest.Value[string](a, `SELECT concat_ws(' ', w.status, w.attempt, w.run_at >= d.begins_at, a.outcome, a.error) FROM work_items w
 		JOIN deletion_requests d ON d.id = w.deletion_request_id JOIN work_item_attempts a ON a.work_item_id = w.id WHERE w.id = $1`, id)
 	if want := fmt.Sprintf("Pending 0 t snoozed Deletion request %d begins in ", d.ID); !strings.HasPrefix(got, want) {
