@@ -72,7 +72,7 @@ func (rd *reader) place(name string) (inBag string, ok bool) {
 
 // appleDouble is said once of a bag. The arguments are what contains the file, its name,
 // how many more there are, and what to do.
-const appleDouble = "The %s contains %s%s. The tar of macOS writes such files for attributes of the files beside them (AppleDouble). " +
+const appleDouble = "The %s contains %s%s. The tar of macOS writes such files for the attributes of other files (AppleDouble). " +
 	"They are no part of the bag. %s"
 
 const (

@@ -151,15 +151,15 @@ func (c *crew) account() {
 		return err == nil && n == c.items
 	}, c.ended)
 	for sql, want := range map[string]int{
-		`SELECT count(*) FROM work_item_attempts WHERE ended_at IS NULL`:                                   0,
-		`SELECT count(*) FROM work_item_attempts WHERE outcome = 'done'`:                                   c.items * 3,
-		`SELECT count(DISTINCT (work_item_id, stage)) FROM work_item_attempts WHERE outcome = 'done'`:      c.items * 3,
-		`SELECT count(*) FROM topic_messages`:                                                              c.items * 3, // one when it was put, two on its way
-		`SELECT count(DISTINCT (work_item_id, topic)) FROM topic_messages`:                                 c.items * 3,
-		`SELECT count(*) FROM work_item_attempts WHERE outcome NOT IN ('done', 'lease expired', 'killed')`: 0,
-		`SELECT count(*) FROM work_items WHERE lease_expires_at IS NOT NULL OR worker IS NOT NULL`:         0,
-		`SELECT count(*) FROM uploads_in_work`:                                                             0,
-		`SELECT count(*) FROM work_items WHERE outcome <> 'Ingest complete' OR retry OR error_code <> ''`:  0,
+		`SELECT count(*) FROM work_item_attempts WHERE ended_at IS NULL`:                                           0,
+		`SELECT count(*) FROM work_item_attempts WHERE outcome = 'done'`:                                           c.items * 3,
+		`SELECT count(DISTINCT (work_item_id, stage)) FROM work_item_attempts WHERE outcome = 'done'`:              c.items * 3,
+		`SELECT count(*) FROM topic_messages`:                                                                      c.items * 3, // one when it was put, two on its way
+		`SELECT count(DISTINCT (work_item_id, topic)) FROM topic_messages`:                                         c.items * 3,
+		`SELECT count(*) FROM work_item_attempts WHERE outcome NOT IN ('done', 'lease expired', 'killed', 'held')`: 0,
+		`SELECT count(*) FROM work_items WHERE lease_expires_at IS NOT NULL OR worker IS NOT NULL`:                 0,
+		`SELECT count(*) FROM uploads_in_work`:                                                                     0,
+		`SELECT count(*) FROM work_items WHERE outcome <> 'Ingest complete' OR retry OR error_code <> ''`:          0,
 	} {
 		if n := value[int](c.q, sql); n != want {
 			c.q.t.Errorf("%s = %d, want %d", sql, n, want)

@@ -1,5 +1,5 @@
 -- Who gave whom the means to sign in or to act, and which admins an institution has lost. Two
--- people were told apart by the names of four operations; each other way to a second account
+-- people were kept apart by the names of four operations; each other way to a second account
 -- let one person delete what two must.
 
 -- +goose Up

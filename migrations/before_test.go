@@ -83,22 +83,24 @@ const rows = `SELECT string_agg(line, E'\n' ORDER BY line) FROM (
 	SELECT relname || ' ' || (xpath('/row/n/text()', query_to_xml(format('SELECT md5(coalesce(string_agg(x::text, '''' ORDER BY x::text), '''')) AS n FROM (SELECT %s FROM %s) x',
 			(SELECT string_agg(quote_ident(attname), ', ' ORDER BY attnum) FROM pg_attribute
 				WHERE attrelid = c.oid AND attnum > 0 AND NOT attisdropped AND NOT (
-					relname = 'deletion_requests' AND attname IN ('token_sha256', 'requested_as', 'approved_as', 'on_paper', 'cancel_reason')
+					relname = 'deletion_requests' AND attname IN ('token_sha256', 'requested_as', 'approved_as', 'on_paper', 'cancel_reason', 'begins_at')
 					OR relname IN ('work_item_audit', 'stage_settings_audit') AND attname = 'actor'
+					OR relname = 'deletion_receipts' AND attname = 'begun_at'
+					OR relname = 'request_settings' AND attname = 'deletion_wait'
 					OR relname = 'plans' AND attname IN ('approved_by', 'approved_at')
 					OR relname = 'retrievals' AND attname = 'requested_by'
-					OR relname = 'institutions' AND attname IN ('second_factor_required', 'version')
+					OR relname = 'institutions' AND attname IN ('second_factor_required', 'version', 'deletion_wait')
 					OR relname = 'api_tokens' AND attname IN ('user_id', 'permissions')
 					OR relname = 'storage_options' AND attname IN ('per_gib_month', 'included_tib')
 					OR relname = 'alerts' AND attname IN ('user_id', 'count', 'stage', 'error_code', 'last_at')
 					OR relname = 'users' AND attname ~ '^(password|totp|second_factor|signed|time_zone|color_scheme|version|oidc)')),
 			oid::regclass), false, true, '')))[1]::text AS line
 	FROM pg_class c WHERE relnamespace = current_schema()::regnamespace AND (relkind IN ('r', 'p') OR relname IN ('premis_events', 'checksums'))
-		AND relname !~ '^(event_records|event_texts|file_digests|actions|sessions|sign_in_failures|links|recovery_codes|idempotency_keys|alert_reads|alert_repeats|mail_|object_holdings|holdings_daily|daily_outcomes|exports)'
+		AND relname !~ '^(event_records|event_texts|file_digests|actions|sessions|sign_in_failures|links|recovery_codes|idempotency_keys|alert_reads|alert_repeats|mail_|object_holdings|holdings_daily|daily_outcomes|exports|means_given|admins_left|pauses)'
 		AND relname NOT IN ('goose_db_version', 'schema_repeatables', 'administration_rights', 'auditor_rights')
 	UNION ALL
 	SELECT sequencename || ' ' || coalesce(last_value, 0) FROM pg_sequences
-	WHERE schemaname = current_schema() AND sequencename !~ '^(goose|event_texts|actions|sessions|alert_repeats|mail_|exports_)') l`
+	WHERE schemaname = current_schema() AND sequencename !~ '^(goose|event_texts|actions|sessions|alert_repeats|mail_|exports_|pauses_)') l`
 
 // renamed are the rows under the names that tables have now, in their order.
 func renamed(rows string) string {

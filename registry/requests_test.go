@@ -333,7 +333,7 @@ func TestUnapprovedDeletionIsNeverInTheQueue(t *testing.T) {
 	try("of another object", "test.edu/o2", d.ID, false)
 	try("of a file that the request does not name", "test.edu/o1", d.ID, true)
 	a.scene(`UPDATE work_items SET status = 'Suspended', retry = false`)
-	a.scene(`UPDATE deletion_requests SET approved_by = NULL, approved_at = NULL`)
+	a.scene(`UPDATE deletion_requests SET approved_by = NULL, approved_at = NULL, begins_at = NULL`)
 	if _, err := a.Requeue(ctx, value[int64](a, `SELECT id FROM work_items`), ""); err == nil || !strings.Contains(err.Error(), "was not approved") {
 		t.Errorf("requeued without approval: %v", err)
 	}

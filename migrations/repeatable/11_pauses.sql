@@ -64,7 +64,9 @@ DECLARE
 	of_stage  text := coalesce(to_jsonb(OLD)->>'stage', 'Fixity Check');
 	left_over text;
 BEGIN
-	IF NEW.paused THEN
+	IF NEW.paused IS NULL THEN
+		RETURN NEW; -- the column refuses it
+	ELSIF NEW.paused THEN
 		PERFORM begin_pause(of_action, of_stage, CASE WHEN NEW.pause_reason IS DISTINCT FROM OLD.pause_reason THEN NEW.pause_reason END);
 	ELSIF OLD.paused THEN
 		PERFORM end_pauses(of_action, of_stage);
@@ -203,7 +205,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION lift_pause IS
-	'Ends one pause, or one hold of a service, whoever made it, in all stages that it is for.';
+	'Ends one pause, or one hold of a service, no matter who made it, in all stages that it is for.';
 
 -- pause_from_nsq carries out an order from NSQ, and answers it. An unpause ends what NSQ
 -- has paused; with allowed = false nothing changes. An order with the same id is answered

@@ -91,5 +91,5 @@ COMMENT ON COLUMN means_given.what IS 'Table of the row that was written, or the
 COMMENT ON COLUMN means_given.at IS 'When, the last time. Rows of eight days ago are deleted.';
 COMMENT ON TABLE admins_left IS 'Institutional admins who were demoted, moved, deactivated or deleted. For seven days the archive''s staff do not take their place.';
 COMMENT ON COLUMN admins_left.user_id IS 'Person.';
-COMMENT ON COLUMN admins_left.institution_id IS 'Institution of which the person was an admin.';
+COMMENT ON COLUMN admins_left.institution_id IS 'Institution that has lost the admin.';
 COMMENT ON COLUMN admins_left.left_at IS 'When. Rows of eight days ago are deleted.';

@@ -46,7 +46,7 @@ type (
 	}
 	resumeBody struct {
 		Reason string `json:"reason,omitempty" maxLength:"1000" doc:"Kept with the action"`
-		Pause  int64  `json:"pause,omitempty" minimum:"1" doc:"ID of the only pause to end, whoever made it; also a hold of a service"`
+		Pause  int64  `json:"pause,omitempty" minimum:"1" doc:"ID of the only pause to end, no matter who made it; also a hold of a service"`
 	}
 	stagePauseInput struct {
 		ByStage
@@ -91,7 +91,7 @@ func (a *API) stages(t *ops.API) {
 	})
 	ops.Register(t, ops.Operation{
 		ID: "stages.resume_all", Method: post, Path: "/api/v1/stages/resume", Summary: "End your pause of all stages and fixity checks, or one pause",
-		About:  "Stages that were paused one by one, or by other people, stay paused. With pause, that pause ends, whoever made it, and no other.",
+		About:  "Stages that were paused one by one, or by other people, stay paused. With pause, that pause ends, no matter who made it, and no other.",
 		Access: ops.Holders, Needs: permission.QueuePause, Audit: true,
 	}, func(ctx context.Context, c access.Caller, in *body[resumeBody]) (*body[list[registry.StagePause]], error) {
 		return a.pause(ctx, c, "stages.resume_all", "all", in.Body, func(ctx context.Context) ([]registry.StagePause, error) {

@@ -63,7 +63,7 @@ func (a *API) users(t *ops.API) {
 	ops.Register(t, ops.Operation{
 		ID: "users.add", Method: post, Path: "/api/v1/users", Summary: "Register a person", Access: ops.Holders, Needs: permission.UsersWrite, Fresh: true,
 		Audit: true, Status: http.StatusCreated, About: "An institutional admin registers people of the own institution, with addresses of its domain. " +
-			"Whoever registers a person, or gives a role or means to sign in, counts as the same person for seven days, where two people have to decide.",
+			"Anyone who registers a person, or gives a role or means to sign in, counts as the same person for seven days, where two people have to decide.",
 	}, a.addUser)
 	ops.Register(t, ops.Operation{
 		ID: "users.set", Method: patch, Path: "/api/v1/users/{id}", Summary: "Change a person", Access: ops.Holders, Needs: permission.UsersWrite, Fresh: true,

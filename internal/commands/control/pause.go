@@ -56,7 +56,7 @@ func Resume() *cobra.Command {
 		Short: "End your pauses of a stage, or of all stages",
 		Long: `End your pauses of a stage, or what you paused with farol pause --all. A stage is claimed
 again when no pause of it is left. Pauses that other people made stay, and are listed with
-their IDs; --pause ends one of them, whoever made it.`,
+their IDs; --pause ends one of them, no matter who made it.`,
 		Example: `  farol resume Store
   farol resume --pause 7
   farol resume --all --json`,
@@ -71,7 +71,7 @@ their IDs; --pause ends one of them, whoever made it.`,
 		},
 	}
 	f.add(c, "all stages and fixity checks, as far as you paused them with --all")
-	c.Flags().Int64Var(&f.pause, "pause", 0, "end this pause only, whoever made it")
+	c.Flags().Int64Var(&f.pause, "pause", 0, "end this pause only, no matter who made it")
 	return c
 }
 
@@ -149,7 +149,7 @@ func (f *stageFlags) show(cmd *cobra.Command, stage registry.Stage, list []regis
 		if !p.Paused {
 			continue
 		}
-		next := "`farol resume --pause ID` ends one pause, whoever made it"
+		next := "`farol resume --pause ID` ends one pause, no matter who made it"
 		if stage != "" {
 			return cli.Failure{Code: cli.ExitFailed, Err: fmt.Errorf("%s is still paused", stage), Next: next}
 		}
