@@ -203,8 +203,10 @@ BEGIN
 		RAISE EXCEPTION 'deletion request % is not changed afterwards', OLD.id USING ERRCODE = 'check_violation', HINT = 'Make a new request.';
 	END IF;
 	IF NEW.cancelled_by IS NOT NULL THEN
-		PERFORM must_stop_deletion(NEW.cancelled_by, NEW.institution_id);
-		IF OLD.approved_by IS NOT NULL THEN
+		IF OLD.approved_by IS NULL THEN
+			PERFORM must_decide_deletion(NEW.cancelled_by, NEW.institution_id, NEW.requested_by);
+		ELSE
+			PERFORM must_stop_deletion(NEW.cancelled_by, NEW.institution_id);
 			PERFORM must_be_unfinished(NEW.id);
 		END IF;
 		NEW.cancelled_at := now();

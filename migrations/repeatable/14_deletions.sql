@@ -13,7 +13,7 @@ RETURN (SELECT format('Deletion request %s begins in %s, at %s. Nothing is remov
 		to_char(d.begins_at AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS "UTC"'))
 	FROM deletion_requests d WHERE d.id = request AND d.begins_at > now() AND d.cancelled_at IS NULL);
 
--- must_stop_deletion refuses a person who may not cancel a request for a deletion. To stop is
+-- must_stop_deletion refuses a person who may not stop an approved deletion. To stop is
 -- the safe direction: any active admin of the institution may, and any of the archive.
 CREATE OR REPLACE FUNCTION must_stop_deletion(person bigint, institution bigint) RETURNS void
 LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
