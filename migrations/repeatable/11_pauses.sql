@@ -65,7 +65,7 @@ DECLARE
 	left_over text;
 BEGIN
 	IF NEW.paused IS NULL THEN
-		RETURN NEW; -- the column refuses it
+		RAISE EXCEPTION 'paused is true or false' USING ERRCODE = 'not_null_violation', HINT = 'Set one of them.';
 	ELSIF NEW.paused THEN
 		PERFORM begin_pause(of_action, of_stage, CASE WHEN NEW.pause_reason IS DISTINCT FROM OLD.pause_reason THEN NEW.pause_reason END);
 	ELSIF OLD.paused THEN
