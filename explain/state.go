@@ -134,6 +134,13 @@ func remedy(i registry.WorkItem, o registry.Obstacle) string {
 		return "Wait: it continues by itself. `farol services` shows for which workers the service fails, and why."
 	case "behind others":
 		return fmt.Sprintf("Wait, or `farol item priority %d %d`.", i.ID, max(i.Priority-10, -100))
+	}
+	return cmp.Or(workerRemedy(i, o.Reason), o.Remedy)
+}
+
+// workerRemedy is what to do if no worker takes an item; "" for other reasons.
+func workerRemedy(i registry.WorkItem, reason string) string {
+	switch reason {
 	case "no worker":
 		return fmt.Sprintf("Start a worker that claims it: `farol work --stages '%s'`; `farol workers` shows what each worker claims.", claim.StepOf(i.Action, i.Stage))
 	case "http worker":
@@ -143,5 +150,5 @@ func remedy(i registry.WorkItem, o registry.Obstacle) string {
 	case "busy":
 		return "Wait, or start more workers: `farol work`; `farol workers` lists them."
 	}
-	return o.Remedy
+	return ""
 }
