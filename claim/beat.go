@@ -69,7 +69,7 @@ func (l *leases) heartbeat(ctx context.Context) error {
 	self.OOMKills = l.kernel.OOMKills(self.Group)
 	start := time.Now()
 	got, err := l.store.renew(ctx, self, known.heartbeat(), held, gone)
-	l.reported(gone, err)
+	l.reported(gone, err, err != nil && !stoodStill(ctx, known.shortestLease()/6))
 	if err != nil {
 		return err
 	}
@@ -146,11 +146,18 @@ func (l *leases) stillGivenUp() []givenUp {
 	return slices.Clone(l.givenUp)
 }
 
+// stoodStill reports whether a call whose time is up ended so late that this process, and not the
+// database, was what did not answer: it was stopped, or its machine slept.
+func stoodStill(call context.Context, late time.Duration) bool {
+	end, timed := call.Deadline()
+	return timed && time.Since(end) > late
+}
+
 // reported notes whether a heartbeat got through, and which claims it reported.
-func (l *leases) reported(list []givenUp, err error) {
+func (l *leases) reported(list []givenUp, err error, unreachable bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.unreachable = err != nil
+	l.unreachable = unreachable
 	for i := range l.givenUp {
 		g := &l.givenUp[i]
 		of := func(r givenUp) bool { return r.hold == g.hold }

@@ -108,7 +108,7 @@ func TestClockIsSetAfterAWorkerDied(t *testing.T) {
 func TestClockIsSetBackUnderALiveWorker(t *testing.T) {
 	t.Parallel()
 	q := newQueue(t)
-	q.exec(`UPDATE stage_settings SET heartbeat = '200 milliseconds', lease = '2 seconds'`)
+	q.exec(`UPDATE stage_settings SET heartbeat = '1 second', lease = '10 seconds'`)
 	q.put("Store", 1)
 	e := q.engine()
 	q.running(e)
@@ -116,7 +116,7 @@ func TestClockIsSetBackUnderALiveWorker(t *testing.T) {
 	q.firstHeartbeat(e)
 	testenv.SetClock(t, q.db, -aboutAnHour)
 	testenv.Eventually(t, "the lease to be as long as leases are", func() bool {
-		return value[bool](q, `SELECT lease_expires_at <= now() + interval '2 seconds' FROM work_items`) &&
+		return value[bool](q, `SELECT lease_expires_at <= now() + interval '10 seconds' FROM work_items`) &&
 			value[bool](q, `SELECT bool_and(heartbeat_at <= now()) FROM worker_processes`)
 	})
 	q.settle(h, claim.Done{Next: "Storage Validation"}, nil)

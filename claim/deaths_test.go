@@ -332,7 +332,7 @@ func (q *queue) comesTo(t *testing.T, code string) {
 func TestClaimWhoseAnswerWasLostSpendsNoAttempt(t *testing.T) {
 	t.Parallel()
 	q := newQueue(t)
-	q.exec(`UPDATE stage_settings SET heartbeat = '200 milliseconds', lease = CASE stage WHEN 'Store' THEN '1 second' ELSE '1 minute' END::interval`)
+	q.exec(`UPDATE stage_settings SET heartbeat = '500 milliseconds', lease = CASE stage WHEN 'Store' THEN '5 seconds' ELSE '1 minute' END::interval`)
 	lost, kept := q.put("Store", 1), q.put("Record", 1)
 	seen := make(ended, 100)
 	e := q.engine(func(o *claim.Options) { o.Observer = seen })

@@ -46,13 +46,14 @@ func TestUnpauseInNSQEndsNoPauseOfFarol(t *testing.T) {
 	stop()
 }
 
-// A person who pauses what NSQ has paused already has paused it.
-func TestPauseOfNSQThatAPersonTakesOver(t *testing.T) {
+// A person who pauses what NSQ has paused already has paused it, too: what ends the pause of
+// NSQ does not end theirs.
+func TestPauseOfNSQAndOfAPerson(t *testing.T) {
 	t.Parallel()
-	for name, take := range map[string]struct{ sql, reason string }{
-		"pause_stage": {`SELECT pause_stage('Receive', 'Legal hold.')`, "Legal hold."},
-		"pause_all":   {`SELECT pause_all()`, "-"},
-		"update":      {`UPDATE stage_settings SET paused = true, pause_reason = 'By hand' WHERE stage = 'Receive'`, "By hand"},
+	for name, take := range map[string]struct{ sql, both, left string }{
+		"pause_stage": {`SELECT pause_stage('Receive', 'Legal hold.')`, "paused in NSQ; Legal hold.", "Legal hold."},
+		"pause_all":   {`SELECT pause_all()`, "paused in NSQ", "-"},
+		"update":      {`UPDATE stage_settings SET paused = true, pause_reason = 'By hand' WHERE stage = 'Receive'`, "paused in NSQ; By hand", "By hand"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -62,13 +63,13 @@ func TestPauseOfNSQThatAPersonTakesOver(t *testing.T) {
 			q.paused(true, "paused in NSQ")
 			at := q.value(`SELECT paused_at::text FROM stage_settings WHERE stage = 'Receive'`)
 			q.exec(take.sql)
-			q.paused(true, take.reason)
+			q.paused(true, take.both)
+			q.post("/topic/unpause", "")
+			q.answers(2)
+			q.paused(true, take.left)
 			if now := q.value(`SELECT paused_at::text FROM stage_settings WHERE stage = 'Receive'`); now == at {
 				t.Errorf("it is paused since %s still, when NSQ did", now)
 			}
-			q.post("/topic/unpause", "")
-			q.answers(2)
-			q.paused(true, take.reason)
 		})
 	}
 }

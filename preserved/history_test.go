@@ -20,10 +20,10 @@ var (
 	modelHistory   = flag.String("preserved.history", "", "run this history, such as \"deposit a 0; run; lose a 1 0; check a\"")
 )
 
-// histories is how many there are: 10,000 in a whole soak. A history is expensive, so that
-// elsewhere there are fewer than a twentieth of them.
+// histories is how many there are: 10,000 in a whole soak. Elsewhere there are fewer than a
+// twentieth of them.
 func histories() int {
-	const whole, few = 10_000, 10 // until one costs less
+	const whole, few = 10_000, 200
 	if testenv.Soak(whole) == whole {
 		return whole
 	}

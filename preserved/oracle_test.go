@@ -169,7 +169,8 @@ func (l *life) active(f fileRow) {
 	}
 }
 
-// deleted judges a file that was deleted: no copy is left, and each that was has its receipt.
+// deleted judges a file that was deleted: no copy is left, and each that was has its receipt. A
+// deletion that was cancelled after it had removed the last copy does not ask for it once more.
 func (l *life) deleted(f fileRow) {
 	if len(f.copies) > 0 {
 		l.wrong("deleted-with-copies", "%s is deleted and has %d copies on record", f.identifier, len(f.copies))
@@ -181,7 +182,7 @@ func (l *life) deleted(f fileRow) {
 		}
 		var receipts int
 		if err := l.DB.QueryRow(context.Background(), `SELECT count(*) FROM deletion_receipts WHERE generic_file_id = $1 AND target = $2 AND key = $3
-			AND absent_at IS NOT NULL AND (removed_at IS NOT NULL) <> found_missing AND (NOT found_missing OR accepted_by <> '')`, f.id, c.target, c.key).Scan(&receipts); err != nil {
+			AND (absent_at IS NOT NULL OR EXISTS (SELECT FROM all_work_items w WHERE w.id = work_item_id AND w.status = 'Cancelled')) AND (removed_at IS NOT NULL) <> found_missing AND (NOT found_missing OR accepted_by <> '')`, f.id, c.target, c.key).Scan(&receipts); err != nil {
 			l.T.Fatal(err)
 		}
 		if receipts == 0 {

@@ -229,11 +229,11 @@ text AS MATERIALIZED (
 
 -- name: added
 -- A recording that is repeated may say what the first has not: that a file was stored again
--- under another key, or that another version has identified a format. An event that names an
--- address is about a copy that is on record under it: a copy is given its address once, by the
+-- under another key, or that another version has identified a format. Of the object an item says
+-- each thing once, however many files it has stored again. An event that names an address is about a copy that is on record under it: a copy is given its address once, by the
 -- recording that puts it on record, whatever name a later worker has for the bucket.
 said AS MATERIALIZED (
-	SELECT e.id, e.times, e.facts, s.text, t.event_type,
+	SELECT e.id, e.key, e.times, e.facts, s.text, t.event_type,
 		event_words(t.id = s.text, t.outcome_detail, e.identifier, e.uuid, e.facts) AS outcome_detail,
 		event_identifier(@item, e.identifier, t.event_type, event_words(t.id = s.text, t.outcome_detail, e.identifier, e.uuid, e.facts)) AS identifier
 	FROM events e CROSS JOIN LATERAL unnest(e.texts) AS s (text) JOIN event_texts t ON t.id = s.text
@@ -248,6 +248,8 @@ SELECT s.identifier, s.id, @object_id, @institution_id, ARRAY[s.text], s.times, 
 FROM said s
 WHERE NOT CASE WHEN s.id IS NULL
 	THEN EXISTS (SELECT FROM premis_events p WHERE p.generic_file_id IS NULL AND p.intellectual_object_id = @object_id AND p.identifier = s.identifier)
+		OR EXISTS (SELECT FROM event_records o JOIN event_texts t ON t.id = ANY (o.texts)
+			WHERE o.generic_file_id IS NULL AND o.intellectual_object_id = @object_id AND o.key = s.key AND t.event_type = s.event_type)
 	ELSE EXISTS (SELECT FROM premis_events p WHERE p.generic_file_id = s.id AND p.identifier = s.identifier)
 		OR s.event_type IN ('identifier assignment', 'replication')
 			AND NOT EXISTS (SELECT FROM storage_records c WHERE c.generic_file_id = s.id AND c.url = s.outcome_detail) END

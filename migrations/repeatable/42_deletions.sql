@@ -21,7 +21,9 @@ BEGIN
 	SELECT event_identifier(item, f.identifier, 'deletion', requester), f.institution_id, f.intellectual_object_id, f.id, 'deletion', now(),
 		'All copies of this file have been deleted from preservation storage', 'Success', requester,
 		'File deleted at the request of ' || requester || '. Institutional approver: ' || approver
-			|| '. This event confirms all preservation copies have been deleted.' || coalesce((
+			|| CASE WHEN seen THEN '. This event confirms all preservation copies have been deleted.'
+				ELSE '. The storage services have confirmed that all preservation copies were removed; the deletion was cancelled before it asked for them once more.' END
+			|| coalesce((
 			SELECT ' Before that, it was found that these were missing: ' || string_agg(r.url, ', ' ORDER BY r.url)
 				|| '. ' || string_agg(DISTINCT r.accepted_by, ', ') || ' let the deletion go on.'
 			FROM deletion_receipts r WHERE r.work_item_id = item AND r.generic_file_id = f.id AND r.found_missing), ''),
