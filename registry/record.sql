@@ -229,8 +229,8 @@ text AS MATERIALIZED (
 
 -- name: added
 -- A recording that is repeated may say what the first has not: that a file was stored again
--- under another key, or that another version has identified a format. Of the object an item says
--- each thing once, however many files it has stored again. An event that names an address is about a copy that is on record under it: a copy is given its address once, by the
+-- under another key, or that another version has identified a format. An item ingests
+-- its object once, however many files it stores again. An event that names an address is about a copy that is on record under it: a copy is given its address once, by the
 -- recording that puts it on record, whatever name a later worker has for the bucket.
 said AS MATERIALIZED (
 	SELECT e.id, e.key, e.times, e.facts, s.text, t.event_type,
@@ -248,8 +248,8 @@ SELECT s.identifier, s.id, @object_id, @institution_id, ARRAY[s.text], s.times, 
 FROM said s
 WHERE NOT CASE WHEN s.id IS NULL
 	THEN EXISTS (SELECT FROM premis_events p WHERE p.generic_file_id IS NULL AND p.intellectual_object_id = @object_id AND p.identifier = s.identifier)
-		OR EXISTS (SELECT FROM event_records o JOIN event_texts t ON t.id = ANY (o.texts)
-			WHERE o.generic_file_id IS NULL AND o.intellectual_object_id = @object_id AND o.key = s.key AND t.event_type = s.event_type)
+		OR s.event_type = 'ingestion'
+			AND EXISTS (SELECT FROM event_records o WHERE o.generic_file_id IS NULL AND o.intellectual_object_id = @object_id AND o.key = s.key)
 	ELSE EXISTS (SELECT FROM premis_events p WHERE p.generic_file_id = s.id AND p.identifier = s.identifier)
 		OR s.event_type IN ('identifier assignment', 'replication')
 			AND NOT EXISTS (SELECT FROM storage_records c WHERE c.generic_file_id = s.id AND c.url = s.outcome_detail) END
