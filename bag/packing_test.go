@@ -147,6 +147,7 @@ func TestUnsupportedEntriesSayHowToPackWithoutThem(t *testing.T) {
 func TestBackslashesInAManifestAreSaidOnce(t *testing.T) {
 	t.Parallel()
 	backslashes := func(t *testing.T, spec bagtest.Spec) []byte {
+		t.Helper()
 		spec.TagManifests = []string{}
 		return rewritten(t, sample(t, spec), func(h *tar.Header, content string) string {
 			if strings.HasSuffix(h.Name, "/manifest-md5.txt") {

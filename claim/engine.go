@@ -156,9 +156,9 @@ func (e *Engine) Held() map[string]int { return e.leases.count() }
 // error of its own: one that is stale is reported alone.
 func (e *Engine) Settle(ctx context.Context, endings []Ending) []error {
 	ended := e.settler.settle(ctx, endings)
-	for i, s := range ended {
-		if s.err == nil && s.end.GaveUp() {
-			e.log.ErrorContext(ctx, GivingUp, "item", endings[i].Item.ID, "stage", s.end.Stage, "attempts", s.end.Attempt, "code", s.end.Code, "result", endings[i].Result)
+	for i, end := range endings {
+		if s := ended[i]; s.err == nil && s.end.GaveUp() {
+			s.end.LogGivenUp(ctx, e.log.With("item", end.Item.ID, "stage", s.end.Stage, "code", s.end.Code, "result", end.Result))
 		}
 	}
 	return column(ended, func(s *settled) error { return s.err })
@@ -292,13 +292,14 @@ func Watch(ctx context.Context, db *pgxpool.Pool, o Options) {
 	}
 }
 
+// watch asks the database little: whoever works reaps sooner.
 func (e *Engine) watch(ctx context.Context) {
 	var group sync.WaitGroup
 	defer group.Wait()
 	group.Go(func() { e.notices.announce(ctx) })
-	group.Go(func() { e.every(ctx, settingsEvery, "settings", e.readSettings) })
+	group.Go(func() { e.every(ctx, time.Minute, "settings", e.readSettings) })
 	known := e.settings.Load()
-	e.every(ctx, min(known.shortestLease()/6, known.heartbeat()), "reaper", func(ctx context.Context) error {
+	e.every(ctx, min(known.shortestLease()/3, known.heartbeat()), "reaper", func(ctx context.Context) error {
 		if err := e.clock.look(ctx); err != nil {
 			return err
 		}

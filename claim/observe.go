@@ -1,6 +1,8 @@
 package claim
 
 import (
+	"context"
+	"log/slog"
 	"time"
 
 	"github.com/farol-preservation/farol/registry"
@@ -35,6 +37,12 @@ func (e End) Failed() bool { return e.Status == registry.Failed || e.Status == r
 
 // GaveUp reports whether the item is parked because its attempts are used up.
 func (e End) GaveUp() bool { return e.Status == registry.Suspended && e.Outcome != "fatal" }
+
+// LogGivenUp says that an item is parked after its last attempt; log names the item, its stage
+// and the code. Whose fault it is, the code says: `farol item explain` knows its meaning.
+func (e End) LogGivenUp(ctx context.Context, log *slog.Logger) {
+	log.ErrorContext(ctx, "giving up: the item is Suspended until a person requeues it", "attempts", e.Attempt)
+}
 
 // Counted reports whether the attempt failed, and counts.
 func (e End) Counted() bool { return e.Outcome == "transient" || e.Outcome == "panic" }

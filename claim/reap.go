@@ -106,14 +106,14 @@ func (r *reaper) reapSince(ctx context.Context, since time.Duration, dead []dead
 		}
 		put := make([]cursor.Place, 0, len(list))
 		for _, taken := range list {
-			log := r.log.With("item", taken.id, "stage", taken.end.Stage, "attempts", taken.end.Attempt, "code", taken.code, "note", taken.note)
+			log := r.log.With("item", taken.id, "stage", taken.end.Stage, "code", taken.code, "note", taken.note)
 			switch {
 			case taken.end.GaveUp():
-				log.ErrorContext(ctx, GivingUp)
+				taken.end.LogGivenUp(ctx, log)
 			case taken.code == codeClaimLost:
 				log.WarnContext(ctx, "claim lost; another worker will continue")
 			default:
-				log.WarnContext(ctx, "worker's heartbeats stopped; its attempt was ended")
+				log.WarnContext(ctx, "worker's heartbeats stopped; its attempt was ended", "attempts", taken.end.Attempt)
 			}
 			r.options.Observer.Ended(taken.end)
 			put = append(put, taken.place)

@@ -231,10 +231,6 @@ func (s *settler) countFailures(ctx context.Context, item Item, result error) (i
 	return min(item.Attempt, n+1), nil
 }
 
-// GivingUp is what the log says of an item that is parked after its last attempt. Whose fault
-// that is, the code says: `farol item explain` knows its meaning.
-const GivingUp = "giving up: the item is Suspended until a person requeues it"
-
 // mostSentBack is how often an item may be sent back before a person has to find out where
 // its interim data goes. After a person requeues it, it may be sent back as often again.
 const mostSentBack = 3

@@ -99,7 +99,7 @@ func logOutcome(ctx context.Context, log *slog.Logger, end claim.End, result err
 	case end.Outcome == "done":
 		log.InfoContext(ctx, "stage done")
 	case end.GaveUp():
-		log.ErrorContext(ctx, claim.GivingUp, "attempts", end.Attempt)
+		end.LogGivenUp(ctx, log)
 	case end.Failed():
 		log.ErrorContext(ctx, "item needs a person")
 	case end.Status == registry.Cancelled:

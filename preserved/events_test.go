@@ -28,8 +28,14 @@ type seenObject struct {
 	deletions  int
 }
 
+// recorded is an ingest that has come past Record.
+type recorded struct {
+	Item   int64
+	Object string
+}
+
 // follow compares what is on record with what it was, and counts the events that the acts make.
-func (l *life) follow(files []fileRow, objects []objectRow, items []itemRow, item int64) {
+func (l *life) follow(files []fileRow, objects []objectRow, item int64) {
 	for _, f := range files {
 		was := l.files[f.identifier]
 		if was == nil {
@@ -75,16 +81,10 @@ func (l *life) follow(files []fileRow, objects []objectRow, items []itemRow, ite
 		}
 		was.objectRow = o
 	}
-	for _, at := range query(l, func(r pgx.CollectableRow) (a struct {
-		id     int64
-		object string
-	}, err error) {
-		err = r.Scan(&a.id, &a.object)
-		return a, err
-	}, `SELECT DISTINCT w.id, w.object_identifier FROM work_items w JOIN work_item_attempts a ON a.work_item_id = w.id
+	for _, at := range query(l, pgx.RowToStructByPos[recorded], `SELECT DISTINCT w.id, w.object_identifier FROM work_items w JOIN work_item_attempts a ON a.work_item_id = w.id
 		WHERE w.object_identifier = ANY ($1) AND w.action = 'Ingest' AND a.stage = 'Record' AND a.outcome = 'done'`, l.ours()) {
-		if o := l.objects[at.object]; o != nil {
-			o.recordedBy[at.id] = true
+		if o := l.objects[at.Object]; o != nil {
+			o.recordedBy[at.Item] = true
 		}
 	}
 }

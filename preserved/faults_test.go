@@ -36,11 +36,11 @@ func TestOracleNoticesWhatIsWrong(t *testing.T) {
 	w := newWorld(t)
 	const (
 		file = `(SELECT id FROM generic_files WHERE identifier LIKE $1 || '-a/data/x')`
-		copy = `(SELECT s.id FROM storage_records s WHERE s.generic_file_id = ` + file + ` AND s.target = 'Standard-OR')`
+		one  = `(SELECT s.id FROM storage_records s WHERE s.generic_file_id = ` + file + ` AND s.target = 'Standard-OR')`
 	)
 	for _, tc := range []struct{ kind, history, sql string }{
-		{"copy-lost", "deposit 0 0; run", `UPDATE storage_records SET key = key || '0' WHERE id = ` + copy},
-		{"copies-recorded", "deposit 0 0; run", `DELETE FROM storage_records WHERE id = ` + copy},
+		{"copy-lost", "deposit 0 0; run", `UPDATE storage_records SET key = key || '0' WHERE id = ` + one},
+		{"copies-recorded", "deposit 0 0; run", `DELETE FROM storage_records WHERE id = ` + one},
 		{"mark-left", "deposit 0 0; run; ask 0 0; approve 0; cancel 0", `UPDATE intellectual_objects SET deleted_by_item = (SELECT max(id) FROM work_items) WHERE identifier LIKE $1 || '-a'`},
 		{"digest-of-nothing", "deposit 0 0; run", `UPDATE file_digests SET sha256 = sha256(sha256) WHERE generic_file_id = ` + file},
 		{"no-receipt", "deposit 0 0; run; ask 0 0; approve 0; run", `DELETE FROM deletion_receipts WHERE generic_file_id = ` + file},

@@ -121,7 +121,7 @@ func (l *life) items() []itemRow {
 // just had; 0 is none.
 func (l *life) observe(item int64) {
 	files, objects, items := l.rows(), l.objectRows(), l.items()
-	l.follow(files, objects, items, item)
+	l.follow(files, objects, item)
 	l.looked(items)
 	for _, f := range files {
 		if f.state == "A" {

@@ -143,17 +143,16 @@ func (l *life) item(n int) int64 {
 		SELECT array_agg(id ORDER BY id DESC) AS ids FROM work_items WHERE object_identifier = ANY ($1)) i), 0)`, l.ours(), n)
 }
 
-// refused runs a statement that the database may refuse.
-func (l *life) do(sql string, args ...any) (done bool) {
+// do runs a statement that the database may refuse.
+func (l *life) do(sql string, args ...any) {
 	_, err := l.DB.Exec(context.Background(), sql, args...)
 	var refusal *pgconn.PgError
 	if errors.As(err, &refusal) && slices.Contains([]string{"23514", "23505"}, refusal.Code) {
-		return false
+		return
 	}
 	if err != nil {
 		l.T.Fatalf("%s: %v", sql, err)
 	}
-	return true
 }
 
 func (l *life) requeue(s step) {
@@ -175,7 +174,8 @@ func (l *life) cancel(s step) {
 func (l *life) cancelAt(s step) {
 	l.attempt(s.at(1), "Delete", plan{before: func(n int, _ *http.Request) {
 		if n == 1+s.at(0) {
-			l.do(`SELECT cancel(id, 'the model cancels it') FROM work_items WHERE object_identifier = ANY ($1) AND action = 'Delete' AND status = 'Started'`, l.ours())
+			l.do( //nolint:contextcheck // the request may have ended
+				`SELECT cancel(id, 'the model cancels it') FROM work_items WHERE object_identifier = ANY ($1) AND action = 'Delete' AND status = 'Started'`, l.ours())
 		}
 	}})
 }
@@ -273,11 +273,11 @@ func (l *life) spoil(s step) {
 // check has all copies of an object read that are on record as those of active files.
 func (l *life) check(s step) { l.checked(l.object(s.at(0))) }
 
-func (l *life) checked(object string) (asked bool) {
+func (l *life) checked(object string) {
 	ctx := context.Background()
 	there, err := registryfixity.In(l.Deps.Registry).Request(ctx, object, "", true)
 	if !l.may(err) || len(there) == 0 {
-		return false
+		return
 	}
 	// The workers of cancelled deletions have stopped: what was held for them can be read now.
 	testenv.Scene(l.T, l.DB, `UPDATE fixity_checks c SET run_at = now() FROM storage_records s JOIN generic_files f ON f.id = s.generic_file_id
@@ -294,7 +294,6 @@ func (l *life) checked(object string) (asked bool) {
 		l.T.Fatal(err)
 	}
 	l.saw(object)
-	return true
 }
 
 // saw says that the copies of an object were read: what was bad is known now.
@@ -312,7 +311,7 @@ func (l *life) repair(step) {
 	for _, b := range list {
 		if slices.ContainsFunc(l.ours(), func(o string) bool { return strings.HasPrefix(b.File, o+"/") }) {
 			l.bad.Repair(context.Background(), b)
-			l.world.forgetAll()
+			l.forgetAll()
 		}
 	}
 }

@@ -96,7 +96,7 @@ func (c *consoleSite) invited(name, role, institution string) *prover {
 	tab.Go(c.link(people.Invite, name, role, institution))
 	tab.Fill("New password", "green lamps over seven harbours")
 	tab.Click("button", "Set the password")
-	tab.Shows("Scan this code")
+	tab.Until("the key of the second factor", `document.querySelector("code") != null`)
 	code, err := totp.GenerateCode(chromium.Value[string](tab, `document.querySelector("code").innerText`), time.Now())
 	if err != nil {
 		c.t.Fatal(err)

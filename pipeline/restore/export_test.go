@@ -101,8 +101,8 @@ func TestExportGoesOnAfterAnyDeath(t *testing.T) {
 	t.Parallel()
 	a := newArchive(t)
 	staging, files := a.Deps.Staging, 20_000
-	const apart = 4                                       // each death costs an export; over several runs all are tried
-	for dies := 1 + rand.Int64N(apart); ; dies += apart { //nolint:gosec // no secret
+	const apart = 4 // each death costs an export; over several runs all are tried
+	for dies := 1 + rand.Int64N(apart); ; dies += apart {
 		export, item := a.queued(exports.Inventory, files)
 		files = 0 // they are there
 		var n atomic.Int64

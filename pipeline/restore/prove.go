@@ -158,12 +158,8 @@ func (g *giveBack) readBack(ctx context.Context, b *storage.Bucket, key, etag st
 		sum, at.Read = hashed{sum: sha256.New()}, readPoint{}
 	}
 	g.w.Hold.CurrentFile(b.Name() + "/" + key)
-	o, err := b.Head(ctx, key)
-	switch {
-	case errors.Is(err, storage.ErrNotFound), err == nil && (o.ETag != etag || o.Size != g.size):
-		return nil, fmt.Errorf("%w: %s/%s was removed, replaced or cut before it was checked", errSpoilt, b.Name(), key)
-	case err != nil:
-		return nil, cause.Storage(err)
+	if err := g.isThere(ctx, b, key, etag); err != nil {
+		return nil, err
 	}
 	written := at.passed() * g.size
 	for failed := 0; sum.at < g.size; {
@@ -194,6 +190,18 @@ func (g *giveBack) readBack(ctx context.Context, b *storage.Bucket, key, etag st
 		}
 	}
 	return sum.sum.Sum(nil), nil
+}
+
+// isThere returns [errSpoilt] unless a bucket has what was written to it.
+func (g *giveBack) isThere(ctx context.Context, b *storage.Bucket, key, etag string) error {
+	o, err := b.Head(ctx, key)
+	switch {
+	case errors.Is(err, storage.ErrNotFound), err == nil && (o.ETag != etag || o.Size != g.size):
+		return fmt.Errorf("%w: %s/%s was removed, replaced or cut before it was checked", errSpoilt, b.Name(), key)
+	case err != nil:
+		return cause.Storage(err)
+	}
+	return nil
 }
 
 // hashed is the SHA-256 of some bytes, and how many they are.

@@ -195,13 +195,7 @@ func (g *giveBack) savePoint(ctx context.Context, at restorePoint) error {
 // time it is read back.
 func (g *giveBack) deliver(ctx context.Context, at *restorePoint) error {
 	if at.Published == "" {
-		if err := g.stage(ctx, at); err != nil {
-			return err
-		}
-		if err := g.proven(ctx, g.Staging, lists.Key(g.w.Item.ID, stagedRestore), at.Staged, at); err != nil {
-			return err
-		}
-		if err := g.judged(ctx, storage.Object{Size: g.size, ETag: at.Staged}); err != nil {
+		if err := g.prepare(ctx, at); err != nil {
 			return err
 		}
 		if err := g.publish(ctx, at); err != nil {
@@ -209,6 +203,17 @@ func (g *giveBack) deliver(ctx context.Context, at *restorePoint) error {
 		}
 	}
 	return g.proven(ctx, g.bucket, g.key, at.Published, at)
+}
+
+// prepare has the content in staging, read back and judged.
+func (g *giveBack) prepare(ctx context.Context, at *restorePoint) error {
+	if err := g.stage(ctx, at); err != nil {
+		return err
+	}
+	if err := g.proven(ctx, g.Staging, lists.Key(g.w.Item.ID, stagedRestore), at.Staged, at); err != nil {
+		return err
+	}
+	return g.judged(ctx, storage.Object{Size: g.size, ETag: at.Staged})
 }
 
 // stage puts the content under a key in staging, unless it is there.

@@ -345,8 +345,8 @@ func TestOnePersonIsNeverTwo(t *testing.T) {
 		})
 	}
 	check("a token", staff, []step{{what: "tokens.add"}})
-	seed := uint64(time.Now().UnixNano())    //nolint:gosec // a seed
-	random := rand.New(rand.NewPCG(seed, 0)) //nolint:gosec // a history
+	seed := uint64(time.Now().UnixNano())
+	random := rand.New(rand.NewPCG(seed, 0))
 	likely := append(strings.Fields(acts+more), strings.Fields("users.add users.reset users.reset_factor users.invite link.use link.use link.use users.set users.set")...)
 	n := testenv.Soak(400)
 	for i := range n {

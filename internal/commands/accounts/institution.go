@@ -188,11 +188,8 @@ func waitIn(text string) (*float64, error) {
 	}
 	const most = 90 * 24 * time.Hour
 	d, err := time.ParseDuration(text)
-	if err == nil && (d < 0 || d > most) {
-		err = fmt.Errorf("--deletion-wait %s is not between 0 and 2160h", text)
-	}
-	if err != nil {
-		return nil, cli.Usage(err, "give --deletion-wait a time such as 48h, or default")
+	if err != nil || d < 0 || d > most {
+		return nil, cli.Usage(fmt.Errorf("--deletion-wait is %s", text), "give it a time from 0 to 2160h such as 48h, or default")
 	}
 	hours := d.Hours()
 	return &hours, nil

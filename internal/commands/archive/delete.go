@@ -148,8 +148,8 @@ what they have not removed stays. What was removed is gone, and the answer says 
 
 Any institutional admin of the institution may cancel it, and any admin of the archive. A
 cancelled request cannot be approved, and its items cannot be requeued: make a new one.`,
-		Example: `  farol delete cancel 3 --by first@test.edu
-  farol delete cancel 3 --by first@test.edu --reason 'the wrong objects'`,
+		Example: `  farol delete cancel 4 --by second@test.edu
+  farol delete cancel 4 --by second@test.edu --reason 'the wrong objects'`,
 		Args: cli.OneArg("request by its ID"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			id, err := requestID(args[0])
