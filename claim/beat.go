@@ -71,6 +71,7 @@ func (l *leases) heartbeat(ctx context.Context) error {
 	got, err := l.store.renew(ctx, self, known.heartbeat(), held, gone)
 	l.reported(gone, err, err != nil && !stoodStill(ctx, known.shortestLease()/6))
 	if err != nil {
+		l.clock.lost()
 		return err
 	}
 	if by := l.clock.heartbeat(got.ago, start); by != 0 {

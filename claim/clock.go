@@ -33,6 +33,7 @@ type clock struct {
 	mu    sync.Mutex
 	last  time.Time // when the last heartbeat was sent that got through, by this process's monotonic clock
 	rests time.Time // no lease is ended before
+	tried bool      // since then one was sent of which nobody knows whether it got through
 	seen  time.Time // the database's time, of a process that sends no heartbeats; see look
 }
 
@@ -51,7 +52,11 @@ func (c *clock) lastSent() time.Time {
 func (c *clock) heartbeat(ago *time.Duration, sent time.Time) time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	before := c.last
+	before, least := c.last, sent.Sub(c.last)
+	if c.tried { // the database may have that one as the last
+		least = 0
+	}
+	c.tried = false
 	if sent.After(c.last) {
 		c.last = sent
 	}
@@ -61,7 +66,14 @@ func (c *clock) heartbeat(ago *time.Duration, sent time.Time) time.Duration {
 	if ago == nil || before.IsZero() {
 		return 0
 	}
-	return clockSet(*ago, sent.Sub(before), time.Since(before))
+	return clockSet(*ago, least, time.Since(before))
+}
+
+// lost notes a heartbeat that was not answered.
+func (c *clock) lost() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.tried = true
 }
 
 // clockSet returns by how much a clock was set that says that a time has passed, which is

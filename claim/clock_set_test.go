@@ -1,7 +1,11 @@
 package claim_test
 
 import (
+	"bytes"
 	"context"
+	"log/slog"
+	"net"
+	"strings"
 	"testing"
 	"time"
 
@@ -120,6 +124,42 @@ func TestClockIsSetBackUnderALiveWorker(t *testing.T) {
 			value[bool](q, `SELECT bool_and(heartbeat_at <= now()) FROM worker_processes`)
 	})
 	q.settle(h, claim.Done{Next: "Storage Validation"}, nil)
+}
+
+// A heartbeat that its worker has given up may still come to the database, after others that it
+// never had. That a heartbeat was sooner than it seems says nothing of the clock.
+func TestAStallIsNoSetClock(t *testing.T) {
+	t.Parallel()
+	url := testenv.DatabaseURL(t)
+	q := &queue{t, testPool(t, url)}
+	at := q.db.Config().ConnConfig
+	direct := net.JoinHostPort(at.Host, itoa(at.Port))
+	proxy := testenv.NewProxy(t, direct)
+	var logged bytes.Buffer
+	e := (&queue{t, testPool(t, strings.Replace(url, direct, proxy.Addr(), 1))}).engine(func(o *claim.Options) {
+		o.Heartbeat, o.Lease, o.Log = 500*time.Millisecond, 9*time.Second, slog.New(slog.NewTextHandler(&logged, nil))
+	})
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- e.Run(ctx) }()
+	q.firstHeartbeat(e)
+	last := value[time.Time](q, `SELECT heartbeat_at FROM worker_processes`)
+	proxy.Delay(8 * time.Second) // more than a heartbeat waits, and than two clocks may differ
+	testenv.Eventually(t, "a heartbeat that was given up to come to the database", func() bool {
+		return value[time.Time](q, `SELECT heartbeat_at FROM worker_processes`).After(last.Add(7 * time.Second))
+	})
+	proxy.Resume()
+	for range 2 {
+		last = value[time.Time](q, `SELECT heartbeat_at FROM worker_processes`)
+		testenv.Eventually(t, "a heartbeat", func() bool { return value[time.Time](q, `SELECT heartbeat_at FROM worker_processes`).After(last) })
+	}
+	stop()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	if strings.Contains(logged.String(), "clock was set") || !strings.Contains(logged.String(), "heartbeat failed") {
+		t.Errorf("the log of a worker that could not reach the database for some seconds:\n%s", &logged)
+	}
 }
 
 // A claim that another process ends because the clock was set forward, which knows

@@ -72,12 +72,18 @@ type Cursors struct {
 
 // rescans are those of a kind.
 type rescans struct {
-	last time.Time // when it began
-	took time.Duration
+	last time.Time     // when it began
+	wait time.Duration // until the next, from then on
 }
 
 // allows reports whether one more would stay within its part of the time.
-func (r rescans) allows(now time.Time) bool { return now.Sub(r.last) >= rescanFactor*r.took }
+func (r rescans) allows(now time.Time) bool { return now.Sub(r.last) >= r.wait }
+
+// after is what follows from one more. One that took long may have waited for a database that
+// did not answer, which says nothing of the next: the wait grows by steps, as long as it was.
+func (r rescans) after(began time.Time, took time.Duration) rescans {
+	return rescans{began, min(rescanFactor*took, max(2*r.wait, rescanEvery))}
+}
 
 type cursor struct {
 	from      Position
@@ -90,7 +96,7 @@ type cursor struct {
 
 const (
 	rescanEvery      = time.Second
-	rescanFactor     = 20                   // full scans take at most a twentieth of the time
+	rescanFactor     = 20                   // full scans take at most a twentieth of the time, after the first few
 	expensive        = time.Millisecond     // of a partition that no claim scans in full any more
 	rescanTime       = 4 * time.Millisecond // of one claim
 	backgroundRescan = time.Second          // of one statement, unless a single partition takes longer
@@ -164,7 +170,7 @@ func (c *Cursors) Rescanned(scans []Scan, found map[Partition]Position, began ti
 			c.of(s.Partition).takes = took / time.Duration(len(scans))
 		}
 	}
-	c.background, c.running = rescans{began, took}, false
+	c.background, c.running = c.background.after(began, took), false
 }
 
 // End notes the result of a claim: the last items that it took, by partition, and how long
@@ -188,7 +194,7 @@ func (c *Cursors) End(scans []Scan, last map[Partition]Position, began time.Time
 		}
 	}
 	if full > 0 {
-		c.claims = rescans{began, took}
+		c.claims = c.claims.after(began, took)
 	}
 }
 
