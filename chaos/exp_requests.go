@@ -33,11 +33,11 @@ func requestExperiments() []experiment {
 			script: during(restorations(30, ended), onS3(all, (*site).decay)),
 		},
 		{
-			name: "deletions", does: "two people delete 24 objects; every other deletion is cancelled at a random moment, S3 answers 503 to 40 % of the DELETEs, and a random worker is killed every 3 s", must: "what was deleted is gone, with receipts; all else is kept, or known to be missing, and is restored",
+			name: "deletions", does: "two people delete 24 objects; every other deletion is cancelled at a random moment, S3 answers 503 to 40 % of the removals, and a random worker is killed every 3 s", must: "what was deleted is gone, with receipts; all else is kept, or known to be missing, and is restored",
 			promise: oracle.Promise{Spends: true},
 			script: deletions(24, onS3(all, func(s *site) *rule {
 				return refusal(http.StatusServiceUnavailable, "SlowDown", "Please reduce your request rate.").
-					when(func(r *http.Request) bool { return r.Method == http.MethodDelete }).in(preservation(s)...).some(0.4)
+					when(isRemoval).in(preservation(s)...).some(0.4)
 			}), repeated("kill", 3*time.Second, func(_ context.Context, s *site) error {
 				s.workers[s.rng.IntN(len(s.workers))].signal(syscall.SIGKILL)
 				return nil
@@ -153,5 +153,5 @@ func (s *site) delete(ctx context.Context, b oracle.Bag, cancelled bool) error {
 	if err := sleep(ctx, time.Duration(s.rng.Int64N(int64(400*time.Millisecond)))); err != nil {
 		return err
 	}
-	return s.exec(ctx, `SELECT cancel(id, 'a mistake') FROM work_items WHERE deletion_request_id = $1 AND retry`, request)
+	return s.exec(ctx, `SELECT cancel(id, 'a mistake') FROM (SELECT id FROM work_items WHERE deletion_request_id = $1 AND retry FOR UPDATE) w`, request)
 }

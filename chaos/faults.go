@@ -97,6 +97,7 @@ func onS3(who func(*site) []*process, make func(*site) *rule) fault {
 				for _, p := range who(s) {
 					p.s3.remove(r)
 				}
+				r.over.Store(true)
 				return nil
 			},
 			hits: r.hits.Load,

@@ -69,6 +69,7 @@ type rule struct {
 
 	hits atomic.Int64
 	seen sync.Map
+	over atomic.Bool // its fault has ended
 }
 
 func (r *rule) applies(req *http.Request) bool {

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -111,14 +112,16 @@ func flipByte() *rule {
 	}}
 }
 
-// trickle has large bodies come at so many bytes a second.
+// trickle has large bodies come at so many bytes a second, until the fault ends.
 func trickle(rate int) *rule {
-	return &rule{name: "slow body", change: func(r *http.Response) error {
+	slow := &rule{name: "slow body"}
+	slow.change = func(r *http.Response) error {
 		if r.ContentLength > 4<<20 {
-			r.Body = &bodyOf{&slowly{r.Body, r.Request.Context(), rate}, r.Body}
+			r.Body = &bodyOf{&slowly{r.Body, r.Request.Context(), rate, &slow.over}, r.Body}
 		}
 		return nil
-	}}
+	}
+	return slow
 }
 
 type slowly struct {
@@ -126,9 +129,13 @@ type slowly struct {
 
 	ctx  context.Context //nolint:containedctx // a request's, for as long as its answer is read
 	rate int
+	over *atomic.Bool
 }
 
 func (s *slowly) Read(p []byte) (int, error) {
+	if s.over.Load() {
+		return s.Reader.Read(p) //nolint:wrapcheck // it stands for the body
+	}
 	n, err := s.Reader.Read(p[:min(len(p), s.rate/10)])
 	if gone := sleep(s.ctx, time.Duration(n)*time.Second/time.Duration(s.rate)); gone != nil {
 		err = gone
@@ -167,6 +174,11 @@ func emptyList() *rule {
 		r.Header.Set("Content-Length", strconv.Itoa(len(body)))
 		return nil
 	}}
+}
+
+// isRemoval matches requests that remove objects, one or many.
+func isRemoval(r *http.Request) bool {
+	return r.Method == http.MethodDelete || r.Method == http.MethodPost && r.URL.Query().Has("delete")
 }
 
 func isList(r *http.Request) bool {
