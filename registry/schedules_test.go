@@ -236,7 +236,7 @@ func TestPeoplePauseJobsAndRunThem(t *testing.T) {
 	for sql, reason := range map[string]string{
 		`UPDATE schedules SET next_run_at = 'infinity'`:                       "infinity is no point in time",
 		`UPDATE schedules SET next_run_at = NULL`:                             "not-null",
-		`UPDATE schedules SET paused = NULL`:                                  "not-null",
+		`UPDATE schedules SET paused = NULL`:                                  "paused is true or false",
 		`UPDATE schedules SET every = '0'`:                                    "schedules_every_check",
 		`UPDATE institutions SET spot_restore_days = -1`:                      "institutions_spot_restore_days_check",
 		`UPDATE institutions SET spot_restore_days = 4000`:                    "institutions_spot_restore_days_check",

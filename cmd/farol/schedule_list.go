@@ -56,13 +56,15 @@ func scheduleListCommand() *cobra.Command {
 // schedulePauseCommand pauses a job, or resumes it.
 func schedulePauseCommand(verb string, paused bool) *cobra.Command {
 	var asJSON bool
-	short := "Pause a job: do not run it when it is due"
+	var reason string
+	short, use := "Pause a job: do not run it when it is due", verb+" JOB [--reason TEXT]"
 	if !paused {
-		short = "Resume a paused job"
+		short, use = "End your pauses of a job", verb+" JOB"
 	}
 	c := &cobra.Command{
-		Use:     verb + " JOB",
+		Use:     use,
 		Short:   short,
+		Long:    "Each pause is on record: who, why, since when. A job is run again when no pause of it is left;\n`farol schedule list` shows them, and `farol resume --pause ID` ends that of another.",
 		Example: "  farol schedule " + verb + " janitor\n  farol schedule " + verb + " janitor --json",
 		Args:    cli.OneArg("job"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -76,40 +78,66 @@ func schedulePauseCommand(verb string, paused bool) *cobra.Command {
 				case err != nil:
 					return err
 				}
-				return cli.Printf(cmd, asJSON, j, "%s is %sd.\n", j.Job, verb)
+				err = cli.Printf(cmd, asJSON, j, "%s", standing(j))
+				if err == nil && j.Paused && !paused {
+					err = cli.Failure{Code: cli.ExitFailed, Err: fmt.Errorf("%s is still paused", j.Job), Next: "`farol resume --pause ID` ends one pause, no matter who made it"}
+				}
+				return err
+			}
+			body := map[string]any{"paused": paused}
+			if reason != "" {
+				body["reason"] = reason
 			}
 			done, err := remote.Through(cmd, func(ctx context.Context, s *remote.Server) error {
-				return show(remote.Send[upkeep.Schedule](ctx, s, http.MethodPatch, "schedules/"+args[0], map[string]bool{"paused": paused}))
+				return show(remote.Send[upkeep.Schedule](ctx, s, http.MethodPatch, "schedules/"+args[0], body))
 			})
 			if done || err != nil {
 				return err
 			}
 			return connect.WithRegistry(cmd, func(ctx context.Context, r *registry.Registry) error {
-				entry := registry.AuditEntry{Operation: "schedules.set", SubjectType: "schedule", SubjectID: args[0], Detail: map[string]any{"set": map[string]any{"paused": paused}}}
+				entry := registry.AuditEntry{Operation: "schedules.set", SubjectType: "schedule", SubjectID: args[0], Detail: map[string]any{"set": body}}
 				return show(registry.Acted(ctx, r, registry.Actor{}, &entry, func(ctx context.Context) (upkeep.Schedule, error) {
-					return upkeep.In(r).PauseSchedule(ctx, args[0], paused)
+					return upkeep.In(r).PauseSchedule(ctx, args[0], paused, reason)
 				}))
 			})
 		},
+	}
+	if paused {
+		c.Flags().StringVar(&reason, "reason", "", "why, for the staff of the archive")
 	}
 	cli.JSONFlag(c, &asJSON)
 	return c
 }
 
+// standing says whether a job is paused, and by whom.
+func standing(j upkeep.Schedule) string {
+	text := j.Job + map[bool]string{true: " is paused.", false: " is resumed."}[j.Paused] + "\n"
+	for _, p := range j.Pauses {
+		text += fmt.Sprintf("  pause %d, %s\n", p.ID, human.Pause(p.By, p.Since, p.Reason))
+	}
+	return text
+}
+
 func printSchedules(out io.Writer, list []upkeep.Schedule) error {
 	var rows [][]string
-	late := false
+	late, after := false, ""
 	for _, j := range list {
 		late = late || j.Late > unnoticed
 		rows = append(rows, []string{
 			j.Job, everyOf(j.Every), scheduleState(j), optional(j.EndedAt), tookOf(j), human.Time(j.NextRunAt), fmt.Sprintf("%d/%d", j.Failures, j.Runs),
 			human.Line(j.Holder), human.Line(resultOf(j)),
 		})
+		for _, p := range j.Pauses {
+			after += fmt.Sprintf("%s: pause %d, %s\n", j.Job, p.ID, human.Pause(p.By, p.Since, p.Reason))
+		}
 	}
-	if err := cli.WriteList(out, "jobs", []string{"JOB", "EVERY", "STATE", "LAST RUN ENDED", "TOOK", "NEXT RUN", "FAILED", "BY", "RESULT"}, rows); err != nil || !late {
+	if late {
+		after += "Jobs are late because no scheduler runs: start farol schedule.\n"
+	}
+	if err := cli.WriteList(out, "jobs", []string{"JOB", "EVERY", "STATE", "LAST RUN ENDED", "TOOK", "NEXT RUN", "FAILED", "BY", "RESULT"}, rows); err != nil {
 		return err
 	}
-	_, err := fmt.Fprintln(out, "Jobs are late because no scheduler runs: start farol schedule.")
+	_, err := io.WriteString(out, after)
 	return err
 }
 

@@ -59,6 +59,15 @@ func Duration(d time.Duration) string {
 // Time is a point in time for people.
 func Time(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05Z") }
 
+// Pause says who paused something, since when and why.
+func Pause(by string, since time.Time, reason *string) string {
+	text := "by " + Line(by) + " since " + Time(since)
+	if reason != nil {
+		text += ": " + Line(*reason)
+	}
+	return text
+}
+
 // Count is a number with the noun that it counts.
 func Count[N int | int64](n N, one, many string) string {
 	if n == 1 {

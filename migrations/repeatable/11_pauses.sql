@@ -1,13 +1,18 @@
--- Pausing stages and fixity checks. Each pause is a row of pauses: who, why, since when.
--- What claims read, paused of stage_settings and fixity_feed, follows from these rows in the
--- transaction that changes them. Nobody ends another person's pause except by its ID.
+-- Pausing stages, fixity checks and recurring jobs. Each pause is a row of pauses: who, why,
+-- since when. What claims read, paused of stage_settings, fixity_feed and schedules, follows
+-- from these rows in the transaction that changes them. Nobody ends another person's pause except by its ID.
+
+-- pauses_of lists the pauses of a stage, a service or a job that are in force.
+CREATE OR REPLACE FUNCTION pauses_of(of_action text, of_stage text) RETURNS jsonb
+LANGUAGE sql STABLE SET search_path FROM CURRENT AS $$
+	SELECT coalesce(jsonb_agg(jsonb_build_object('id', p.id, 'by', p.paused_by, 'since', p.paused_at, 'reason', p.reason, 'of_all', p.of_all, 'in_nsq', p.in_nsq)
+		ORDER BY p.paused_at, p.id), '[]')
+	FROM pauses p WHERE p.action = of_action AND p.stage = of_stage AND p.lifted_at IS NULL
+$$;
 
 -- stage_pauses is what can be paused, by its topic.
 CREATE OR REPLACE VIEW stage_pauses AS
-SELECT k.*, coalesce((
-	SELECT jsonb_agg(jsonb_build_object('id', p.id, 'by', p.paused_by, 'since', p.paused_at, 'reason', p.reason, 'of_all', p.of_all, 'in_nsq', p.in_nsq)
-		ORDER BY p.paused_at, p.id)
-	FROM pauses p WHERE p.action = k.action AND p.stage = k.stage AND p.lifted_at IS NULL), '[]') AS pauses
+SELECT k.*, pauses_of(k.action, k.stage) AS pauses
 FROM (
 	SELECT s.topic, s.action::text, s.stage::text, s.paused, s.paused_by, s.paused_at, s.pause_reason, s.paused_in_nsq FROM stage_settings s
 	UNION ALL
@@ -60,8 +65,8 @@ $$;
 CREATE OR REPLACE FUNCTION paused_by_hand() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 DECLARE
-	of_action text := coalesce(to_jsonb(OLD)->>'action', 'Fixity Check');
-	of_stage  text := coalesce(to_jsonb(OLD)->>'stage', 'Fixity Check');
+	of_action text := coalesce(to_jsonb(OLD)->>'action', CASE TG_TABLE_NAME WHEN 'schedules' THEN 'Schedule' ELSE 'Fixity Check' END);
+	of_stage  text := coalesce(to_jsonb(OLD)->>'stage', to_jsonb(OLD)->>'job', 'Fixity Check');
 	left_over text;
 BEGIN
 	IF NEW.paused IS NULL THEN
@@ -83,6 +88,20 @@ CREATE OR REPLACE TRIGGER paused_by_hand BEFORE UPDATE OF paused, pause_reason O
 	FOR EACH ROW EXECUTE FUNCTION paused_by_hand();
 CREATE OR REPLACE TRIGGER by_hand_paused BEFORE UPDATE OF paused, pause_reason ON fixity_feed
 	FOR EACH ROW EXECUTE FUNCTION paused_by_hand();
+CREATE OR REPLACE TRIGGER paused_by_hand BEFORE UPDATE OF paused, pause_reason ON schedules
+	FOR EACH ROW EXECUTE FUNCTION paused_by_hand();
+
+-- As stage_settings_changed does for a stage.
+CREATE OR REPLACE FUNCTION schedule_pause_changed() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
+BEGIN
+	SELECT s.paused, s.paused_by, s.paused_at, s.pause_reason INTO NEW.paused, NEW.paused_by, NEW.paused_at, NEW.pause_reason
+	FROM pause_state('Schedule', NEW.job) s;
+	RETURN NEW;
+END
+$$;
+CREATE OR REPLACE TRIGGER schedule_pause_changed BEFORE UPDATE OF paused, paused_by, paused_at, pause_reason ON schedules
+	FOR EACH ROW EXECUTE FUNCTION schedule_pause_changed();
 
 -- As stage_settings_changed does for a stage.
 CREATE OR REPLACE FUNCTION fixity_pause_changed() RETURNS trigger
@@ -182,6 +201,23 @@ $$ SELECT * FROM change_pauses(NULL, NULL, false) $$;
 COMMENT ON FUNCTION resume_all IS
 	'Ends what the caller paused with pause_all(). Stages that were paused one by one, or by others, stay so.';
 
+-- pause_schedule keeps a job from being run when it is due, or ends the caller's pauses of it.
+-- Changes of one job wait for each other.
+CREATE OR REPLACE FUNCTION pause_schedule(job text, yes boolean, why text DEFAULT NULL) RETURNS void
+LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
+BEGIN
+	PERFORM FROM schedules s WHERE s.job = $1 FOR NO KEY UPDATE;
+	IF yes AND FOUND THEN
+		PERFORM begin_pause('Schedule', $1, $3);
+	ELSE
+		PERFORM end_pauses('Schedule', $1);
+	END IF;
+	UPDATE schedules s SET paused_at = s.paused_at WHERE s.job = $1;
+END
+$$;
+COMMENT ON FUNCTION pause_schedule IS
+	'Keeps a recurring job from being run when it is due, or ends the caller''s pauses of it. It is run again when none is left.';
+
 -- lift_pause is the one way to end the pause of another person: by its ID.
 CREATE OR REPLACE FUNCTION lift_pause(pause bigint) RETURNS SETOF stage_pause
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
@@ -191,8 +227,11 @@ BEGIN
 	PERFORM FROM stage_settings k WHERE EXISTS (SELECT FROM pauses o WHERE o.id = pause AND o.lifted_at IS NULL AND o.action = k.action AND o.stage = k.stage)
 	ORDER BY k.action, k.stage FOR NO KEY UPDATE;
 	FOR p IN UPDATE pauses k SET lifted_at = now(), lifted_by = acting_user() WHERE k.id = pause AND k.lifted_at IS NULL RETURNING * LOOP
-		IF p.action = 'Service' THEN
-			PERFORM service_held(p.stage);
+		IF p.action IN ('Service', 'Schedule') THEN
+			IF p.action = 'Service' THEN
+				PERFORM service_held(p.stage);
+			END IF;
+			UPDATE schedules s SET paused_at = s.paused_at WHERE p.action = 'Schedule' AND s.job = p.stage;
 			RETURN QUERY SELECT p.action, p.stage, h.paused, h.paused_by, h.paused_at, h.pause_reason, '[]'::jsonb FROM pause_state(p.action, p.stage) h;
 		ELSE
 			RETURN QUERY SELECT * FROM pause_applied(p.action, p.stage, true);
@@ -205,7 +244,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION lift_pause IS
-	'Ends one pause, or one hold of a service, no matter who made it, in all stages that it is for.';
+	'Ends one pause of stages or of a job, or one hold of a service, no matter who made it.';
 
 -- pause_from_nsq carries out an order from NSQ, and answers it. An unpause ends what NSQ
 -- has paused; with allowed = false nothing changes. An order with the same id is answered
@@ -240,5 +279,5 @@ BEGIN
 END
 $$;
 
-REVOKE EXECUTE ON FUNCTION others_pauses, end_pauses, begin_pause, paused_by_hand, fixity_pause_changed, change_pauses, pause_applied,
-	pausable_named, pause_stage, resume_stage, pause_all, resume_all, lift_pause, pause_from_nsq FROM PUBLIC;
+REVOKE EXECUTE ON FUNCTION others_pauses, end_pauses, begin_pause, paused_by_hand, fixity_pause_changed, schedule_pause_changed, change_pauses,
+	pause_applied, pausable_named, pause_stage, resume_stage, pause_all, resume_all, pause_schedule, lift_pause, pause_from_nsq FROM PUBLIC;

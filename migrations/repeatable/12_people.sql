@@ -209,7 +209,7 @@ BEGIN
 			PERFORM must_stop_deletion(NEW.cancelled_by, NEW.institution_id);
 			PERFORM must_be_unfinished(NEW.id);
 		END IF;
-		NEW.cancelled_at := now();
+		NEW.cancelled_at := greatest(now(), OLD.approved_at); -- which may have been written since this transaction began
 		RETURN NEW;
 	END IF;
 	IF NEW.approved_by IS NULL THEN

@@ -25,7 +25,10 @@ COMMENT ON COLUMN service_reports.place IS 'What the worker takes for the servic
 COMMENT ON TABLE schedules IS 'The recurring jobs: when each ran last and is due next, who ran it, and its result.';
 COMMENT ON COLUMN schedules.job IS 'Name of the job.';
 COMMENT ON COLUMN schedules.every IS 'Time between two runs, as the last process was configured.';
-COMMENT ON COLUMN schedules.paused IS 'The job runs only when a person starts it.';
+COMMENT ON COLUMN schedules.paused IS 'The job runs only when a person starts it. What is written here is done as pause_schedule() does it.';
+COMMENT ON COLUMN schedules.paused_by IS 'Who paused it; all of them, if several did: see pauses.';
+COMMENT ON COLUMN schedules.paused_at IS 'Since when.';
+COMMENT ON COLUMN schedules.pause_reason IS 'Why; all reasons, if several people paused it.';
 COMMENT ON COLUMN schedules.next_run_at IS 'When it is due.';
 COMMENT ON COLUMN schedules.holder IS 'Process that runs it, or ran it last.';
 COMMENT ON COLUMN schedules.held_until IS 'When the lease of the run expires.';

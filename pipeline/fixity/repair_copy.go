@@ -129,7 +129,7 @@ func (r *Repairer) archived(ctx context.Context, b *storage.Bucket, o storage.Ob
 	case o.Restoration.Ongoing:
 		return fmt.Errorf("%w, and is being made readable; repair it again when it is", errCold)
 	case r.Retrieve == "":
-		return fmt.Errorf("%w: `farol repair --retrieve Bulk` has it made readable, as `farol restore` would, which costs money", errCold)
+		return fmt.Errorf("%w, and has to be made readable first, which costs money: a repair does so if its retrieval tier is set", errCold)
 	}
 	state, err := b.Restore(ctx, o.Key, storage.Retrieval{Days: days, Tier: r.Retrieve})
 	if err != nil {

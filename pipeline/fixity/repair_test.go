@@ -173,7 +173,7 @@ func TestRepairThatCannotBe(t *testing.T) {
 	before := a.Everything()
 	results := a.repaired(a.repairer())
 	for path, want := range map[string][]string{
-		"cold":   {RepairLeft, "Standard-OR", "archived", "farol repair --retrieve", "farol restore"},
+		"cold":   {RepairLeft, "Standard-OR", "archived", "made readable first, which costs money"},
 		"both":   {RepairLeft, "Standard-OR", "digest mismatch"},
 		"healed": {RepairGood},
 		"held":   {RepairLeft, "another worker or person is repairing it"},

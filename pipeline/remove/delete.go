@@ -131,8 +131,8 @@ func (s *deletion) lookForAll(ctx context.Context, w *pipeline.Work, d requests.
 		more = fmt.Sprintf(", and %d more", n)
 	}
 	return claim.Doubt(misled, claim.Suspend("copies-missing", fmt.Sprintf(
-		"Copies are missing that Farol has not deleted, so nothing was deleted: %s%s. Find out why before you delete the others. "+
-			"`farol requeue %d --accept-missing` continues the deletion without them.", strings.Join(names, ", "), more, d.Item)))
+		"Copies are missing that Farol has not deleted, so nothing was deleted: %s%s. Find out why before you delete the others.",
+		strings.Join(names, ", "), more)))
 }
 
 // lookFor asks the providers for copies that no deletion may have removed. One that is missing

@@ -37,7 +37,7 @@ func TestDeletionTellsOfMissingCopies(t *testing.T) {
 			a.Work()
 			id := pipelinetest.Value[int64](a, `SELECT id FROM work_items WHERE action = 'Delete'`)
 			item := a.Item(id)
-			if item.Status != "Suspended" || item.ErrorCode != "copies-missing" || !item.NeedsAdminReview || !strings.Contains(item.Note, "--accept-missing") {
+			if item.Status != "Suspended" || item.ErrorCode != "copies-missing" || !item.NeedsAdminReview || !strings.Contains(item.Note, "Find out why before you delete the others.") {
 				t.Errorf("item = %s (%s): %s", item.Status, item.ErrorCode, item.Note)
 			}
 			for _, path := range tc.lost {

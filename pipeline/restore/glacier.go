@@ -37,8 +37,8 @@ func (s *glacierRestore) Run(ctx context.Context, w *pipeline.Work) error {
 		return err
 	}
 	if !r.Approved {
-		return claim.Suspend("cost-approval", fmt.Sprintf("It costs about $%s, which is more than $%s: an admin must approve it, with `farol restore approve %d`.",
-			r.Price, r.Cap, w.Item.ID))
+		return claim.Suspend("cost-approval", fmt.Sprintf("It costs about $%s, which is more than $%s: an admin must approve it.",
+			r.Price, r.Cap))
 	}
 	look := retrieving{glacierRestore: s, w: w, r: r}
 	for f, err := range s.Registry.StoredFiles(ctx, w.Item.Request.ObjectID, w.Item.Request.FileID) {

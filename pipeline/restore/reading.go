@@ -187,7 +187,7 @@ func (g *giving) thaw(ctx context.Context, f registry.StoredFile) error {
 		}
 		if !more {
 			return claim.Suspend("copies-archived", fmt.Sprintf("Of more than %d files only archived copies are good; the last of them is %s. "+
-				"Cancel this item, and have all restored from the archive: farol restore with --from-archive prints what that costs.", mostThawed, f.Identifier))
+				"Cancel this item, and ask for the restoration from the archive, which says first what it costs.", mostThawed, f.Identifier))
 		}
 		if _, err = b.Restore(ctx, c.Key, storage.Retrieval{Days: thawedDays, Tier: thawedTier}); err != nil {
 			return cause.Storage(fmt.Errorf("restore the archived copy of %s: %w", f.Identifier, err))

@@ -13,24 +13,25 @@ import (
 
 // Schedule is a recurring job, as people see it.
 type Schedule struct {
-	Job       string         `json:"job"`
-	Every     time.Duration  `json:"every_ns"` // as the last process that ran it was configured
-	Paused    bool           `json:"paused"`
-	Running   bool           `json:"running"`
-	Holder    string         `json:"holder"` // who runs it, or ran it last
-	BeganAt   *time.Time     `json:"began_at"`
-	EndedAt   *time.Time     `json:"ended_at"` // the last run that came to its end
-	Took      *time.Duration `json:"took_ns"`  // that run; nil while another is under way
-	NextRunAt time.Time      `json:"next_run_at"`
-	Late      time.Duration  `json:"late_ns"` // since it was due; 0 if it is paused or under way
-	Result    string         `json:"result"`  // of the run that ended last
-	Error     string         `json:"error"`   // what that could not do
-	Runs      int64          `json:"runs"`
-	Failures  int64          `json:"failures"`
+	Job       string           `json:"job"`
+	Every     time.Duration    `json:"every_ns"` // as the last process that ran it was configured
+	Paused    bool             `json:"paused"`
+	Pauses    []registry.Pause `json:"pauses"` // in force; the job is run again when none is left
+	Running   bool             `json:"running"`
+	Holder    string           `json:"holder"` // who runs it, or ran it last
+	BeganAt   *time.Time       `json:"began_at"`
+	EndedAt   *time.Time       `json:"ended_at"` // the last run that came to its end
+	Took      *time.Duration   `json:"took_ns"`  // that run; nil while another is under way
+	NextRunAt time.Time        `json:"next_run_at"`
+	Late      time.Duration    `json:"late_ns"` // since it was due; 0 if it is paused or under way
+	Result    string           `json:"result"`  // of the run that ended last
+	Error     string           `json:"error"`   // what that could not do
+	Runs      int64            `json:"runs"`
+	Failures  int64            `json:"failures"`
 }
 
 const scheduleColumns = `
-	job, every, paused, held_until > now() AS running, holder, began_at, ended_at,
+	job, every, paused, pauses_of('Schedule', job) AS pauses, held_until > now() AS running, holder, began_at, ended_at,
 	CASE WHEN held_until = '-infinity' AND ended_at >= began_at THEN ended_at - began_at END AS took,
 	next_run_at,
 	CASE WHEN paused OR held_until > now() THEN interval '0' ELSE greatest(now() - next_run_at, interval '0') END AS late,
@@ -46,10 +47,14 @@ func (r Records) Schedules(ctx context.Context) ([]Schedule, error) {
 	return list, nil
 }
 
-// PauseSchedule keeps a job from being run when it is due, or ends that. One that nobody
-// has ever run is ErrNotFound.
-func (r Records) PauseSchedule(ctx context.Context, job string, paused bool) (Schedule, error) {
-	rows, _ := r.db.Query(ctx, `UPDATE schedules SET paused = $2 WHERE job = $1 RETURNING `+scheduleColumns, job, paused)
+// PauseSchedule keeps a job from being run when it is due, or ends the caller's pauses of it.
+// What it returns is still paused where other pauses are left. The reason may be "". A job that
+// nobody has ever run is ErrNotFound.
+func (r Records) PauseSchedule(ctx context.Context, job string, paused bool, reason string) (Schedule, error) {
+	if _, err := r.db.Exec(ctx, `SELECT pause_schedule($1, $2, $3)`, job, paused, reason); err != nil {
+		return Schedule{}, fmt.Errorf("pause or resume the job %s: %w", job, registry.Refusal(err))
+	}
+	rows, _ := r.db.Query(ctx, `SELECT `+scheduleColumns+` FROM schedules WHERE job = $1`, job)
 	s, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[Schedule])
 	if err != nil {
 		return Schedule{}, fmt.Errorf("pause or resume the job %s: %w", job, registry.Refusal(err))

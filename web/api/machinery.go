@@ -29,7 +29,8 @@ type (
 	schedulePatch struct {
 		ByJob
 		Body struct {
-			Paused *bool `json:"paused,omitempty" doc:"Whether the job is left out when it is due"`
+			Paused *bool  `json:"paused,omitempty" doc:"Whether the job is left out when it is due"`
+			Reason string `json:"reason,omitempty" maxLength:"1000" doc:"Why it is paused"`
 		}
 	}
 	healthView struct {
@@ -97,13 +98,14 @@ func (a *API) schedules(t *ops.API) {
 		})
 	ops.Register(t, ops.Operation{
 		ID: "schedules.set", Method: patch, Path: "/api/v1/schedules/{job}", Summary: "Pause or resume a recurring job", Access: ops.Holders, Needs: permission.SchedulesWrite, Audit: true,
+		About: "The job is run again when no pause is left. Pauses of other people stay, and are in the answer: POST /api/v1/stages/resume ends one by its ID.",
 	},
 		func(ctx context.Context, c access.Caller, in *schedulePatch) (*body[upkeep.Schedule], error) {
 			if in.Body.Paused == nil {
 				return nil, nothingToSet("paused")
 			}
 			return a.changeSchedule(ctx, c, "schedules.set", in.Job, map[string]any{"set": in.Body}, func(ctx context.Context, r upkeep.Records) (upkeep.Schedule, error) {
-				return r.PauseSchedule(ctx, in.Job, *in.Body.Paused)
+				return r.PauseSchedule(ctx, in.Job, *in.Body.Paused, in.Body.Reason)
 			})
 		})
 	ops.Register(t, ops.Operation{

@@ -2,6 +2,8 @@ package console
 
 import (
 	"net/url"
+	"regexp"
+	"strings"
 
 	"github.com/farol-preservation/farol/internal/human"
 	"github.com/farol-preservation/farol/web/reply"
@@ -52,5 +54,51 @@ func advices() map[string]advice {
 		"stages-by-function":    {"Add a stage", "/stages"},
 		"too-many-by-hand":      {"Change many items by a plan", "/plans/new"},
 		"written-by-queue":      item("See what item {item} waits for, or requeue it"),
+	}
+}
+
+// inPlaceOf is the page on which a person does what a command does that an explanation names;
+// false if a program has to be started.
+func inPlaceOf(command string) (page advice, found bool) {
+	item := numbered.FindString(command)
+	words := numbered.ReplaceAllString(command, " {item}")
+	page, found = pagesOfCommands()[words]
+	for _, begin := range []string{"farol item priority {item} ", "farol resume '", "farol stage set "} {
+		if strings.HasPrefix(words, begin) {
+			page, found = pagesOfCommands()[begin]
+		}
+	}
+	args := map[string]string{"item": strings.TrimSpace(item)}
+	same := func(word string) string { return word }
+	return advice{human.Fill(page.Text, args, same), human.Fill(page.Path, args, same)}, found
+}
+
+var numbered = regexp.MustCompile(` [0-9]+\b`)
+
+func pagesOfCommands() map[string]advice {
+	item := func(text string) advice { return advice{text, "/items/{item}"} }
+	return map[string]advice{
+		"farol delete cancel ID":                                    {"the button on its page", "/deletions"},
+		"farol delete list":                                         {"Deletions", "/deletions"},
+		"farol fixity status":                                       {"Fixity", "/fixity"},
+		"farol item cancel {item}":                                  item("cancel item {item}"),
+		"farol item explain {item}":                                 item("Item {item}"),
+		"farol item priority {item} ":                               item("change the priority of item {item}"),
+		"farol item release {item}":                                 item("release item {item}"),
+		"farol item requeue {item}":                                 item("requeue item {item}"),
+		"farol item show {item}":                                    item("Item {item}"),
+		"farol item watch {item}":                                   item("Item {item}"),
+		"farol requeue {item}":                                      item("requeue item {item}"),
+		"farol requeue {item} --accept-missing":                     item("requeue item {item} without the copies that are missing"),
+		"farol requeue {item} --to Receive":                         item("requeue item {item} to Receive"),
+		"farol restore approve {item} --by EMAIL --on-paper REASON": {"approve restoration {item}", "/restorations/{item}"},
+		"farol restore file":                                        {"Restore", "/restorations/new"},
+		"farol restore object":                                      {"Restore", "/restorations/new"},
+		"farol resume '":                                            {"resume it", "/stages"},
+		"farol resume --pause ID":                                   {"its own button", "/stages"},
+		"farol services":                                            {"Services", "/services"},
+		"farol stage list":                                          {"Stages", "/stages"},
+		"farol stage set ":                                          {"Stages", "/stages"},
+		"farol workers":                                             {"Workers", "/workers"},
 	}
 }

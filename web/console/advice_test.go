@@ -1,6 +1,7 @@
 package console
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -139,5 +140,31 @@ func TestRefusalsOfTheDatabaseAreNeutral(t *testing.T) {
 			t.Errorf("%s: %q is in the language of a channel", sql, no)
 		}
 		inChannels(t, code, no.Args)
+	}
+}
+
+// What an explanation advises is a page of the console. Only what runs on a machine is a command.
+func TestExplanationsLeadToPages(t *testing.T) {
+	t.Parallel()
+	sources, err := filepath.Glob("../../explain/*.go")
+	sources = append(sources, "../../explain/codes.txt")
+	seen := 0
+	for _, path := range sources {
+		text, readErr := os.ReadFile(path)
+		if err = errors.Join(err, readErr); strings.HasSuffix(path, "_test.go") {
+			continue
+		}
+		for _, found := range regexp.MustCompile("`(farol [^`]*)`").FindAllStringSubmatch(string(text), -1) {
+			command := strings.NewReplacer("{id}", "7", "%[1]d", "7", "%d", "7", `" + id + "`, "7", `"+id+"`, "7", "%s", "Store", "%[1]s", "Store").Replace(found[1])
+			page, ok := inPlaceOf(command)
+			program := slices.Contains([]string{"work", "schedule", "doctor", "validate"}, strings.Fields(command)[1])
+			if ok == program || ok && (page.Text == "" || !strings.HasPrefix(page.Path, "/") || strings.ContainsAny(page.Text+page.Path, "{}")) {
+				t.Errorf("%s names `%s`, which is %+v in the console, found: %t", path, command, page, ok)
+			}
+			seen++
+		}
+	}
+	if err != nil || seen < 20 {
+		t.Errorf("%d commands found, %v", seen, err)
 	}
 }

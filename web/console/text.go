@@ -352,17 +352,24 @@ func tableOf(caption string, columns ...string) heading {
 	return h
 }
 
-// piece is a part of a sentence: words, or a command.
+// piece is a part of a sentence: words, a link, or a command.
 type piece struct {
-	Text string
+	advice
+
 	Code bool
 }
 
-// rich tells the commands in a sentence, which are between backticks, from its words.
+// rich tells the commands in a sentence, which are between backticks, from its words. Where a
+// page does what a command does, a link to it stands in its place.
 func rich(v any) (list []piece) {
 	for n, part := range strings.Split(text(v), "`") {
-		if part != "" {
-			list = append(list, piece{part, n%2 == 1})
+		page, found := inPlaceOf(part)
+		switch {
+		case part == "":
+		case n%2 == 1 && found:
+			list = append(list, piece{advice: page})
+		default:
+			list = append(list, piece{advice{Text: part}, n%2 == 1})
 		}
 	}
 	return list

@@ -182,10 +182,10 @@ func printPauses(out io.Writer, stages []registry.StagePause) error {
 	for _, p := range stages {
 		state := "is not paused"
 		if p.Paused && p.PausedBy != nil && p.PausedAt != nil {
-			state = "is paused, " + pauseText(*p.PausedBy, *p.PausedAt, p.PauseReason)
+			state = "is paused, " + human.Pause(*p.PausedBy, *p.PausedAt, p.PauseReason)
 		}
 		for _, one := range p.Pauses {
-			state += fmt.Sprintf("\n  pause %d, %s", one.ID, pauseText(one.By, one.Since, one.Reason))
+			state += fmt.Sprintf("\n  pause %d, %s", one.ID, human.Pause(one.By, one.Since, one.Reason))
 		}
 		name := fmt.Sprintf("%s of %s", p.Stage, p.Action)
 		if p.Stage == registry.FixityStage {
@@ -196,15 +196,6 @@ func printPauses(out io.Writer, stages []registry.StagePause) error {
 		}
 	}
 	return nil
-}
-
-// pauseText says who paused a stage, since when and why.
-func pauseText(by string, since time.Time, reason *string) string {
-	text := "by " + human.Line(by) + " since " + human.Time(since)
-	if reason != nil {
-		text += ": " + human.Line(*reason)
-	}
-	return text
 }
 
 // Workers is farol workers.

@@ -66,7 +66,7 @@ func printStages(out io.Writer, list []registry.QueueStage) error {
 		if s.Paused {
 			state = "paused"
 			for _, p := range s.Pauses {
-				state += fmt.Sprintf("; pause %d, %s", p.ID, pauseText(p.By, p.Since, p.Reason))
+				state += fmt.Sprintf("; pause %d, %s", p.ID, human.Pause(p.By, p.Since, p.Reason))
 			}
 		}
 		if s.Cap > 0 {
