@@ -165,6 +165,9 @@ func (c *clock) clampForEver(ctx context.Context) {
 		}
 		if n > 0 {
 			c.log.WarnContext(ctx, "stored times were ahead of the database's clock and were moved back", "items", n)
+			c.mu.Lock()
+			c.rests = time.Now() // leases may have lapsed long ago now: the next round of reaping is a full one
+			c.mu.Unlock()
 			c.wake.Reset("")
 			c.wake.Ring()
 		}

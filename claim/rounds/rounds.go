@@ -26,7 +26,8 @@ type Rounds struct {
 const (
 	fullRound = 100 * 365 * 24 * time.Hour // how far back a full round goes
 	fullOneIn = 16                         // one in so many is full
-	fullCost  = 20                         // and takes at most this part of the time
+	fullCost  = 20                         // and takes at most this part of the time, after the first few
+	fullLeast = 50 * time.Millisecond      // what one is thought to take at least, if it took longer
 )
 
 // Since says how far back a round goes that begins now. The first one after a rest is full.
@@ -51,7 +52,8 @@ func (r *Rounds) Ended(begun time.Time, since time.Duration, complete bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if since == fullRound {
-		r.full, r.takes = begun, time.Since(begun)
+		// It may have waited for a database that did not answer: see cursor.rescans.
+		r.full, r.takes = begun, min(time.Since(begun), max(2*r.takes, fullLeast))
 	}
 	if complete {
 		r.last = begun

@@ -39,6 +39,11 @@ func TestReaperGoesBackToTheRoundBefore(t *testing.T) {
 	if got, want := r.Since(at.Add(time.Second), time.Time{}), time.Hour+time.Second-32*5*time.Second+batch.Timeout; got != want {
 		t.Errorf("after a round that failed, the next goes back %v, want %v", got, want)
 	}
+	r.takes = 0
+	r.Ended(time.Now().Add(-time.Minute), fullRound, true)
+	if r.takes > fullLeast {
+		t.Errorf("after a full round that waited for a minute, another is thought to take %v", r.takes)
+	}
 	r.takes = time.Hour
 	for range 64 {
 		if got := r.Since(at.Add(time.Second), time.Time{}); got == fullRound {
