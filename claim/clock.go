@@ -33,7 +33,7 @@ type clock struct {
 	mu    sync.Mutex
 	last  time.Time // when the last heartbeat was sent that got through, by this process's monotonic clock
 	rests time.Time // no lease is ended before
-	tried bool      // since then one was sent of which nobody knows whether it got through
+	tried bool      // since then one was sent, and nobody knows whether it got through
 	seen  time.Time // the database's time, of a process that sends no heartbeats; see look
 }
 

@@ -292,7 +292,7 @@ func Watch(ctx context.Context, db *pgxpool.Pool, o Options) {
 	}
 }
 
-// watch asks the database little: whoever works reaps sooner.
+// watch asks the database little: a worker reaps sooner.
 func (e *Engine) watch(ctx context.Context) {
 	var group sync.WaitGroup
 	defer group.Wait()

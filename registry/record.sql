@@ -230,7 +230,8 @@ text AS MATERIALIZED (
 -- name: added
 -- A recording that is repeated may say what the first has not: that a file was stored again
 -- under another key, or that another version has identified a format. An item ingests
--- its object once, however many files it stores again. An event that names an address is about a copy that is on record under it: a copy is given its address once, by the
+-- its object once, however many files it stores again. An event that names an address is about
+-- a copy that is on record under it: a copy is given its address once, by the
 -- recording that puts it on record, whatever name a later worker has for the bucket.
 said AS MATERIALIZED (
 	SELECT e.id, e.key, e.times, e.facts, s.text, t.event_type,

@@ -82,7 +82,7 @@ func TestEndLowersNothing(t *testing.T) {
 }
 
 // Scans that waited for a database that did not answer, along with a claim or in the background,
-// hold back the next ones for some seconds only: what has become due meanwhile lies before the
+// hold back the next ones for some seconds only: what has become due by then lies before the
 // cursors, and no other scan finds it.
 func TestStallDelaysNoRescanForLong(t *testing.T) {
 	t.Parallel()

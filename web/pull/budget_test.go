@@ -77,7 +77,7 @@ func TestIdleConnectionsTakeNoMemory(t *testing.T) {
 	if used := r.api.budget.Used(); used > 100*firstBytes {
 		t.Errorf("they have %d bytes, want %d", used, 100*firstBytes)
 	}
-	for _, size := range []int{10, 1 << 20, 6 << 20} {
+	for _, size := range []int{10, 1 << 20, 20 << 20} {
 		if status, _ := r.post(size); status != http.StatusOK {
 			t.Errorf("a message of %d bytes: %d", size, status)
 		}
