@@ -84,6 +84,7 @@ const rows = `SELECT string_agg(line, E'\n' ORDER BY line) FROM (
 			(SELECT string_agg(quote_ident(attname), ', ' ORDER BY attnum) FROM pg_attribute
 				WHERE attrelid = c.oid AND attnum > 0 AND NOT attisdropped AND NOT (
 					relname = 'deletion_requests' AND attname IN ('token_sha256', 'requested_as', 'approved_as', 'on_paper', 'cancel_reason', 'begins_at')
+					OR relname = 'schedules' AND attname IN ('paused_by', 'paused_at', 'pause_reason')
 					OR relname IN ('work_item_audit', 'stage_settings_audit') AND attname = 'actor'
 					OR relname = 'deletion_receipts' AND attname = 'begun_at'
 					OR relname = 'request_settings' AND attname = 'deletion_wait'
@@ -119,6 +120,10 @@ func TestOldDatabaseIsRefusedAndLoadedIntoANewOne(t *testing.T) {
 	exec(t, before, `SELECT open_log_partition('pipeline_messages', 7)`)
 	exec(t, before, `SELECT setval('topic_message_ids', 700000000)`)
 	exec(t, before, `INSERT INTO topic_messages (topic, body) VALUES ('fixity_check', 'in the seventh partition')`)
+	exec(t, before, `UPDATE schedules SET paused = true WHERE job = (SELECT min(job) FROM schedules)`)
+	exec(t, before, `UPDATE stage_settings SET paused = true, paused_by = 'farol (ann)', paused_at = now(), pause_reason = 'legal hold' WHERE action = 'Ingest' AND stage = 'Store'`)
+	exec(t, before, `UPDATE fixity_feed SET paused = true, paused_by = 'farol (ann)', paused_at = now(), pause_reason = 'audit'`)
+	exec(t, before, `UPDATE known_services SET held_at = now(), held_by = 'farol (ann)', held_reason = 'disks' WHERE service = (SELECT min(service) FROM known_services)`)
 	want := renamed(value[string](t, before, rows))
 	if err := migrations.Up(t.Context(), from); !errors.Is(err, migrations.ErrOldSchema) {
 		t.Fatalf("Up = %v", err)
@@ -145,6 +150,13 @@ func TestOldDatabaseIsRefusedAndLoadedIntoANewOne(t *testing.T) {
 	defer after.Close(context.Background())
 	if got := renamed(value[string](t, after, rows)); got != want {
 		t.Errorf("the new database has\n%s\nand the old one had\n%s", got, want)
+	}
+	if got := value[string](t, after, `SELECT string_agg(action || ' ' || coalesce(reason, 'no reason'), ', ' ORDER BY action) FROM pauses WHERE lifted_at IS NULL`); got != "Fixity Check audit, Ingest legal hold, Schedule no reason, Service disks" {
+		t.Errorf("these pauses are on record: %s", got)
+	}
+	exec(t, after, `UPDATE stage_settings SET paused_at = paused_at`) // which writes what follows from the pauses
+	if n := value[int](t, after, `SELECT count(*) FROM stage_pauses WHERE paused AND pause_reason IN ('legal hold', 'audit')`); n != 2 {
+		t.Errorf("%d of the two stages are still paused", n)
 	}
 	goesOn(t, after)
 }

@@ -41,22 +41,21 @@ func TestEveryStoredTimeIsConsidered(t *testing.T) {
 }
 
 const timesThatStay = `
-	alert_reads.read_at idempotency_keys.at links.created_at links.ends_at links.used_at plans.approved_at recovery_codes.used_at sessions.begun_at
+	admins_left.left_at alert_reads.read_at idempotency_keys.at links.created_at links.ends_at links.used_at plans.approved_at recovery_codes.used_at sessions.begun_at
 	sessions.ends_at sessions.seen_at sessions.strong_at sign_in_failures.failed_at sign_in_failures.locked_until users.password_set_at users.signed_in_at
 	exports.completed_at exports.created_at exports.taken_at
 	alerts.created_at alerts.last_at alert_repeats.at mail_outbox.gave_up_at mail_outbox.sent_at api_tokens.created_at api_tokens.expires_at api_tokens.used_at attempt_resets.reset_at
-	deletion_receipts.absent_at deletion_receipts.removed_at
-	deletion_receipts.seen_at
+	deletion_receipts.absent_at deletion_receipts.begun_at deletion_receipts.removed_at deletion_receipts.seen_at deletion_requests.begins_at
 	event_records.created_at event_records.times event_records.updated_at file_digests.created_at file_digests.datetime file_digests.updated_at
 	deletion_requests.approved_at deletion_requests.cancelled_at deletion_requests.requested_at fixity_checks.created_at
 	fixity_done.minute fixity_feed.paused_at fixity_failures.closed_at fixity_failures.found_at fixity_failures.noted_at fixity_failures.seen_at
 	generic_files.created_at generic_files.format_identified_at generic_files.last_fixity_check generic_files.mod_time
 	generic_files.updated_at institutions.created_at institutions.deactivated_at institutions.updated_at
 	intellectual_objects.created_at intellectual_objects.updated_at known_services.alerted_for known_services.held_at
-	known_services.released_at nsq_topics.left_at pipeline_messages.created_at pipeline_messages.run_at plans.applied_at
+	known_services.released_at means_given.at nsq_topics.left_at pauses.lifted_at pauses.paused_at pipeline_messages.created_at pipeline_messages.run_at plans.applied_at
 	plans.begun_at plans.created_at plans.undone_at posted_messages.created_at posted_messages.run_at
 	queues.created_at removals.at repair_stops.stopped_at retired_copies.retired_at retrievals.approved_at retrievals.readable_until
-	schedules.ended_at schema_repeatables.applied_at service_reports.probe_at spot_restores.ended_at spot_restores.requested_at stage_settings.paused_at stage_settings_audit.at
+	schedules.ended_at schedules.paused_at schema_repeatables.applied_at service_reports.probe_at spot_restores.ended_at spot_restores.requested_at stage_settings.paused_at stage_settings_audit.at
 	storage_records.created_at storage_records.fixity_since storage_records.last_fixity_at storage_records.stored_at storage_records.updated_at
 	storage_records.verified_at topic_deliveries.created_at topic_deliveries.run_at topic_requests.at topic_retries.created_at unrecorded_copies.noted_at
 	users.created_at users.deactivated_at users.updated_at work_item_attempts.ended_at work_item_attempts_archive.claimed_at

@@ -298,9 +298,9 @@ func TestDepositorsAreNotAskedToDoWhatStaffDoes(t *testing.T) {
 	member, staff := s.in(registry.RoleInstitutionalAdmin, "test.edu"), s.in(registry.RoleOperator, "")
 	page := fmt.Sprint("/items/", id)
 	for _, path := range []string{"/", page} {
-		member.sees(path, "slow.tar", "What to do: Nothing. The staff of the archive sees it and decides.").lacks(t, "farol requeue", "farol stage set")
+		member.sees(path, "slow.tar", "What to do: Nothing. The staff of the archive sees it and decides.").lacks(t, "requeue item", "farol requeue", "farol stage set")
 	}
-	staff.sees(page, "farol requeue")
+	staff.sees(page, "requeue item")
 	page = fmt.Sprint("/items/", waits)
 	staff.sees(page, "There is no live worker", "farol work --stages")
 	member.sees(page, "Waits: no worker").lacks(t, "farol work --stages")
