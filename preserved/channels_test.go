@@ -160,7 +160,7 @@ func newBrowser(t *testing.T, w *world, at string) *browser {
 		t.Fatal(err)
 	}
 	a := &api.API{
-		Registry: r, Version: "test", Log: slog.New(slog.DiscardHandler), Rate: 100_000, PlanAlone: 3, Auth: auth.New(r, auth.Options{Keys: keys, Issuer: "Farol"}),
+		Registry: r, Version: "test", Log: slog.New(slog.DiscardHandler), Rate: 100_000, PlanAlone: 3, Auth: auth.New(r, auth.Options{Keys: keys, Issuer: "Farol", HashMemory: 64}),
 		ArchiveClass: func(string, bool) string { return "" }, Next: func(context.Context, []string, int) ([]int64, error) { return nil, nil },
 		Fixity: api.Fixity{Days: 90, Tries: 3}, Web: &access.Web{Tokens: access.NewTokens(r, false), Registry: r},
 	}

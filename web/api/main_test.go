@@ -71,7 +71,7 @@ func newSite(t *testing.T, change ...func(*api.API)) *site {
 		t.Fatal(err)
 	}
 	a := &api.API{
-		Registry: s.registry, Version: "test", Log: slog.New(slog.DiscardHandler), Rate: 100_000, Auth: auth.New(s.registry, auth.Options{Keys: keys, Issuer: "Farol"}),
+		Registry: s.registry, Version: "test", Log: slog.New(slog.DiscardHandler), Rate: 100_000, Auth: auth.New(s.registry, auth.Options{Keys: keys, Issuer: "Farol", HashMemory: 64}),
 		PlanAlone: 3, ArchiveClass: func(option string, fromArchive bool) string {
 			if option == "Glacier-VA" {
 				return "GLACIER"

@@ -47,6 +47,8 @@ type Options struct {
 	Keys   *Keys
 	Issuer string           // what apps for second factors show, such as "Farol (archive.org)"
 	Now    func() time.Time // nil: time.Now
+
+	HashMemory uint32 // KiB that each new hash of a password takes; 0: 64 MiB
 }
 
 // Auth signs people in. It is safe for concurrent use.
@@ -64,9 +66,12 @@ func New(r *registry.Registry, o Options) *Auth {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
+	if o.HashMemory == 0 {
+		o.HashMemory = 64 << 10
+	}
 	return &Auth{
 		registry: r, people: people.In(r), options: o,
-		hasher:   newHasher(parameters{memory: 64 << 10, passes: 2, lanes: 1}),
+		hasher:   newHasher(parameters{memory: o.HashMemory, passes: 2, lanes: 1}),
 		attempts: limit.New(attemptsAMinute, time.Minute, attemptsAMinute), resets: newResets(),
 	}
 }

@@ -71,7 +71,7 @@ func newSite(t *testing.T, change ...func(*api.API)) *site {
 	}
 	s.api = &api.API{
 		Registry: s.registry, Version: "test", Log: slog.New(slog.DiscardHandler), Rate: 100_000, PlanAlone: 3,
-		Auth:         auth.New(s.registry, auth.Options{Keys: keys, Issuer: "Farol"}),
+		Auth:         auth.New(s.registry, auth.Options{Keys: keys, Issuer: "Farol", HashMemory: 64}),
 		ArchiveClass: func(string, bool) string { return "" },
 		Next:         func(context.Context, []string, int) ([]int64, error) { return nil, nil },
 		Fixity:       api.Fixity{Days: 90, Tries: 3},

@@ -85,7 +85,7 @@ func newSiteAt(t *testing.T, rate int) *site {
 		t.Fatal(err)
 	}
 	handlers := &api.API{
-		Registry: s.registry, Version: "test", Log: slog.New(slog.NewTextHandler(t.Output(), nil)), Rate: rate, Auth: auth.New(s.registry, auth.Options{Keys: keys, Issuer: "Farol"}),
+		Registry: s.registry, Version: "test", Log: slog.New(slog.NewTextHandler(t.Output(), nil)), Rate: rate, Auth: auth.New(s.registry, auth.Options{Keys: keys, Issuer: "Farol", HashMemory: 64}),
 		Web: &access.Web{Tokens: access.NewTokens(s.registry, false), Registry: s.registry},
 	}
 	handler, _ := front.Handler(handlers, access.Guard{}, func(mux *http.ServeMux) http.Handler { return mux })

@@ -68,7 +68,7 @@ func visitAt(t *testing.T, now func() time.Time, providers ...oidc.Config) *visi
 	server := httptest.NewServer(mux)
 	t.Cleanup(server.Close)
 	pages := &signin.Pages{
-		Auth: auth.New(r, auth.Options{Keys: keys, Issuer: "Farol"}), Log: log,
+		Auth: auth.New(r, auth.Options{Keys: keys, Issuer: "Farol", HashMemory: 64}), Log: log,
 		Web:       &access.Web{Tokens: access.NewTokens(r, false), Registry: r, Proxies: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}},
 		Providers: oidc.New(providers, oidc.Options{Keys: keys, Base: server.URL, Log: log, Now: now, Patience: time.Second}),
 	}
