@@ -62,7 +62,7 @@ type Scheduler struct {
 var ErrBusy = errors.New("another process runs it")
 
 const (
-	jobPoll  = 5 * time.Second // between two looks for what people have changed
+	jobPoll  = 10 * time.Second // between two looks for what people have changed
 	soon     = 50 * time.Millisecond
 	saveTime = 10 * time.Second // for the last word of a process that was asked to end
 )

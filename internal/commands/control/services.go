@@ -107,8 +107,11 @@ func changeServices(cmd *cobra.Command, asJSON bool, change func(context.Context
 		case err != nil:
 			return err
 		}
-		if err := printServices(cmd, asJSON, list); err != nil || cmd.Name() != "services" {
+		if err := printServices(cmd, asJSON, list); err != nil {
 			return err
+		}
+		if cmd.Name() != "services" {
+			return stillHeld(cmd, list)
 		}
 		if slices.ContainsFunc(list, func(s registry.Service) bool { return s.State != "ok" }) {
 			return cli.Failure{Code: cli.ExitFailed} // the list has said it
@@ -120,6 +123,15 @@ func changeServices(cmd *cobra.Command, asJSON bool, change func(context.Context
 		return err
 	}
 	return connect.WithRegistry(cmd, func(ctx context.Context, r *registry.Registry) error { return show(recorded(ctx, cmd, r, change)) })
+}
+
+// stillHeld is the failure of a command that released a service which another person holds, too.
+func stillHeld(cmd *cobra.Command, list []registry.Service) error {
+	service := cmd.Flags().Arg(0)
+	if cmd.Name() != "release" || !slices.ContainsFunc(list, func(s registry.Service) bool { return s.Service == service && s.HeldBy != nil }) {
+		return nil
+	}
+	return cli.Failure{Code: cli.ExitFailed, Err: fmt.Errorf("%s is still held by others", service), Next: "`farol resume --pause ID` ends one hold, no matter who made it"}
 }
 
 // recorded makes a change to the service that a command names, and records it in actions.
