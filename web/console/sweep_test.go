@@ -83,7 +83,10 @@ const plain = `(() => {
 
 // looks fails the test for what is wrong with the page that a tab shows: in both colour
 // schemes, at the width of a phone and at that of a screen. Its pictures are kept.
-func looks(t *testing.T, b *chrome.Tab, name string) { looksIn(t, b, name, false, true) }
+func looks(t *testing.T, b *chrome.Tab, name string) {
+	t.Helper()
+	looksIn(t, b, name, false, true)
+}
 
 // looksIn is looks in some colour schemes. One is enough for a page without data, which has
 // the colours of the page with data; of such a page no picture is kept.
