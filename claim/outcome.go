@@ -115,14 +115,14 @@ func Doubt(service string, result error) error {
 // Codes of attempts that were held because a service failed this item and no other.
 const (
 	codeServesOthers  = "serves-others"  // it served other items since the item was held before
-	codeAnswersProbes = "answers-probes" // it answered a probe; there was nothing else to serve
+	codeAnswersProbes = "answers-probes" // it answered a probe, or serves other stages; nothing was served at this one
 )
 
 // Alone is what is known of a service that fails an item and, as far as this process sees, hardly
 // any other.
 type Alone struct {
-	Served time.Duration // how long ago it last served another item; 0: not as far as is known
-	Probed bool          // it answered a probe since it failed
+	Served time.Duration // how long ago it last served another item at the same stage; 0: not as far as is known
+	Probed bool          // it answered a probe since it failed, or serves other stages
 }
 
 // HeldAlone is [Held] for an item that its service fails alone. [Engine.Believe] suspends it with

@@ -32,9 +32,9 @@ type breaker struct {
 	elsewhere string // what most others take for it, if that is something else
 
 	state    claim.ServiceState
-	seen     []seen       // within the window, the oldest first
-	lastOK   time.Time    // when work that needs it ended well
-	cause    *fault.Error // why it is not ok
+	seen     []seen               // within the window, the oldest first
+	lastOK   map[string]time.Time // when work at a step that needs it ended well
+	cause    *fault.Error         // why it is not ok
 	pause    time.Duration
 	next     time.Time // when to probe, or when trying has lasted long enough
 	probing  bool
@@ -51,7 +51,8 @@ type breaker struct {
 type seen struct {
 	at   time.Time
 	ok   bool
-	item int64 // 0: not known
+	item int64
+	step string // of the item: each asks other things of the service
 }
 
 // agree compares the bucket that this process uses as the service with that of most others. If
@@ -73,7 +74,7 @@ func (b *breaker) agree(now time.Time, others string) {
 
 // fault notes that the service failed a piece of work, and tells whether the breaker has
 // tripped.
-func (b *breaker) fault(now time.Time, item int64, f *fault.Error) bool {
+func (b *breaker) fault(now time.Time, item claim.Item, f *fault.Error) bool {
 	b.note(now, item, false)
 	b.unsaid = b.unsaid || b.state != claim.ServiceOK && b.cause.Code() != f.Code()
 	if b.state != claim.ServiceOK {
@@ -107,10 +108,13 @@ func (b *breaker) trip(now time.Time) {
 }
 
 // ok notes that work which needs the service ended well.
-func (b *breaker) ok(now time.Time, item int64) {
+func (b *breaker) ok(now time.Time, item claim.Item) {
 	b.note(now, item, true)
-	b.lastOK = now
-	if b.state == claim.ServiceTrying && b.trial == item {
+	if b.lastOK == nil {
+		b.lastOK = map[string]time.Time{}
+	}
+	b.lastOK[item.Step()] = now
+	if b.state == claim.ServiceTrying && b.trial == item.ID {
 		b.reset()
 	}
 }
@@ -125,20 +129,20 @@ func (b *breaker) become(s claim.ServiceState) {
 	b.state, b.trial, b.unsaid, b.unheard = s, 0, true, true
 }
 
-func (b *breaker) note(now time.Time, item int64, ok bool) {
+func (b *breaker) note(now time.Time, item claim.Item, ok bool) {
 	const most = 100
 	for len(b.seen) > 0 && (len(b.seen) >= most || now.Sub(b.seen[0].at) > window) {
 		b.seen = b.seen[1:]
 	}
-	b.seen = append(b.seen, seen{now, ok, item})
+	b.seen = append(b.seen, seen{now, ok, item.ID, item.Step()})
 }
 
 // failsOthers reports whether, of what the breaker remembers, the service failed more than one
-// in ten other pieces of work than those on an item.
-func (b *breaker) failsOthers(item int64) bool {
+// in ten other pieces of work at the step of an item.
+func (b *breaker) failsOthers(item claim.Item) bool {
 	failed, all := 0, 0
 	for _, s := range b.seen {
-		if s.item == item {
+		if s.item == item.ID || s.step != item.Step() {
 			continue
 		}
 		if all++; !s.ok {
@@ -146,6 +150,19 @@ func (b *breaker) failsOthers(item int64) bool {
 		}
 	}
 	return 10*failed > all
+}
+
+// alone is what is known of a service that hardly fails any other item at the step of this one.
+// That it serves other steps says as little as a probe: a store may serve all but listings.
+func (b *breaker) alone(now time.Time, item claim.Item, onTrial bool) (a claim.Alone) {
+	a.Probed = onTrial
+	for step, at := range b.lastOK {
+		if step == item.Step() {
+			a.Served = max(now.Sub(at), 1)
+		}
+		a.Probed = a.Probed || now.Sub(at) < window
+	}
+	return a
 }
 
 // probed takes the answer of a probe.

@@ -28,9 +28,9 @@ func TestBreakerOpensAndClosesByItsRules(t *testing.T) {
 			switch rapid.IntRange(0, 4).Draw(t, "what") {
 			case 0:
 				faults = append(faults, now)
-				b.fault(now, 1, bad)
+				b.fault(now, claim.Item{ID: 1}, bad)
 			case 1:
-				b.ok(now, 7)
+				b.ok(now, claim.Item{ID: 7})
 			case 2:
 				var err error
 				if rapid.Bool().Draw(t, "fails") {
@@ -89,9 +89,9 @@ func TestBreakerStaysShutWhileMostGoesWell(t *testing.T) {
 	for i := range 1000 {
 		now = now.Add(50 * time.Millisecond)
 		if i%3 == 0 && i > 3 {
-			b.fault(now, 1, &fault.Error{Service: "s3:a", Kind: fault.Overloaded, Err: errors.New("503")})
+			b.fault(now, claim.Item{ID: 1}, &fault.Error{Service: "s3:a", Kind: fault.Overloaded, Err: errors.New("503")})
 		} else {
-			b.ok(now, int64(i))
+			b.ok(now, claim.Item{ID: int64(i)})
 		}
 		if b.state != claim.ServiceOK {
 			t.Fatalf("open after %d, of which a third failed", i)

@@ -263,14 +263,14 @@ func (g *breakers) judge(item claim.Item, result error) error {
 		g.untry(item, now)
 		f = &fault.Error{Service: misled, Kind: fault.WrongAnswer, Said: claim.Code(result), Err: result}
 		if one := g.breakerOf(item, misled); one != nil {
-			one.fault(now, item.ID, f)
+			one.fault(now, item, f)
 		}
 		return result
 	case f == nil:
 		delete(g.items, item.ID)
 		for _, one := range g.byName {
 			if one.needs(item) {
-				one.ok(now, item.ID)
+				one.ok(now, item)
 			}
 		}
 		return result
@@ -281,7 +281,7 @@ func (g *breakers) judge(item claim.Item, result error) error {
 	one := g.breakerOf(item, f.Service)
 	onTrial := one != nil && one.trial == item.ID // after a probe that succeeded: it may be this object alone
 	g.untry(item, now)
-	if one != nil && one.fault(now, item.ID, f) && !onTrial {
+	if one != nil && one.fault(now, item, f) && !onTrial {
 		return claim.Held(f, firstHeld, result)
 	}
 	return g.hold(item, one, onTrial, f, now, result)
@@ -339,7 +339,7 @@ func (g *breakers) hold(item claim.Item, one *breaker, onTrial bool, f *fault.Er
 	switch {
 	case one == nil && n >= heldTooOften: // the database, which has taken the ends of its attempts
 		return claim.Suspend(f.Code(), result.Error())
-	case one == nil || one.failsOthers(item.ID):
+	case one == nil || one.failsOthers(item):
 		return claim.Held(f, wait, result)
 	}
 	text := result.Error() + ". " + serviceOf(f) + " answers, and fails this item alone."
@@ -347,12 +347,9 @@ func (g *breakers) hold(item claim.Item, one *breaker, onTrial bool, f *fault.Er
 	if f.Kind == fault.Denied {
 		suspended = claim.Suspend(f.Code(), text)
 	}
-	alone := claim.Alone{Probed: onTrial}
-	if !one.lastOK.IsZero() {
-		alone.Served = now.Sub(one.lastOK)
-		if n > 1 && alone.Served < window {
-			wait = max(wait, aloneHeld)
-		}
+	alone := one.alone(now, item, onTrial)
+	if n > 1 && alone.Served > 0 && alone.Served < window {
+		wait = max(wait, aloneHeld)
 	}
 	return claim.HeldAlone(f, alone, wait, result, suspended)
 }

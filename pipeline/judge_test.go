@@ -51,31 +51,46 @@ func TestItemThatFailsOnTrialWaitsLonger(t *testing.T) {
 }
 
 // A service that fails one item while it serves others is believed to fail it alone; not one that
-// fails others too.
+// fails others too. A store may serve all steps but one, as when it answers no listings: then what
+// it serves at the others says no more than a probe.
 func TestServiceThatFailsOneItemAlone(t *testing.T) {
 	t.Parallel()
 	item := claim.Item{ID: 7, Action: "Ingest", Stage: "Store", StorageOption: "Standard"}
+	elsewhere := claim.Item{Action: "Ingest", Stage: "Cleanup", StorageOption: "Standard"}
 	bad := &fault.Error{Service: "s3:Standard-OR", Kind: fault.Overloaded, Err: errors.New("503")}
 	for name, tc := range map[string]struct {
-		others []error // how items of others end before
-		want   bool
+		others         []error // how items of others end before
+		away           int     // of another step, that end well
+		alone          bool
+		served, probed bool // what is known then
 	}{
-		"it serves others":              {make([]error, 10), true},
-		"nobody else needs it":          {nil, true},
-		"it fails one of five others":   {[]error{nil, nil, nil, nil, bad}, false},
-		"it fails one of twelve others": {append(make([]error, 11), bad), true},
+		"it serves others":              {make([]error, 10), 0, true, true, true},
+		"nobody else needs it":          {nil, 0, true, false, false},
+		"it fails one of five others":   {[]error{nil, nil, nil, nil, bad}, 0, false, true, true},
+		"it fails one of twelve others": {append(make([]error, 11), bad), 0, true, true, true},
+		"it serves another step":        {nil, 10, true, false, true},
+		"it fails this step":            {[]error{bad, nil}, 40, false, true, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			g := newBreakers(Deps{}, nil, silentBoard{}, slog.New(slog.DiscardHandler))
-			g.byName[bad.Service] = &breaker{service: bad.Service, state: claim.ServiceOK, scopes: []claim.Scope{{Steps: []string{item.Step()}}}}
+			one := &breaker{service: bad.Service, state: claim.ServiceOK, scopes: []claim.Scope{{Steps: []string{item.Step(), elsewhere.Step()}}}}
+			g.byName[bad.Service] = one
+			for i := range tc.away {
+				other := elsewhere
+				other.ID = int64(1000 + i)
+				g.judge(other, nil)
+			}
 			for i, result := range tc.others {
 				other := item
 				other.ID = int64(100 + i)
 				g.judge(other, result)
 			}
-			if _, alone := claim.InDoubt(g.judge(item, bad)); alone != tc.want {
-				t.Errorf("it fails the item alone: %t, want %t", alone, tc.want)
+			if _, alone := claim.InDoubt(g.judge(item, bad)); alone != tc.alone {
+				t.Errorf("it fails the item alone: %t, want %t", alone, tc.alone)
+			}
+			if known := one.alone(time.Now(), item, false); known.Served > 0 != tc.served || known.Probed != tc.probed {
+				t.Errorf("known is %+v, want served %t, probed %t", known, tc.served, tc.probed)
 			}
 		})
 	}
