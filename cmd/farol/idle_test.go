@@ -14,7 +14,7 @@ import (
 // idleCosts are how many statements a process may send in a second while there is nothing to
 // do, a little above what was counted when they were written. The goal is 2 for each.
 func idleCosts() map[string]float64 {
-	return map[string]float64{"work": 2.8, "mirror": 2.2, "schedule": 2}
+	return map[string]float64{"work": 2.8, "mirror": 2, "schedule": 2}
 }
 
 // Processes as nobody has configured them ask little of the database while there is nothing

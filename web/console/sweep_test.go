@@ -85,13 +85,6 @@ const plain = `(() => {
 // schemes, at the width of a phone and at that of a screen. Its pictures are kept.
 func looks(t *testing.T, b *chrome.Tab, name string) {
 	t.Helper()
-	looksIn(t, b, name, false, true)
-}
-
-// looksIn is looks in some colour schemes. One is enough for a page without data, which has
-// the colours of the page with data; of such a page no picture is kept.
-func looksIn(t *testing.T, b *chrome.Tab, name string, schemes ...bool) {
-	t.Helper()
 	found := map[string]bool{}
 	for _, width := range []int64{1440, 320} {
 		b.Size(width, 900)
@@ -101,7 +94,7 @@ func looksIn(t *testing.T, b *chrome.Tab, name string, schemes ...bool) {
 		for _, wide := range b.Sideways() {
 			t.Errorf("%s at %d: sideways: %s", name, width, wide)
 		}
-		for _, dark := range schemes {
+		for _, dark := range []bool{false, true} {
 			b.Dark(dark)
 			look := b.Axe
 			if dark {
@@ -113,7 +106,7 @@ func looksIn(t *testing.T, b *chrome.Tab, name string, schemes ...bool) {
 				}
 				found[v.Rule+v.Selector] = true
 			}
-			if dark == (width == 320) && len(schemes) > 1 {
+			if dark == (width == 320) {
 				b.Screenshot(fmt.Sprint(name, " ", width))
 			}
 		}
@@ -167,11 +160,7 @@ func TestEveryPageInABrowser(t *testing.T) {
 			}
 			for _, path := range list {
 				b.Go(path)
-				if c.records == nil {
-					looksIn(t, b, path, false)
-				} else {
-					looks(t, b, path)
-				}
+				looks(t, b, path)
 			}
 		})
 	}
