@@ -317,11 +317,14 @@ func cmdClaim(ts *testscript.TestScript, neg bool, args []string) {
 }
 
 // claimed claims the only item at a stage. Who closes the database without a word
-// about the item keeps it, as a dead worker does.
+// about the item keeps it, as a dead worker does; for longer than a script takes on a busy
+// machine, so that what the next lines show is what the script made.
 func claimed(ctx context.Context, ts *testscript.TestScript, stage string) (hold *claim.Hold, closeDB func()) {
 	db, err := registry.Connect(ctx, ts.Getenv("FAROL_DATABASE_URL"), "script")
 	ts.Check(err)
-	engine, err := claim.New(ctx, db, claim.DefaultOptions())
+	options := claim.DefaultOptions()
+	options.Lease = time.Hour
+	engine, err := claim.New(ctx, db, options)
 	ts.Check(err)
 	items, err := engine.Claim(ctx, claim.Filter{Stages: []claim.Want{{Stage: registry.Stage(stage), Most: 1}}}, 1)
 	ts.Check(err)
