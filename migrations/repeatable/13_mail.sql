@@ -184,7 +184,7 @@ LANGUAGE sql SET search_path FROM CURRENT AS $$
 		WHERE d.approved_at IS NULL AND d.cancelled_at IS NULL AND d.requested_at < now() - interval '24 hours'
 		UNION ALL
 		SELECT w.institution_id, 'Approval Waits', format('The cost of a retrieval waits for approval: item %s', w.id),
-			format('To restore %s costs $%s, more than the cap of $%s. `farol restore approve %s` approves it.', w.object_identifier, q.price, q.cap, w.id),
+			format('To restore %s costs $%s, more than the cap of $%s. It waits until an admin approves it.', w.object_identifier, q.price, q.cap),
 			NULL, w.id, 'retrieval ' || w.id, CASE WHEN w.created_at < now() - interval '72 hours' THEN '72h' ELSE '24h' END
 		FROM retrievals q JOIN work_items w ON w.id = q.work_item_id
 		WHERE q.price > q.cap AND q.approved_at IS NULL AND w.status = 'Suspended' AND w.created_at < now() - interval '24 hours'
@@ -223,7 +223,7 @@ BEGIN
 			coalesce(p.interval_days, fixity_days) AS days FROM fixity_policies p WHERE p.mode <> 'off' LOOP
 		CONTINUE WHEN f.oldest IS NULL OR f.oldest > now() - make_interval(days => f.days + 1);
 		made := made + alert_staff('Fixity Promise Broken', 'Fixity checks are overdue in ' || f.target,
-			format('A copy in %s was due for a check after %s days and has waited since %s. `farol fixity status` shows how many are overdue.', f.target, f.days,
+			format('A copy in %s was due for a check after %s days and has waited since %s.', f.target, f.days,
 				to_char(f.oldest AT TIME ZONE 'UTC', 'YYYY-MM-DD')), 'fixity', f.target, '1 day');
 	END LOOP;
 	FOR f IN SELECT s.action, s.stage, s.overdue, min(q.run_at) AS oldest FROM stage_settings s CROSS JOIN size_bands b
@@ -231,7 +231,7 @@ BEGIN
 				AND w.action = s.action AND w.size_band = b.band LIMIT 10000) q -- by work_items_ready
 			WHERE NOT s.paused GROUP BY s.action, s.stage, s.overdue HAVING min(q.run_at) < now() - s.overdue LOOP
 		made := made + alert_staff('Queue Overdue', format('Items wait for too long: %s, %s', f.action, f.stage),
-			format('An item has been due since %s, longer than the %s that its stage allows. `farol item next` shows what is next, `farol workers` who works.',
+			format('An item has been due since %s, longer than the %s that its stage allows.',
 				to_char(f.oldest AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI "UTC"'), f.overdue), f.stage, f.action, '1 day');
 	END LOOP;
 	RETURN made;

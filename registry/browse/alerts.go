@@ -51,15 +51,26 @@ func (r Records) Alerts(ctx context.Context, f AlertFilter, p Page) ([]Alert, Ke
 	return list(ctx, r, "alerts", f, p, func(found string) string { return found }, func(a Alert) Key { return Key{ID: a.ID} })
 }
 
-// Alert returns the alert with an ID, or [registry.ErrNotFound]. Those for one person are
-// not there.
-func (r Records) Alert(ctx context.Context, id int64) (Alert, error) {
-	q := in(r.scope, "", alertAdvice)
-	q.where(`a.id = @id AND a.user_id IS NULL`, "id", id)
-	q.within(`a.institution_id`)
-	q.args["for"] = 0
+// Alert returns an alert as the person of a filter has it, or [registry.ErrNotFound]. Of
+// the filter, For and Staff count.
+func (r Records) Alert(ctx context.Context, id int64, f AlertFilter) (Alert, error) {
+	q := f.theOne(r.scope, id)
 	q.sql = fmt.Sprintf(alertsSQL, `SELECT a.* FROM alerts a WHERE `+q.all())
 	return one[Alert](ctx, r, fmt.Sprintf("alert %d", id), q)
+}
+
+// theOne finds the alert with an ID, by alerts_pkey, if the person of the filter has it.
+func (f AlertFilter) theOne(s registry.Scope, id int64) *query {
+	q := in(s, "", alertAdvice)
+	q.where(`a.id = @id`, "id", id)
+	q.args["for"] = f.For
+	f.ofStaff(q)
+	of := `true`
+	if q.inside.one {
+		of = `a.institution_id = ` + q.inside.id
+	}
+	q.conds = append(q.conds, `(a.user_id = @for OR a.user_id IS NULL AND `+of+`)`)
+	return q
 }
 
 func (f AlertFilter) find(s registry.Scope, after Key) (*query, error) {

@@ -36,8 +36,8 @@ func TestAlertForOnePersonIsReadByThatPerson(t *testing.T) {
 		if _, err := b.FlatAlert(t.Context(), alert, browse.AlertFilter{For: reader}); (err == nil) != (want == 1) || err != nil && !errors.Is(err, registry.ErrNotFound) {
 			t.Errorf("person %d looks it up: %v", reader, err)
 		}
-	}
-	if _, err := b.Alert(t.Context(), alert); !errors.Is(err, registry.ErrNotFound) {
-		t.Errorf("without a person: %v", err)
+		if a, err := b.Alert(t.Context(), alert, browse.AlertFilter{For: reader}); (err == nil) != (want == 1) || err != nil && !errors.Is(err, registry.ErrNotFound) || a.ID != alert*int64(want) {
+			t.Errorf("person %d looks up %+v, %v", reader, a, err)
+		}
 	}
 }

@@ -111,14 +111,5 @@ func (r Records) FlatAlerts(ctx context.Context, f AlertFilter, s Slice) (Part[F
 // FlatAlert returns an alert as the person of a filter has it, or [registry.ErrNotFound]. Of
 // the filter, For and Staff count.
 func (r Records) FlatAlert(ctx context.Context, id int64, f AlertFilter) (FlatAlert, error) {
-	q := in(r.scope, "", alertAdvice)
-	q.where(`a.id = @id`, "id", id)
-	q.args["for"] = f.For
-	f.ofStaff(q)
-	of := `true`
-	if q.inside.one {
-		of = `a.institution_id = ` + q.inside.id
-	}
-	q.conds = append(q.conds, `(a.user_id = @for OR a.user_id IS NULL AND `+of+`)`)
-	return single(ctx, r, flatAlerts(), fmt.Sprintf("alert %d", id), `SELECT a.*, a.deletion_request_id AS deletion_id FROM alerts a`, q)
+	return single(ctx, r, flatAlerts(), fmt.Sprintf("alert %d", id), `SELECT a.*, a.deletion_request_id AS deletion_id FROM alerts a`, f.theOne(r.scope, id))
 }

@@ -35,7 +35,7 @@ func lookUps(o *oracle, of int64) map[string]func(b browse.Records) error {
 		fmt.Sprintf("event %q", event.Identifier):     func(b browse.Records) error { _, err := b.Event(ctx, 0, *event.FileID, event.Identifier); return err },
 		fmt.Sprintf("event %q", own.Identifier):       func(b browse.Records) error { _, err := b.Event(ctx, own.ObjectID, 0, own.Identifier); return err },
 		"deletion request " + fmt.Sprint(deletion.ID): func(b browse.Records) error { _, err := b.Deletion(ctx, deletion.ID); return err },
-		"alert " + fmt.Sprint(alert.ID):               func(b browse.Records) error { _, err := b.Alert(ctx, alert.ID); return err },
+		"alert " + fmt.Sprint(alert.ID):               func(b browse.Records) error { _, err := b.Alert(ctx, alert.ID, browse.AlertFilter{}); return err },
 	}
 }
 
@@ -51,7 +51,7 @@ func nothing() map[string]func(b browse.Records) error {
 		fmt.Sprintf("file %q", uuid):         func(b browse.Records) error { _, err := b.FileByUUID(ctx, uuid); return err },
 		fmt.Sprintf("event %q", uuid):        func(b browse.Records) error { _, err := b.Event(ctx, 0, 1, uuid); return err },
 		"deletion request " + fmt.Sprint(id): func(b browse.Records) error { _, err := b.Deletion(ctx, id); return err },
-		"alert " + fmt.Sprint(id):            func(b browse.Records) error { _, err := b.Alert(ctx, id); return err },
+		"alert " + fmt.Sprint(id):            func(b browse.Records) error { _, err := b.Alert(ctx, id, browse.AlertFilter{}); return err },
 	}
 }
 

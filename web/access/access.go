@@ -234,7 +234,7 @@ func (a *Tokens) callerOf(ctx context.Context, t registry.Token) (Caller, error)
 // can send requests to loopback too, but those name their origin, or another host.
 func (a *Tokens) anonymous(r *http.Request) (Caller, error) {
 	if !a.open {
-		return Caller{}, &Error{http.StatusUnauthorized, "a token is needed: send the header Authorization: Bearer TOKEN; farol token add makes one"}
+		return Caller{}, &Error{http.StatusUnauthorized, "a token is needed: send the header Authorization: Bearer TOKEN; people make their own on the page Account, and staff makes those of services"}
 	}
 	if from := r.Header.Get("Origin"); from != "" && !isLoopback(hostOf(from)) || r.Header.Get("Sec-Fetch-Site") == "cross-site" || !isLoopback(r.Host) {
 		return Caller{}, &Error{http.StatusForbidden, "without a token only programs on this machine are allowed, under a name such as localhost"}

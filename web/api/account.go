@@ -71,11 +71,14 @@ func (a *API) account(t *ops.API) {
 		})
 	ops.Register(t, ops.Operation{
 		ID: "me.end_session", Method: remove, Path: "/api/v1/me/sessions/{id}", Summary: "End one of your sessions", Access: ops.SignedIn,
-		Session: true, Status: http.StatusNoContent,
+		Session: true, Audit: true, Status: http.StatusNoContent,
 	},
 		func(ctx context.Context, c access.Caller, in *ByID) (*empty, error) {
-			_, err := a.people().EndSession(ctx, c.Person.ID, in.ID)
-			return &empty{}, err
+			entry := registry.AuditEntry{Operation: "me.end_session", SubjectType: "session", SubjectID: fmt.Sprint(in.ID), Institution: c.Person.InstitutionID}
+			return act(ctx, a, c, &entry, func(ctx context.Context) (*empty, error) {
+				_, err := a.people().EndSession(ctx, c.Person.ID, in.ID)
+				return &empty{}, err
+			})
 		})
 	ops.Register(t, ops.Operation{
 		ID: "me.offer_factor", Secret: true, Method: post, Path: "/api/v1/me/factor", Summary: "Begin to set up a second factor", Access: ops.Half, Session: true,

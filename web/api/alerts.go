@@ -61,6 +61,11 @@ func (a *API) alerts(t *ops.API) {
 			}
 			return listOf(ctx, a, c, "alerts", wanted, wanted, in.Paging, in.Counting, browse.Records.Alerts)
 		})
+	ops.Register(t, reads("alerts.show", "/api/v1/alerts/{id}", "Show an alert", "It is one that the list has for you.", permission.AlertsRead),
+		func(ctx context.Context, c access.Caller, in *ByID) (*body[browse.Alert], error) {
+			found, err := a.browse(c).Alert(ctx, in.ID, browse.AlertFilter{For: c.Person.ID, Staff: c.Operates()})
+			return &body[browse.Alert]{found}, err
+		})
 	ops.Register(t, ops.Operation{
 		ID: "alerts.read", Method: post, Path: "/api/v1/alerts/read", Summary: "Mark alerts as read", Access: ops.Holders, Needs: permission.AlertsRead,
 		About: "Give ids, or before. Alerts that are not yours to see are not counted.",

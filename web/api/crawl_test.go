@@ -37,6 +37,7 @@ U me.set_mail {"problems": "daily"}
 U session.show
 S alerts.list count=true
 U alerts.list unread=true limit=1
+U alerts.show id=1
 U alerts.read {"ids": [1, 2, 3]}
 S tokens.add {"name": "crawl", "institution_identifier": "test.edu", "permissions": ["items.read"]} > service
 S tokens.list

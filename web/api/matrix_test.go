@@ -38,6 +38,7 @@ me.remove_token           + b
 me.mail                   + b
 me.set_mail               + b
 alerts.list               U A R O S
+alerts.show               U A R O S
 alerts.read               U A R O S
 actions.list              A R O S
 tokens.list               S

@@ -105,6 +105,11 @@ func (h *history) holds(id int64) *account {
 	return a
 }
 
+// address is one of its own for each secret, since an address has few attempts a minute.
+func (h *history) address() string {
+	return fmt.Sprintf("10.%d.%d.%d", h.in.ID/256%256, h.in.ID%256, h.made%256)
+}
+
 // signsIn is a session of an account, if what the person knows still opens it. The hash of a
 // password costs too much to be computed each time.
 func (h *history) signsIn(a *account) bool {
@@ -127,6 +132,7 @@ func (h *history) signsIn(a *account) bool {
 		h.s.exec(`INSERT INTO sessions (digest, user_id, level, ends_at, strong_at) VALUES ($1, $2, $3, now() + interval '1 hour', now())`, digest[:], a.id, level)
 		a.caller = h.s.browser()
 		a.header.Set("Cookie", "farol="+secret)
+		a.header.Set("X-Forwarded-For", h.address())
 	}
 	if sealed == nil && due {
 		session(people.LevelPassword)
@@ -220,9 +226,8 @@ func (h *history) takes(x step, say sayer) {
 	if p, err := h.s.people.LinkOf(context.Background(), secret, people.Invite, people.Reset); err == nil {
 		user = p.ID
 	}
-	h.made++ // an address has few attempts a minute
-	from := fmt.Sprintf("10.%d.%d.%d", h.in.ID/256%256, h.in.ID%256, h.made%256)
-	if a := say(h.s.browser().do("POST", "/api/v1/password-links/use", map[string]any{"secret": secret, "password": password}, "X-Forwarded-For", from), "of %d", user); a.status != http.StatusOK {
+	h.made++
+	if a := say(h.s.browser().do("POST", "/api/v1/password-links/use", map[string]any{"secret": secret, "password": password}, "X-Forwarded-For", h.address()), "of %d", user); a.status != http.StatusOK {
 		return
 	}
 	n := slices.IndexFunc(h.held, func(a *account) bool { return a.id == user })

@@ -13,7 +13,14 @@ import (
 func alertSheets() []sheet {
 	return []sheet{
 		{Path: "/alerts", Title: "Alerts", File: "alerts.html", Nav: "Yours", Key: "a", Needs: permission.AlertsRead, Load: (*Pages).alerts},
+		{Path: "/alerts/{id}", Title: "Alert", File: "alert.html", Needs: permission.AlertsRead, Load: (*Pages).alert},
 	}
+}
+
+// alert shows one, which a mail leads to.
+func (p *Pages) alert(v *visit) (any, error) {
+	found, err := get[browse.Alert](v, "alerts/"+v.id(), nil)
+	return []browse.Alert{found}, err
 }
 
 // alertList is what a person has been told.

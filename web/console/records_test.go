@@ -275,6 +275,14 @@ func TestDepositorsBeginAtTheirDeposits(t *testing.T) {
 	s.exec(`INSERT INTO alerts (institution_id, type, subject, content) VALUES ($1, 'Item Failed', 's', $2), ($3, 'Item Failed', 's', 'theirs')`, s.test.ID, hostile, s.other.ID)
 	alerts := b.sees("/alerts", "Unread", `\u202e"><script>alert(1)</script>'`)
 	alerts.lacks(t, "theirs")
+	for mine, of := range map[bool]int64{true: s.test.ID, false: s.other.ID} { // a mail leads to the page of one
+		path := fmt.Sprint("/alerts/", ask[int64](s, `SELECT id FROM alerts WHERE institution_id = $1`, of))
+		if mine {
+			b.sees(path, "New: Item Failed", "Mark as read", "All alerts")
+		} else if a := b.open(path); a.status != http.StatusNotFound {
+			t.Errorf("an alert of another institution is shown: %d %s", a.status, words(a.text))
+		}
+	}
 	all := alerts.form(t, "alerts.read")
 	one := all
 	one.Del("before")

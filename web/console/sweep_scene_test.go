@@ -60,7 +60,7 @@ func furnished(t *testing.T) (*site, records) {
 	s.works(r, store)
 	s.requests(r)
 	s.planned(r)
-	s.minded()
+	s.minded(r)
 	for name, like := range map[string]string{"object-files": "objects", "object-events": "objects", "file-events": "files"} {
 		r[name] = r[like][:1]
 	}
@@ -265,7 +265,7 @@ func (s *site) planned(r records) {
 }
 
 // minded are workers, services, schedules, alerts and what people did.
-func (s *site) minded() {
+func (s *site) minded(r records) {
 	s.t.Helper()
 	for _, name := range []string{"node-1-7", "node-1-8", "node-with-a-long-name.rack-17.example.org-9", "gone", "stopped"} {
 		s.worker(name)
@@ -278,6 +278,8 @@ func (s *site) minded() {
 	s.scene(`UPDATE schedules SET result = 'read 4 buckets', ended_at = now(), began_at = now(), runs = 9 WHERE job = 'read-buckets'`)
 	s.scene(`UPDATE schedules SET paused = true WHERE job = 'spot-restore'`)
 	s.scene(`INSERT INTO alerts (institution_id, type, subject, content, deletion_request_id, work_item_id) VALUES ($1, 'Item Failed', 's', $2, NULL, 1), ($1, 'Deletion Requested', 's', $3, 1, NULL), (NULL, 'Worker Lost', 's', 'Three workers were lost.', NULL, NULL)`, s.test.ID, hostile, long)
+	last := s.last("alerts")
+	r["alerts"] = []int64{last - 2, last - 1, last}
 	s.scene(`INSERT INTO alert_reads (alert_id, user_id) SELECT a.id, u.id FROM alerts a, users u WHERE a.type = 'Deletion Requested'`)
 	s.scene(`INSERT INTO actions (actor, ip, operation, subject_type, subject_id, institution_id, outcome, detail) SELECT 'ann@test.edu', '10.0.0.1', o, 'item', '1', $1, CASE o WHEN 'items.cancel' THEN 'refused' ELSE 'done' END, jsonb_build_object('reason', $2::text, 'to', 'Validate')
 		FROM unnest('{items.requeue,items.cancel,users.add,plans.apply}'::text[]) o`, s.test.ID, long)
