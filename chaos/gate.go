@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -27,15 +28,22 @@ type gate struct {
 	refused int // times that it began to refuse or cut
 }
 
+// The ports of gates follow each other from a random one on.
+var (
+	firstPort = 20000 + rand.N[uint32](5000)
+	gates     atomic.Uint32
+)
+
 // newGate takes a port below those that the kernel gives to outgoing
-// connections, so that none of them can take it while the gate refuses.
+// connections, so that none of them can take it while the gate refuses. Nor can another gate:
+// each port is given out once.
 func newGate() (*gate, error) {
 	free := make(chan struct{})
 	close(free)
 	g := &gate{conns: make(chan net.Conn), done: make(chan struct{}), open: map[net.Conn]struct{}{}, stalled: free}
 	var err error
 	for range 50 {
-		g.addr = fmt.Sprintf("127.0.0.1:%d", 20000+rand.N(10000))
+		g.addr = fmt.Sprintf("127.0.0.1:%d", firstPort+gates.Add(1))
 		if err = g.listen(); err == nil {
 			return g, nil
 		}

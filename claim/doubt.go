@@ -25,7 +25,7 @@ type witnesses struct {
 	others int            // of other workers, likewise
 	more   bool           // another live worker takes the item and does not see the service fail
 	last   *time.Duration // how long ago the last was that the service failed; nil: there was none
-	alone  *time.Duration // how long ago the first was that it failed alone; likewise
+	alone  *time.Duration // for how long it has failed alone; likewise
 }
 
 // doubts are resolved by what other workers report.
@@ -65,7 +65,8 @@ func (d *doubts) believe(ctx context.Context, item Item, result error) error {
 const aloneMost = time.Hour
 
 // failsAlone says what a [HeldAlone] comes to. The first attempt that the service failed has
-// nothing to be compared with, but is one of those that the stage allows.
+// nothing to be compared with, but is one of those that the stage allows. One comparison decides
+// nothing: the database's clock may have been set between the two.
 func (e *ending) failsAlone(item Item, seen witnesses) error {
 	held := &ending{kind: endHeld, code: e.code, service: e.service, delay: e.delay, err: e.err}
 	served := e.alone.Served > 0 && seen.last != nil && e.alone.Served < *seen.last
@@ -78,7 +79,7 @@ func (e *ending) failsAlone(item Item, seen witnesses) error {
 		return held
 	}
 	lasts := seen.alone != nil && *seen.alone >= aloneMost
-	enough := served && seen.mine+seen.others+2 >= item.MaxAttempts && (seen.others > 0 || !seen.more)
+	enough := served && seen.mine+seen.others >= max(item.MaxAttempts-2, 1) && (seen.others > 0 || !seen.more)
 	if lasts || enough {
 		return e.suspended
 	}

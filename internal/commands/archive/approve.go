@@ -36,8 +36,8 @@ is recorded with the reason and with your name. Retention and pending work are c
 again: either everything that the request names goes into the queue, or nothing.
 
 The deletion begins after the wait of the institution, 24 hours unless it was set otherwise.
-Until then, farol delete cancel stops it. What it has removed is gone. On a terminal you are asked first; --dry-run shows whether
-the approval would be refused, and changes nothing.`,
+Until then, farol delete cancel stops it. What it has removed is gone. On a terminal you are
+asked first; --dry-run shows whether the approval would be refused, and changes nothing.`,
 		Example: `  farol delete approve 3 --by second@test.edu --on-paper 'signed form of 24 November' --dry-run
   farol delete approve 3 --by second@test.edu --on-paper 'signed form of 24 November'`,
 		Args: cli.OneArg("request by its ID"),
