@@ -11,6 +11,8 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgconn"
+
 	"github.com/farol-preservation/farol/chaos/oracle"
 )
 
@@ -169,7 +171,7 @@ func shiftClock(by time.Duration) func(context.Context, *site) error {
 		ctx, cancel := context.WithTimeout(ctx, time.Minute)
 		defer cancel()
 		rows, err := s.db.Query(ctx, `
-			SELECT format('UPDATE %I SET %s', c.table_name, string_agg(format('%I = %I + $1::interval', column_name, column_name), ', '))
+			SELECT quote_ident(c.table_name), format('UPDATE %I SET %s', c.table_name, string_agg(format('%I = %I + $1::interval', column_name, column_name), ', '))
 			FROM information_schema.columns c JOIN pg_class t ON t.oid = to_regclass(quote_ident(c.table_name))
 			WHERE c.table_schema = 'public' AND c.data_type = 'timestamp with time zone' AND c.is_generated = 'NEVER'
 				AND c.column_name NOT IN ('bag_date', 'mod_time', 'readable_until')
@@ -178,30 +180,35 @@ func shiftClock(by time.Duration) func(context.Context, *site) error {
 		if err != nil {
 			return fmt.Errorf("find the times: %w", err)
 		}
-		var updates []string
+		var tables, updates []string
 		for rows.Next() {
-			var sql string
-			if err := rows.Scan(&sql); err != nil {
+			var table, sql string
+			if err := rows.Scan(&table, &sql); err != nil {
 				return fmt.Errorf("find the times: %w", err)
 			}
-			updates = append(updates, sql)
+			tables, updates = append(tables, table), append(updates, sql)
 		}
 		if err := rows.Err(); err != nil {
 			return fmt.Errorf("find the times: %w", err)
 		}
-		return s.shift(ctx, updates, by)
+		// A clock is set at one moment: nobody writes. Waiting for the tables would be a deadlock.
+		return s.shift(ctx, append([]string{`LOCK TABLE ` + strings.Join(tables, ", ") + ` IN EXCLUSIVE MODE NOWAIT`}, updates...), by)
 	}
 }
 
 func (s *site) shift(ctx context.Context, updates []string, by time.Duration) error {
-	var err error
-	for range 5 { // workers may be in the way
-		if err = s.shiftOnce(ctx, updates, by); err == nil {
-			s.note("%d tables shifted by %s", len(updates), by)
+	for {
+		err := s.shiftOnce(ctx, updates, by)
+		var refused *pgconn.PgError
+		switch {
+		case err == nil:
+			s.note("%d tables shifted by %s", len(updates)-1, by)
 			return nil
+		case !errors.As(err, &refused) || refused.Code != "55P03": // a worker is in the way
+			return err
 		}
+		time.Sleep(5 * time.Millisecond)
 	}
-	return err
 }
 
 func (s *site) shiftOnce(ctx context.Context, updates []string, by time.Duration) error {
@@ -213,7 +220,10 @@ func (s *site) shiftOnce(ctx context.Context, updates []string, by time.Duration
 	if _, err := tx.Exec(ctx, `SET LOCAL session_replication_role = replica`); err != nil { // no trigger runs
 		return fmt.Errorf("shift the clock: %w", err)
 	}
-	for _, sql := range updates {
+	if _, err := tx.Exec(ctx, updates[0]); err != nil {
+		return fmt.Errorf("lock what is shifted: %w", err)
+	}
+	for _, sql := range updates[1:] {
 		if _, err := tx.Exec(ctx, sql, by); err != nil {
 			return fmt.Errorf("%s: %w", sql, err)
 		}

@@ -8,7 +8,6 @@ import (
 	"math/rand/v2"
 	"net"
 	"sync"
-	"sync/atomic"
 	"time"
 )
 
@@ -21,29 +20,24 @@ type gate struct {
 
 	mu      sync.Mutex
 	inner   net.Listener // nil while it refuses
+	refuses int          // faults that have it refuse; they may overlap
 	server  string       // where connections are passed on to
 	open    map[net.Conn]struct{}
 	stalled chan struct{} // closed when nothing is held back any more
+	stalls  int           // faults that hold it back
 	closed  bool
 	refused int // times that it began to refuse or cut
 }
 
-// The ports of gates follow each other from a random one on.
-var (
-	firstPort = 20000 + rand.N[uint32](5000)
-	gates     atomic.Uint32
-)
-
 // newGate takes a port below those that the kernel gives to outgoing
-// connections, so that none of them can take it while the gate refuses. Nor can another gate:
-// each port is given out once.
+// connections, so that none of them can take it while the gate refuses.
 func newGate() (*gate, error) {
 	free := make(chan struct{})
 	close(free)
 	g := &gate{conns: make(chan net.Conn), done: make(chan struct{}), open: map[net.Conn]struct{}{}, stalled: free}
 	var err error
 	for range 50 {
-		g.addr = fmt.Sprintf("127.0.0.1:%d", firstPort+gates.Add(1))
+		g.addr = fmt.Sprintf("127.0.0.1:%d", 20000+rand.N(10000))
 		if err = g.listen(); err == nil {
 			return g, nil
 		}
@@ -108,9 +102,12 @@ func (g *gate) Addr() net.Addr {
 // Close is a listener's. Nothing is accepted any more, and nothing is left open.
 func (g *gate) Close() error {
 	g.refuse()
-	g.flow()
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	if g.stalls > 0 {
+		g.stalls = 0
+		close(g.stalled)
+	}
 	if !g.closed {
 		g.closed = true
 		close(g.done)
@@ -123,6 +120,7 @@ func (g *gate) refuse() {
 	g.mu.Lock()
 	l := g.inner
 	g.inner = nil
+	g.refuses++
 	g.mu.Unlock()
 	if l != nil {
 		l.Close() //nolint:errcheck // it only listened
@@ -130,8 +128,15 @@ func (g *gate) refuse() {
 	g.cut()
 }
 
-// serve ends refuse.
+// serve ends a refuse. Connections are accepted when all are ended.
 func (g *gate) serve() error {
+	g.mu.Lock()
+	g.refuses--
+	still := g.refuses > 0
+	g.mu.Unlock()
+	if still {
+		return nil
+	}
 	var err error
 	for range 100 {
 		if err = g.listen(); err == nil {
@@ -156,16 +161,16 @@ func (g *gate) cut() {
 func (g *gate) stall() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.stalled = make(chan struct{})
+	if g.stalls++; g.stalls == 1 {
+		g.stalled = make(chan struct{})
+	}
 }
 
-// flow ends stall.
+// flow ends a stall. All goes through when all are ended.
 func (g *gate) flow() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	select {
-	case <-g.stalled:
-	default:
+	if g.stalls--; g.stalls == 0 {
 		close(g.stalled)
 	}
 }

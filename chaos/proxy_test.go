@@ -219,11 +219,17 @@ func TestGatesRefuseStallAndServeAgain(t *testing.T) {
 		t.Fatal("at first:", err)
 	}
 	g.stall()
+	g.stall() // faults overlap
+	g.flow()
 	if err := say(c, 200*time.Millisecond); !errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("stalled: %v", err)
 	}
 	g.flow()
 	g.refuse()
+	g.refuse()
+	if err := g.serve(); err != nil {
+		t.Fatal(err)
+	}
 	if err := say(c, 10*time.Second); err == nil {
 		t.Error("an open connection outlived refuse")
 	}
