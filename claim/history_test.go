@@ -16,6 +16,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/farol-preservation/farol/claim"
+	"github.com/farol-preservation/farol/internal/testenv"
 	"github.com/farol-preservation/farol/registry"
 )
 
@@ -147,7 +148,7 @@ func TestHistoryOfClaimsIsInOrder(t *testing.T) {
 		return sql(`UPDATE work_items SET status = 'Failed' WHERE id = (SELECT min(id) + $1 FROM work_items) AND status = 'Started'`, rand.N(items))
 	})
 	working.Go(func() { // until all are at their end; the last people are gone before the last workers
-		for q.open() > 0 && time.Since(h.begun) < time.Minute {
+		for q.open() > 0 && time.Since(h.begun) < testenv.Patience {
 			if err := sql(`SELECT requeue(id) FROM work_items WHERE status = 'Failed'`); err != nil {
 				t.Error(err)
 			}
