@@ -192,17 +192,17 @@ func shiftClock(by time.Duration) func(context.Context, *site) error {
 			return fmt.Errorf("find the times: %w", err)
 		}
 		// A clock is set at one moment: nobody writes. Waiting for the tables would be a deadlock.
-		return s.shift(ctx, append([]string{`LOCK TABLE ` + strings.Join(tables, ", ") + ` IN EXCLUSIVE MODE NOWAIT`}, updates...), by)
+		return s.shift(ctx, `LOCK TABLE `+strings.Join(tables, ", ")+` IN EXCLUSIVE MODE NOWAIT`, updates, by)
 	}
 }
 
-func (s *site) shift(ctx context.Context, updates []string, by time.Duration) error {
+func (s *site) shift(ctx context.Context, lock string, updates []string, by time.Duration) error {
 	for {
-		err := s.shiftOnce(ctx, updates, by)
+		err := s.shiftOnce(ctx, lock, updates, by)
 		var refused *pgconn.PgError
 		switch {
 		case err == nil:
-			s.note("%d tables shifted by %s", len(updates)-1, by)
+			s.note("%d tables shifted by %s", len(updates), by)
 			return nil
 		case !errors.As(err, &refused) || refused.Code != "55P03": // a worker is in the way
 			return err
@@ -211,7 +211,7 @@ func (s *site) shift(ctx context.Context, updates []string, by time.Duration) er
 	}
 }
 
-func (s *site) shiftOnce(ctx context.Context, updates []string, by time.Duration) error {
+func (s *site) shiftOnce(ctx context.Context, lock string, updates []string, by time.Duration) error {
 	tx, err := s.db.Begin(ctx)
 	if err != nil {
 		return fmt.Errorf("shift the clock: %w", err)
@@ -220,10 +220,10 @@ func (s *site) shiftOnce(ctx context.Context, updates []string, by time.Duration
 	if _, err := tx.Exec(ctx, `SET LOCAL session_replication_role = replica`); err != nil { // no trigger runs
 		return fmt.Errorf("shift the clock: %w", err)
 	}
-	if _, err := tx.Exec(ctx, updates[0]); err != nil {
+	if _, err := tx.Exec(ctx, lock); err != nil {
 		return fmt.Errorf("lock what is shifted: %w", err)
 	}
-	for _, sql := range updates[1:] {
+	for _, sql := range updates {
 		if _, err := tx.Exec(ctx, sql, by); err != nil {
 			return fmt.Errorf("%s: %w", sql, err)
 		}

@@ -1,6 +1,9 @@
 package migrations_test
 
 import (
+	"os"
+	"path/filepath"
+	"regexp"
 	"testing"
 
 	"github.com/farol-preservation/farol/migrations"
@@ -98,5 +101,25 @@ func TestViewsWhoseColumnsChange(t *testing.T) {
 			AND has_function_privilege('`+reader.Config().User+`', 'drain_worker(text)', 'EXECUTE') AND has_table_privilege('farol_admin', 'running', 'SELECT')
 			AND NOT has_function_privilege('public', 'drain_worker(text)', 'EXECUTE')`) {
 		t.Error("rights were lost, or given")
+	}
+}
+
+// What people read in mails, alerts and notes is written by the database for all channels: a
+// reader of a mail or of a page has no command line.
+func TestTextsOfTheDatabaseNameNoCommands(t *testing.T) {
+	t.Parallel()
+	files, err := filepath.Glob("repeatable/*.sql")
+	if err != nil || len(files) == 0 {
+		t.Fatal(files, err)
+	}
+	command := regexp.MustCompile("(?m)^[ \\t]*[^ \\t\\n-].*`farol [a-z].*$") // of no comment
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, line := range command.FindAllString(string(text), -1) {
+			t.Errorf("%s: %s", file, line)
+		}
 	}
 }

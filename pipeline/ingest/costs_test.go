@@ -34,10 +34,10 @@ type cost struct {
 func costs() []cost {
 	return []cost{
 		{bags: 30, turns: 1, files: 3, size: 4 << 10, statements: 8, commits: 2.1, empty: 0.5},
-		{bags: 15, turns: 1, files: 20, size: 16 << 10, statements: 8, commits: 2.2, empty: 0.6, registry: 4_000},
+		{bags: 15, turns: 1, files: 20, size: 16 << 10, statements: 8, commits: 2.2, empty: 0.6, registry: 3_800},
 		{bags: 1, turns: 5, files: 3, size: 4 << 10, statements: 8, commits: 2.1, empty: 0.5},
 		{bags: 1, turns: 5, files: 20, size: 16 << 10, statements: 8, commits: 2.1, empty: 0.5},
-		{bags: 1, turns: 1, files: 400, size: 1 << 10, statements: 10.5, commits: 2.1, empty: 0.5, registry: 3_000},
+		{bags: 1, turns: 1, files: 400, size: 1 << 10, statements: 10.5, commits: 2.1, empty: 0.5, registry: 2_600},
 	}
 }
 

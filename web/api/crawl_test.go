@@ -351,6 +351,9 @@ func (c *crawled) signsIn() {
 	carry(u, 200, "me.set_password", "POST", "/api/v1/me/password", map[string]any{"old": password, "new": "another long password"})
 	id := ask[int64](c.site, `SELECT max(id) FROM sessions WHERE user_id = $1`, u.person.ID)
 	carry(u, 204, "me.end_session", "DELETE", fmt.Sprint("/api/v1/me/sessions/", id), nil)
+	if n := ask[int](c.site, `SELECT count(*) FROM actions WHERE operation = 'me.end_session' AND subject_id = $1 AND outcome = 'done'`, fmt.Sprint(id)); n != 1 {
+		c.t.Errorf("%d records of the session that was ended", n)
+	}
 	b := c.browser()
 	b.wants(200, "POST", "/api/v1/session", map[string]any{"email": known.person.Email, "password": password})
 	c.exec(`UPDATE users SET totp_last_step = 0`)
