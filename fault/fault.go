@@ -29,6 +29,7 @@ const (
 	ReadOnly    Kind = "read-only"    // it takes no writes
 	Skewed      Kind = "skewed"       // its clock and ours differ too much
 	WrongAnswer Kind = "wrong-answer" // what it says is no answer to what was asked
+	Refused     Kind = "refused"      // it does not take a request that we made, whatever the content
 )
 
 // The services whose names are fixed. A bucket is "s3:" and its target's name, or

@@ -96,12 +96,12 @@ func TestErrorsOfScripts(t *testing.T) {
 		"ERR Error running script (call to f_1): @user_script:6: @user_script: 6: -READONLY You can't write against a read only replica.": fault.ReadOnly,
 		"ERR Error running script (call to f_1): @user_script:6: @user_script: 6: -OOM command not allowed.":                              fault.Full,
 		"MOVED 3999 127.0.0.1:6381":                    fault.WrongAnswer,
-		"ERR unknown command 'FOO'":                    "",
-		"WRONGTYPE Operation against a key":            "",
+		"ERR unknown command 'FOO'":                    fault.Refused,
+		"WRONGTYPE Operation against a key":            fault.Refused,
 		"ERR Client sent AUTH, but no password is set": fault.Denied,
 	} {
-		if k, ok := fault.OfRedis(says); k != want || ok != (want != "") {
-			t.Errorf("OfRedis(%q) = %q, %t; want %q", says, k, ok, want)
+		if k := fault.OfRedis(says); k != want {
+			t.Errorf("OfRedis(%q) = %q, want %q", says, k, want)
 		}
 	}
 }

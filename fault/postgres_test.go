@@ -38,8 +38,8 @@ func exec(t *testing.T, c *pgx.Conn, statements ...string) (err error) {
 	return nil
 }
 
-// What a real PostgreSQL says is sorted by its SQLSTATE: the failures of the server and
-// of the way to it are the database's, and data that it refuses is not.
+// What a real PostgreSQL says is sorted by its SQLSTATE: none of it is a failure of the content,
+// not even what its own rules refuse.
 func TestPostgresIsBlamedForItsOwnFailures(t *testing.T) {
 	t.Parallel()
 	server := testenv.NewServer(t)
@@ -64,7 +64,7 @@ func TestPostgresIsBlamedForItsOwnFailures(t *testing.T) {
 	}
 	for name, tt := range map[string]struct {
 		fail func(t *testing.T, c *pgx.Conn) error
-		kind fault.Kind // "": it is not the database's
+		kind fault.Kind
 	}{
 		"its connection is ended": {func(t *testing.T, c *pgx.Conn) error {
 			return exec(t, c, `SELECT pg_terminate_backend(pg_backend_pid())`)
@@ -96,11 +96,11 @@ func TestPostgresIsBlamedForItsOwnFailures(t *testing.T) {
 		"a function is missing":  {func(t *testing.T, c *pgx.Conn) error { return exec(t, c, `SELECT no_such_function()`) }, fault.WrongAnswer},
 		"out of order":           {func(t *testing.T, c *pgx.Conn) error { return exec(t, c, `DO $$ BEGIN RAISE SQLSTATE '40001'; END $$`) }, fault.Overloaded},
 		"its disk is full":       {func(t *testing.T, c *pgx.Conn) error { return exec(t, c, `DO $$ BEGIN RAISE disk_full; END $$`) }, fault.Full},
-		"a constraint":           {func(t *testing.T, c *pgx.Conn) error { return exec(t, c, `INSERT INTO taken VALUES (1, -1)`) }, ""},
-		"taken already":          {func(t *testing.T, c *pgx.Conn) error { return exec(t, c, `INSERT INTO taken VALUES (1, 1), (1, 1)`) }, ""},
-		"a value too large":      {func(t *testing.T, c *pgx.Conn) error { return exec(t, c, `INSERT INTO taken VALUES (9999999999, 1)`) }, ""},
-		"a string that is none":  {func(t *testing.T, c *pgx.Conn) error { return exec(t, c, `SELECT E'\xff'`) }, ""},
-		"a mistake in statement": {func(t *testing.T, c *pgx.Conn) error { return exec(t, c, `SELEKT`) }, ""},
+		"a constraint":           {func(t *testing.T, c *pgx.Conn) error { return exec(t, c, `INSERT INTO taken VALUES (1, -1)`) }, fault.Refused},
+		"taken already":          {func(t *testing.T, c *pgx.Conn) error { return exec(t, c, `INSERT INTO taken VALUES (1, 1), (1, 1)`) }, fault.Refused},
+		"a value too large":      {func(t *testing.T, c *pgx.Conn) error { return exec(t, c, `INSERT INTO taken VALUES (9999999999, 1)`) }, fault.Refused},
+		"a string that is none":  {func(t *testing.T, c *pgx.Conn) error { return exec(t, c, `SELECT E'\xff'`) }, fault.Refused},
+		"a mistake in statement": {func(t *testing.T, c *pgx.Conn) error { return exec(t, c, `SELEKT`) }, fault.Refused},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -109,7 +109,7 @@ func TestPostgresIsBlamedForItsOwnFailures(t *testing.T) {
 			if !errors.As(err, &answer) {
 				t.Fatalf("%v is no answer of PostgreSQL", err)
 			}
-			if k, ok := fault.Postgres(answer.Code); k != tt.kind || ok != (tt.kind != "") {
+			if k, ok := fault.Postgres(answer.Code); k != tt.kind || !ok {
 				t.Errorf("%v: %q, %t; want %q", err, k, ok, tt.kind)
 			}
 		})

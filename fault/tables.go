@@ -14,8 +14,8 @@ import (
 )
 
 // Postgres sorts the SQLSTATE of an error of PostgreSQL (PostgreSQL's manual,
-// appendix A). ok is false for what is not the service's failure: data that it
-// refuses, and statements that we had stopped.
+// appendix A). What its rules refuse is a statement of ours, and no failure of any
+// content. ok is false for what is no SQLSTATE.
 func Postgres(state string) (k Kind, ok bool) {
 	switch state {
 	case "25006": // read_only_sql_transaction: a standby
@@ -42,13 +42,12 @@ func Postgres(state string) (k Kind, ok bool) {
 	case "28": // invalid authorization
 		return Denied, true
 	}
-	return "", false
+	return Refused, true
 }
 
 // OfRedis sorts an error that Redis gave as an answer, by its first word
-// (Redis's manual, "Redis error replies"). ok is false for what is a mistake of
-// ours.
-func OfRedis(message string) (k Kind, ok bool) {
+// (Redis's manual, "Redis error replies").
+func OfRedis(message string) Kind {
 	// Before Redis 7 a script's error came as "ERR Error running script (…): -READONLY …".
 	if _, inner, ok := strings.Cut(message, ": -"); ok && strings.HasPrefix(message, "ERR Error running script") {
 		message = inner
@@ -56,77 +55,30 @@ func OfRedis(message string) (k Kind, ok bool) {
 	word, _, _ := strings.Cut(message, " ")
 	switch word {
 	case "OOM":
-		return Full, true
+		return Full
 	case "READONLY":
-		return ReadOnly, true
+		return ReadOnly
 	case "MISCONF", "NOREPLICAS": // it cannot persist, or has too few replicas, and takes no writes
-		return ReadOnly, true
+		return ReadOnly
 	case "LOADING", "MASTERDOWN", "CLUSTERDOWN", "UNKILLABLE", "NOTREADY":
-		return Unavailable, true
+		return Unavailable
 	case "BUSY", "TRYAGAIN", "BUSYKEY":
-		return Overloaded, true
+		return Overloaded
 	case "MOVED", "ASK": // it is a node of a cluster, and not the Redis that was asked for
-		return WrongAnswer, true
+		return WrongAnswer
 	case "NOAUTH", "WRONGPASS", "NOPERM", "DENIED":
-		return Denied, true
+		return Denied
 	}
 	switch {
 	case strings.HasPrefix(message, "ERR max number of clients"):
-		return Overloaded, true
+		return Overloaded
 	case strings.HasPrefix(message, "ERR invalid password"), strings.HasPrefix(message, "ERR Client sent AUTH"),
 		strings.HasPrefix(message, "ERR AUTH "), strings.HasPrefix(message, "ERR operation not permitted"):
-		return Denied, true
+		return Denied
 	case strings.HasPrefix(message, "ERR DB index is out of range"), strings.HasPrefix(message, "ERR invalid DB index"):
-		return Missing, true
+		return Missing
 	}
-	return "", false
-}
-
-// OfS3 sorts an error that S3 gave as an answer, by its code and, for answers
-// without a body, by the status (Amazon S3 API Reference, "Error responses"). ok
-// is false for what is about one object or request.
-func OfS3(code string, status int) (k Kind, ok bool) {
-	switch code {
-	case "NoSuchKey", "NoSuchVersion", "NoSuchUpload", "PreconditionFailed", "ConditionalRequestConflict", "InvalidObjectState", "NotImplemented",
-		"MethodNotAllowed", "InvalidDigest", "InvalidPart", "InvalidRange", "EntityTooLarge", "KeyTooLongError":
-		return "", false
-	case "BadDigest", "XAmzContentSHA256Mismatch": // bytes that were checked before they left came as others
-		return WrongAnswer, true
-	case "NoSuchBucket", "InvalidBucketName", "PermanentRedirect":
-		return Missing, true
-	case "RequestTimeTooSkewed", "RequestExpired":
-		return Skewed, true
-	case "SlowDown", "Throttling", "ThrottlingException", "RequestLimitExceeded", "TooManyRequests", "BandwidthLimitExceeded", "ServiceUnavailable":
-		return Overloaded, true
-	case "QuotaExceeded", "XMinioStorageFull", "InsufficientStorage", "StorageFull":
-		return Full, true
-	case "AccessDenied", "InvalidAccessKeyId", "SignatureDoesNotMatch", "InvalidToken", "ExpiredToken", "TokenRefreshRequired", "AccountProblem",
-		"AllAccessDisabled", "AuthorizationHeaderMalformed", "NotSignedUp", "InvalidSecurity", "XAdminUserNotFound", // the last is versitygw's InvalidAccessKeyId, a 404
-		"UnauthorizedAccess", "AuthFailure", "MissingSecurityHeader", "OptInRequired", "Forbidden",
-		"KMS.DisabledException", "KMS.NotFoundException", "KMS.KMSInvalidStateException",
-		"BadRequest": // the SDK's word for 400 without a body: what S3 says to HEAD with a token that has expired
-		return Denied, true
-	case "RequestTimeout", "InternalError", "OperationAborted":
-		return Unavailable, true
-	}
-	return ofStatus(status)
-}
-
-// ofStatus sorts an answer of S3 that has no code.
-func ofStatus(status int) (k Kind, ok bool) {
-	switch {
-	case status == http.StatusUnauthorized || status == http.StatusForbidden || status == http.StatusProxyAuthRequired:
-		return Denied, true
-	case status == http.StatusMovedPermanently || status == http.StatusTemporaryRedirect:
-		return Missing, true
-	case status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable:
-		return Overloaded, true
-	case status == http.StatusInsufficientStorage:
-		return Full, true
-	case status == http.StatusRequestTimeout || status >= 500:
-		return Unavailable, true
-	}
-	return "", false
+	return Refused // a command that it does not know, or of ours that is wrong
 }
 
 // Network sorts what may go wrong on the way to any service: names, connections,

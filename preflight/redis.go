@@ -37,7 +37,7 @@ func redisFailed(err error) Finding {
 	e := blamed(fault.Redis, err, func(err error) (fault.Kind, bool) {
 		var said redis.Error
 		if errors.As(err, &said) {
-			return fault.OfRedis(said.Error())
+			return fault.OfRedis(said.Error()), true
 		}
 		return "", false
 	})

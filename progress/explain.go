@@ -22,8 +22,8 @@ func bounded(ctx context.Context) (context.Context, context.CancelFunc) {
 type begunKey struct{} // when a call began
 
 // explain says whose failure an error of the client is, given the context of the call:
-// that of Redis, or nobody's where the caller's time was up. Errors that Redis answers
-// and that are none of the table's are mistakes of ours.
+// that of Redis, or nobody's where the caller's time was up. What Redis answers is
+// never the content's: a command of ours that it refuses is Redis's failure, or ours.
 func (s *Store) explain(ctx context.Context, err error) error {
 	if err == nil || errors.Is(err, redis.Nil) || errors.Is(err, redis.ErrClosed) || fault.In(err) != nil {
 		return err
@@ -36,11 +36,7 @@ func (s *Store) explain(ctx context.Context, err error) error {
 		if begun, ok := ctx.Value(begunKey{}).(time.Time); ok && redis.IsReadOnlyError(err) {
 			s.lines.hangUp(begun)
 		}
-		k, ok := fault.OfRedis(answer.Error())
-		if !ok {
-			return err
-		}
-		return of(k, firstWords(answer.Error()))
+		return of(fault.OfRedis(answer.Error()), firstWords(answer.Error()))
 	}
 	if ctx.Err() != nil && !errors.Is(context.Cause(ctx), errSilent) {
 		return err

@@ -43,13 +43,13 @@ func (r *request) accept(response *http.Response) error {
 		return refusal(response.StatusCode, text)
 	}
 	want := root(r.operation)
+	response.Body = io.NopCloser(bytes.NewReader(text))
 	if want == "" {
 		return examine(r.operation, response)
 	}
 	if name != want {
 		return &strangeAnswer{fmt.Sprintf("the answer is %q, and not %s", name, want)}
 	}
-	response.Body = io.NopCloser(bytes.NewReader(text))
 	return nil
 }
 

@@ -18,7 +18,6 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/aws/ratelimit"
 	"github.com/aws/aws-sdk-go-v2/aws/retry"
-	v4 "github.com/aws/aws-sdk-go-v2/aws/signer/v4"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 	smithyauth "github.com/aws/smithy-go/auth"
 	smithyendpoints "github.com/aws/smithy-go/endpoints"
@@ -60,6 +59,7 @@ type Client struct {
 	mu         sync.Mutex
 	transports map[route]*http.Transport
 	clocks     map[string]*clock // by the host of an endpoint
+	stores     map[string]*store // by endpoint
 }
 
 // A route is what decides whether two requests may share a connection. Work on
@@ -71,7 +71,7 @@ type route struct {
 
 // NewClient returns a client without connections.
 func NewClient(o Options) *Client {
-	return &Client{options: o.withDefaults(), transports: make(map[route]*http.Transport), clocks: make(map[string]*clock)}
+	return &Client{options: o.withDefaults(), transports: make(map[route]*http.Transport), clocks: make(map[string]*clock), stores: make(map[string]*store)}
 }
 
 // Close closes the idle connections. Requests under way are not disturbed.
@@ -96,9 +96,10 @@ type Bucket struct {
 	direct     http.RoundTripper // what api sends by, for a request of our own
 	directWork http.RoundTripper // likewise of work
 	retryer    aws.Retryer
-	signer     *v4.Signer
+	signer     signer
 
 	clock      *clock
+	store      *store
 	versioned  atomic.Pointer[bool] // what the server last said of it; nil before it was asked
 	lastAnswer atomic.Int64         // when the last request began that the bucket answered, in Unix nanoseconds
 	asking     singleflight.Group   // for whether the bucket is there
@@ -116,7 +117,7 @@ func (c *Client) Bucket(t Target) (*Bucket, error) {
 		return nil, fmt.Errorf("target %s: %w", t.name(), err)
 	}
 	b := &Bucket{
-		target: t, options: c.options, endpoint: endpoint, at: t.bucketURL(endpoint), clock: c.clockOf(endpoint.Host),
+		target: t, options: c.options, endpoint: endpoint, at: t.bucketURL(endpoint), clock: c.clockOf(endpoint.Host), store: c.storeOf(endpoint.String()),
 		retryer: newRetryer(), signer: newSigner(),
 	}
 	at := route{endpoint.Scheme, endpoint.Host, t.CAFile, c.options.Stall}
@@ -155,7 +156,7 @@ func (b *Bucket) connect(transport http.RoundTripper) *s3.Client {
 		DisableLogOutputChecksumValidationSkipped: true,
 		DisableS3ExpressSessionAuth:               aws.Bool(true),
 		DisableClockSkewCorrection:                true, // see clock
-		HTTPSignerV4:                              signer{b.signer},
+		HTTPSignerV4:                              b.signer,
 		APIOptions: []func(*middleware.Stack) error{strict, b.listen, func(stack *middleware.Stack) error {
 			return stack.Finalize.Insert(b.clock, "Retry", middleware.After)
 		}},

@@ -8,8 +8,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/aws/aws-sdk-go-v2/aws"
-	v4 "github.com/aws/aws-sdk-go-v2/aws/signer/v4"
 	smithy "github.com/aws/smithy-go"
 	"github.com/aws/smithy-go/middleware"
 	smithyhttp "github.com/aws/smithy-go/transport/http"
@@ -170,19 +168,4 @@ func (e *skewedError) apart() string {
 		return fmt.Sprintf("its clock is %s behind ours", (-e.ahead).Round(time.Second))
 	}
 	return fmt.Sprintf("its clock is %s ahead of ours", e.ahead.Round(time.Second))
-}
-
-// A signer signs the SDK's requests with the server's time.
-type signer struct{ *v4.Signer }
-
-func newSigner() *v4.Signer {
-	return v4.NewSigner(func(o *v4.SignerOptions) { o.DisableURIPathEscaping = true }) // as the SDK's own for S3
-}
-
-// SignHTTP signs a request at the time that the server's clock is believed to show.
-func (s signer) SignHTTP(
-	ctx context.Context, key aws.Credentials, r *http.Request, payload, service, region string, at time.Time, o ...func(*v4.SignerOptions),
-) error {
-	offset, _ := ctx.Value(offsetKey{}).(time.Duration)
-	return s.Signer.SignHTTP(ctx, key, r, payload, service, region, at.Add(offset), o...)
 }

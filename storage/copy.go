@@ -12,6 +12,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 	"github.com/aws/aws-sdk-go-v2/service/s3/types"
+	smithy "github.com/aws/smithy-go"
 )
 
 // A Source is an object to copy, or a range of one.
@@ -61,10 +62,15 @@ func (b *Bucket) copy(ctx context.Context, src Source, key string, up Upload, p 
 		return b.copyInParts(ctx, src, key, up, p)
 	}
 	o, err := b.copyWhole(ctx, src, key, up)
-	if unable(err) {
-		return b.copyThrough(ctx, src, key, up, p)
+	if !unable(err) {
+		return o, err
 	}
-	return o, err
+	var refusal smithy.APIError
+	o, again := b.copyThrough(ctx, src, key, up, p)
+	if again == nil && errors.Is(err, errUnsupported) && errors.As(err, &refusal) {
+		b.learn(ServerCopy, err)
+	}
+	return o, again
 }
 
 // asPart has the content go as a single part.
@@ -93,41 +99,54 @@ func (b *Bucket) reaches(src *Bucket) bool {
 
 // unable reports whether the bytes should be tried by way of this process. If it
 // is the source or the target that is closed to us, that will say so again.
-func unable(err error) bool {
-	return errors.Is(err, errUnsupported) || errors.Is(err, ErrDenied)
-}
+func unable(err error) bool { return refusedWay(err) || errors.Is(err, ErrDenied) }
 
 // copyInParts stays with one upload whichever way its parts come, so that what
-// has been brought by either way counts when it is resumed.
+// has been brought by either way counts when it is resumed. A server that does not compute a
+// checksum of what it copies is asked for none.
 func (b *Bucket) copyInParts(ctx context.Context, src Source, key string, up Upload, p Parts) (Object, error) {
-	var refused atomic.Bool
-	return b.inParts(ctx, key, up, p, func(ctx context.Context, part part) (types.CompletedPart, error) {
-		if !refused.Load() {
-			done, err := b.copyPart(ctx, src, part)
-			if !unable(err) {
-				return done, err
-			}
-			refused.Store(true)
+	how := byDigest
+	if !b.can(CopiedSHA256) {
+		how = byETag
+	}
+	through := atomic.Bool{}
+	through.Store(!b.can(ServerCopy) || src.IfMatch != "" && !b.can(CopyIfMatch))
+	return b.inParts(ctx, key, up, p, CopiedSHA256, how, func(ctx context.Context, part part) (types.CompletedPart, error) {
+		if through.Load() {
+			return b.sendPart(ctx, part, src.open)
 		}
-		return b.sendPart(ctx, part, src.open)
+		done, err := b.copyPart(ctx, src, part)
+		if refusedWay(err) && !errors.Is(err, errUnsupported) && part.proof == byDigest && part.summed {
+			return done, err // the upload begins again, without checksums
+		}
+		if !unable(err) {
+			return done, err
+		}
+		through.Store(true)
+		sent, err := b.sendPart(ctx, part, src.open)
+		return sent, err
 	})
 }
 
 // copyThrough reads the source and writes it here, without keeping it.
 func (b *Bucket) copyThrough(ctx context.Context, src Source, key string, up Upload, p Parts) (Object, error) {
 	if src.inParts(up, p) {
-		return b.inParts(ctx, key, up, p, func(ctx context.Context, part part) (types.CompletedPart, error) {
+		return b.inParts(ctx, key, up, p, PartSHA256, b.ofParts(), func(ctx context.Context, part part) (types.CompletedPart, error) {
 			return b.sendPart(ctx, part, src.open)
 		})
 	}
 	var o Object
-	err := retried(ctx, func() error {
-		body, err := src.open(ctx, 0, up.Size)
-		if err != nil {
-			return err
-		}
-		defer body.Close() //nolint:errcheck // what was read of it has been checked
-		o, err = b.put(ctx, key, body, up)
+	body := io.NopCloser(http.NoBody)
+	defer func() { _ = body.Close() }() // what was read of it has been checked
+	err := retried(ctx, func() (err error) {
+		o, err = b.putFrom(ctx, key, up, func() (io.Reader, error) {
+			again, err := src.open(ctx, 0, up.Size)
+			if err == nil {
+				_ = body.Close() // nobody reads the first any more
+				body = again
+			}
+			return again, err
+		})
 		return err
 	})
 	return o, err
@@ -148,20 +167,45 @@ func (s Source) path() *string {
 	return aws.String(s.Bucket.target.Bucket + "/" + escapeKey(s.Key))
 }
 
+// copyWhole has the server copy an object, asking it for the checksum of the copy if it can
+// give one.
 func (b *Bucket) copyWhole(ctx context.Context, src Source, key string, up Upload) (Object, error) {
-	r := &request{
-		operation: "CopyObject", method: http.MethodPut, key: key, query: "x-id=CopyObject", header: make(http.Header), payload: noContent,
+	if !b.can(ServerCopy) || src.IfMatch != "" && !b.can(CopyIfMatch) {
+		return Object{}, errUnsupported
 	}
+	up, sum := b.fits(up), b.can(SHA256) && !src.Unchecked
+	o, err := b.copyOnce(ctx, src, key, up, sum)
+	if err == nil || !refusedWay(err) {
+		return o, err
+	}
+	short, cut := up.shortened()
+	if sum && b.target.Checksum.measured() {
+		if o, again := b.copyOnce(ctx, src, key, up, false); again == nil {
+			b.learn(SHA256, err)
+			return o, nil
+		}
+	}
+	if cut {
+		if o, again := b.copyOnce(ctx, src, key, short, sum); again == nil {
+			b.learn(LongMetadata, err)
+			return o, nil
+		}
+	}
+	return o, err
+}
+
+func (b *Bucket) copyOnce(ctx context.Context, src Source, key string, up Upload, sum bool) (Object, error) {
+	r := &request{operation: "CopyObject", method: http.MethodPut, key: key, header: make(http.Header), payload: noContent}
 	b.describe(r.header, up)
 	set(r.header, "X-Amz-Copy-Source", *src.path())
 	set(r.header, "X-Amz-Copy-Source-If-Match", quoted(src.IfMatch))
 	set(r.header, "X-Amz-Metadata-Directive", "REPLACE")
-	if b.KeepsSHA256() && !src.Unchecked {
+	if sum {
 		set(r.header, "X-Amz-Checksum-Algorithm", "SHA256")
 	}
 	out, err := b.send(ctx, r)
 	if err != nil {
-		return Object{}, b.explain(ctx, err)
+		return Object{}, b.notCopied(ctx, src, b.explain(ctx, err))
 	}
 	result, at, err := readCopyResult(out.body)
 	if err != nil {
@@ -175,10 +219,33 @@ func (b *Bucket) copyWhole(ctx context.Context, src Source, key string, up Uploa
 	if o.ETag == "" {
 		return Object{}, b.wrong(errors.New("the answer has no ETag"))
 	}
-	if err := differs(o.SHA256, up.SHA256); err != nil {
+	b.learn(ServerCopy, nil)
+	err = differs(o.SHA256, up.SHA256)
+	proved := o.SHA256 != "" || known(up.MD5[:]) && o.ETag == ExpectedETag(up.MD5, nil)
+	if err == nil && !proved && known(up.SHA256[:]) && !up.Later {
+		err = b.readBack(ctx, key, up.Size, up.SHA256)
+	}
+	if errors.Is(err, ErrDigest) {
 		return Object{}, b.discard(ctx, key, err)
 	}
-	return o, nil
+	return o, err
+}
+
+// notCopied finds out whether a store refused a copy for the condition alone: some keep another
+// ETag of what was uploaded in parts than they compare.
+func (b *Bucket) notCopied(ctx context.Context, src Source, err error) error {
+	if src.IfMatch == "" || !errors.Is(err, ErrChanged) || !src.Bucket.still(ctx, src.Key, src.IfMatch) {
+		return err
+	}
+	b.learn(CopyIfMatch, err)
+	return fmt.Errorf("%w: a copy under a condition: %v", errUnsupported, err) //nolint:errorlint // it is not changed
+}
+
+// still reports whether an object has an ETag, without a condition.
+func (b *Bucket) still(ctx context.Context, key, etag string) bool {
+	h, _, err := b.head(ctx, key, "", 0)
+	b.store.detours.Add(1)
+	return err == nil && etagOf(h) == etag
 }
 
 // differs compares what both sides know.
@@ -189,21 +256,21 @@ func differs(checksum string, want [32]byte) error {
 	return nil
 }
 
-// unlike compares a copied part with what is known of it, and refuses one that
-// cannot be compared.
-func (b *Bucket) unlike(r *types.CopyPartResult, p part) error {
+// alike compares a copied part with what is known of it, and tells whether that proves it.
+func (b *Bucket) alike(r *types.CopyPartResult, p part) (proved bool, err error) {
 	checksum, etag := aws.ToString(r.ChecksumSHA256), unquote(r.ETag)
+	_, seen := b.Can(ETagMD5)
 	switch {
-	case !known(p.sum[:]) && !known(p.md5[:]):
-		return nil
 	case checksum != "":
-		return differs(checksum, p.sum)
-	case b.KeepsSHA256() || !known(p.md5[:]):
-		return errors.New("the server has no checksum of it")
-	case etag != ExpectedETag(p.md5, nil):
-		return fmt.Errorf("%w: the copy has ETag %s, expected %x", ErrDigest, etag, p.md5)
+		return true, differs(checksum, p.sum)
+	case !known(p.md5[:]):
+		return !known(p.sum[:]), nil // there is nothing to compare with
+	case etag == ExpectedETag(p.md5, nil):
+		return true, nil
+	case seen && b.can(ETagMD5):
+		return false, fmt.Errorf("%w: the copy has ETag %s, expected %x", ErrDigest, etag, p.md5)
 	}
-	return nil
+	return false, nil
 }
 
 func (b *Bucket) copyPart(ctx context.Context, src Source, p part) (types.CompletedPart, error) {
@@ -214,16 +281,26 @@ func (b *Bucket) copyPart(ctx context.Context, src Source, p part) (types.Comple
 		CopySourceRange:   aws.String(fmt.Sprintf("bytes=%d-%d", src.Offset+p.offset, src.Offset+p.offset+p.length-1)),
 	})
 	if err != nil {
-		return types.CompletedPart{}, b.explain(ctx, err)
+		return types.CompletedPart{}, b.notCopied(ctx, src, b.explain(ctx, err))
 	}
 	r := out.CopyPartResult
 	if r == nil {
 		return types.CompletedPart{}, b.wrong(errors.New("the answer has no result"))
 	}
-	if err := b.unlike(r, p); err != nil {
+	proved, err := b.alike(r, p)
+	if err != nil {
 		// Some servers report the checksum of the whole source here. If it is the
 		// source that is wrong, reading it will tell.
 		return types.CompletedPart{}, fmt.Errorf("%w: copied part: %w", errUnsupported, err)
+	}
+	switch {
+	case p.summed && aws.ToString(r.ChecksumSHA256) != "":
+		b.learn(CopiedSHA256, nil)
+	case p.summed:
+		b.learn(CopiedSHA256, errors.New("no checksum in its answers"))
+	}
+	if !proved {
+		p.unproven.Store(true)
 	}
 	return types.CompletedPart{PartNumber: &p.number, ETag: r.ETag, ChecksumSHA256: r.ChecksumSHA256}, nil
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 	"github.com/aws/aws-sdk-go-v2/service/s3/types"
+	smithyhttp "github.com/aws/smithy-go/transport/http"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/farol-preservation/farol/fault"
@@ -31,12 +32,18 @@ func (b *Bucket) Delete(ctx context.Context, keys ...string) error {
 
 func (b *Bucket) remove(ctx context.Context, ids []types.ObjectIdentifier) error {
 	for batch := range slices.Chunk(ids, deleteAtOnce) {
-		err := errUnsupported
-		if len(batch) > 1 && b.KeepsSHA256() { // a batch is refused without a checksum header
-			err = b.deleteBatch(ctx, batch)
+		if len(batch) == 1 || b.target.Checksum == ChecksumETag || !b.can(Batch) { // a batch has a checksum
+			if err := b.deleteEach(ctx, batch); err != nil {
+				return err
+			}
+			continue
 		}
-		if errors.Is(err, errUnsupported) {
-			err = b.deleteEach(ctx, batch)
+		err := b.deleteBatch(ctx, batch)
+		if refusedWay(err) {
+			why := err
+			if err = b.deleteEach(ctx, batch); err == nil {
+				b.learn(Batch, why)
+			}
 		}
 		if err != nil {
 			return err
@@ -50,14 +57,14 @@ func (b *Bucket) deleteBatch(ctx context.Context, ids []types.ObjectIdentifier) 
 		Bucket:            &b.target.Bucket,
 		Delete:            &types.Delete{Objects: ids, Quiet: aws.Bool(true)},
 		ChecksumAlgorithm: types.ChecksumAlgorithmSha256,
-	})
+	}, s3.WithAPIOptions(smithyhttp.AddContentChecksumMiddleware)) // S3 demands one of the two, others the second
 	if err != nil {
 		return fmt.Errorf("delete %d keys from %s: %w", len(ids), b.target.name(), b.explain(ctx, err))
 	}
 	for _, e := range out.Errors {
 		code := aws.ToString(e.Code)
-		k, ok := fault.OfS3(code, 0) // a batch has no status for each key
-		kind := kindOf(code, 0, k)
+		k, ok := fault.OfS3("DeleteObject", code, 0) // a batch has no status for each key
+		kind := kindOf("", code, 0, k)
 		if errors.Is(kind, ErrNotFound) {
 			continue
 		}

@@ -128,7 +128,7 @@ func bare(err error) error {
 
 // answered is an error that S3 gave in its own words or, to HEAD, by its status.
 func (b *Bucket) answered(api smithy.APIError, err error) error {
-	status, head, code := 0, false, api.ErrorCode()
+	status, head, code, operation := 0, false, api.ErrorCode(), operationOf(err)
 	var response *smithyhttp.ResponseError
 	if errors.As(err, &response) {
 		status = response.HTTPStatusCode()
@@ -143,11 +143,11 @@ func (b *Bucket) answered(api smithy.APIError, err error) error {
 	if errors.As(err, &skewed) {
 		return b.fault(fault.Skewed, skewed.said(status), &answer{text: text + ", " + skewed.apart(), cause: err})
 	}
-	if !head && status == http.StatusNotFound && wordless(code) {
+	if !head && status == http.StatusNotFound && wordless(code) && !ofUpload(operation) {
 		return b.fault(fault.WrongAnswer, said, &answer{text: text + ", which is not an answer of S3", cause: err})
 	}
-	k, ok := fault.OfS3(code, status)
-	e := &answer{kind: kindOf(code, status, k), text: text, cause: err}
+	k, ok := fault.OfS3(operation, code, status)
+	e := &answer{kind: kindOf(operation, code, status, k), text: text, cause: err}
 	if !ok && status >= http.StatusMultipleChoices && status < http.StatusBadRequest {
 		k, ok = fault.WrongAnswer, true // a redirection that S3 does not give
 	}
@@ -157,22 +157,44 @@ func (b *Bucket) answered(api smithy.APIError, err error) error {
 	return b.fault(k, said, e)
 }
 
+// operationOf is the name of the operation that an error is of.
+func operationOf(err error) string {
+	var operation *smithy.OperationError
+	if errors.As(err, &operation) {
+		return operation.OperationName
+	}
+	return ""
+}
+
+// ofUpload reports whether an operation is about an upload in parts: what is not there then
+// is the upload, whatever the server calls it.
+func ofUpload(operation string) bool {
+	switch operation {
+	case "UploadPart", "CompleteMultipartUpload", "AbortMultipartUpload", "ListParts":
+		return true
+	}
+	return false
+}
+
 // wordless are the codes that the SDK makes of a status where there is no body.
 func wordless(code string) bool { return code == "" || code == "UnknownError" || code == "NotFound" }
 
 // page is an answer whose status is no success and that is not in the words of S3.
 func (b *Bucket) page(status int, err error) error {
 	said := fmt.Sprintf("%d %s", status, http.StatusText(status))
-	k, ok := fault.OfS3("", status)
-	if !ok {
+	k, ok := fault.OfS3("", "", status)
+	if !ok || k == fault.Refused {
 		k = fault.WrongAnswer
 	}
-	return b.fault(k, said, &answer{kind: kindOf("", 0, k), text: "HTTP " + said + ", which is not an answer of S3", cause: err})
+	return b.fault(k, said, &answer{kind: kindOf("", "", 0, k), text: "HTTP " + said + ", which is not an answer of S3", cause: err})
 }
 
 // kindOf sorts S3's error codes and, for answers without a body (HEAD), the
 // HTTP status. What it does not name is transient.
-func kindOf(code string, status int, k fault.Kind) error {
+func kindOf(operation, code string, status int, k fault.Kind) error {
+	if ofUpload(operation) && (code == "NoSuchKey" || status == http.StatusNotFound && wordless(code)) {
+		return errNoUpload
+	}
 	switch code {
 	case "NoSuchKey", "NoSuchVersion":
 		return ErrNotFound
@@ -182,7 +204,7 @@ func kindOf(code string, status int, k fault.Kind) error {
 		return ErrChanged
 	case "InvalidObjectState":
 		return ErrArchived
-	case "NotImplemented", "MethodNotAllowed":
+	case "NotImplemented", "MethodNotAllowed", "UnsupportedOperation", "XNotImplemented":
 		return errUnsupported
 	case "BadDigest", "XAmzContentSHA256Mismatch":
 		return ErrDigest
@@ -218,7 +240,14 @@ func unsupported(err error) bool {
 	if errors.As(err, &response) {
 		status = response.HTTPStatusCode()
 	}
-	return errors.Is(kindOf(api.ErrorCode(), status, ""), errUnsupported)
+	return errors.Is(kindOf("", api.ErrorCode(), status, ""), errUnsupported)
+}
+
+// refusedWay reports whether an error may be about the way in which something was asked, and
+// not about what: another way may be open.
+func refusedWay(err error) bool {
+	f := fault.In(err)
+	return f != nil && f.Kind == fault.Refused || errors.Is(err, errUnsupported)
 }
 
 // fault is a failure of this bucket's.
@@ -259,5 +288,5 @@ func final(ctx context.Context, err error) bool {
 		return true
 	}
 	var rewind *RewindError
-	return errors.As(err, &rewind)
+	return errors.As(err, &rewind) || refusedWay(err)
 }

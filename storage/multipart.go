@@ -9,7 +9,9 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -24,7 +26,7 @@ import (
 type Parts struct {
 	Size   int64      // bytes of every part but the last; 0 is [PartSize]'s, or 64 MiB
 	SHA256 [][32]byte // of each part in order; nil if not known, and then not checked
-	MD5    [][16]byte // likewise; used under [ChecksumETag] only
+	MD5    [][16]byte // likewise; used where the server keeps no SHA-256
 
 	// Open reads length bytes at offset of the content. It is called for several
 	// parts at a time, and again for a part that did not get through.
@@ -51,7 +53,7 @@ func (b *Bucket) PutParts(ctx context.Context, key string, up Upload, p Parts) (
 	if p.Open == nil {
 		return Object{}, b.errorf("put", key, errors.New("nothing to open parts with"))
 	}
-	o, err := b.inParts(ctx, key, up, p, func(ctx context.Context, part part) (types.CompletedPart, error) {
+	o, err := b.inParts(ctx, key, up, p, PartSHA256, b.ofParts(), func(ctx context.Context, part part) (types.CompletedPart, error) {
 		return b.sendPart(ctx, part, p.Open)
 	})
 	if err != nil {
@@ -68,13 +70,15 @@ type part struct {
 	sum            [32]byte // zero: not known
 	md5            [16]byte // likewise
 	proof          proof
+	summed         bool         // the server is to keep a SHA-256 of it
+	unproven       *atomic.Bool // set where nothing that the server says proves the part
 }
 
 // A proof is what tells that the server has the bytes that it was sent.
 type proof int
 
 const (
-	byDigest  proof = iota // those that are known beforehand; of others the ETag under [ChecksumETag]
+	byDigest  proof = iota // those that are known beforehand
 	byTrailer              // a checksum that follows the bytes
 	byETag                 // the MD5 of the bytes
 )
@@ -94,6 +98,9 @@ type upload struct {
 	onlyNew bool   // no other object may be replaced
 	ended   bool   // by the caller's word, which is nothing against the upload
 
+	unproven atomic.Bool // one of the parts is
+	mixed    bool        // of an earlier upload, whose parts were sent in the other way
+
 	mu   sync.Mutex
 	done map[int32]types.CompletedPart
 }
@@ -112,16 +119,47 @@ func (p Parts) count(size int64) (int32, error) {
 	return int32(n), nil // at most maxParts
 }
 
-func (b *Bucket) inParts(ctx context.Context, key string, up Upload, p Parts, send transfer) (Object, error) {
+// ofParts is how parts that are sent from here are proved.
+func (b *Bucket) ofParts() proof {
+	if b.can(PartSHA256) {
+		return byDigest
+	}
+	return byETag
+}
+
+// inParts makes an object of parts that send brings. If the server does not take them with
+// checksums, it begins again without, and remembers that of the way.
+func (b *Bucket) inParts(ctx context.Context, key string, up Upload, p Parts, way Way, how proof, send transfer) (Object, error) {
 	if err := up.check(); err != nil {
 		return Object{}, err
 	}
+	o, err := b.inPartsOnce(ctx, key, b.fits(up), p, how, send)
+	if err == nil || !refusedWay(err) || ctx.Err() != nil {
+		return o, err
+	}
+	p.Resume = "" // it was aborted
+	if how == byDigest && p.SHA256 != nil && b.target.Checksum.measured() {
+		if o, again := b.inPartsOnce(ctx, key, b.fits(up), p, byETag, send); again == nil {
+			b.learn(way, err)
+			return o, nil
+		}
+	}
+	if short, cut := up.shortened(); cut {
+		if o, again := b.inPartsOnce(ctx, key, short, p, how, send); again == nil {
+			b.learn(LongMetadata, err)
+			return o, nil
+		}
+	}
+	return o, err
+}
+
+func (b *Bucket) inPartsOnce(ctx context.Context, key string, up Upload, p Parts, how proof, send transfer) (Object, error) {
 	p.Size = cmp.Or(p.Size, PartSize(up.Size), smallestPart)
 	count, err := p.count(up.Size)
 	if err != nil {
 		return Object{}, err
 	}
-	u := &upload{bucket: b, key: key, up: up, parts: p, done: make(map[int32]types.CompletedPart)}
+	u := &upload{bucket: b, key: key, up: up, parts: p, proof: how, done: make(map[int32]types.CompletedPart)}
 	if o, err := u.resume(ctx); err != nil || o.Key != "" {
 		return o, err
 	}
@@ -150,7 +188,10 @@ func (u *upload) finish(ctx context.Context, send func() error) (Object, error) 
 }
 
 func (u *upload) part(number int32) part {
-	p := part{key: u.key, upload: u.id, number: number, offset: int64(number-1) * u.parts.Size, proof: u.proof}
+	p := part{
+		key: u.key, upload: u.id, number: number, offset: int64(number-1) * u.parts.Size, proof: u.proof,
+		summed: u.checksums(), unproven: &u.unproven,
+	}
 	p.length = min(u.parts.Size, u.up.Size-p.offset)
 	if number >= 1 && int(number) <= len(u.parts.SHA256) {
 		p.sum = u.parts.SHA256[number-1]
@@ -196,7 +237,7 @@ func (u *upload) create(ctx context.Context) error {
 
 // checksums reports whether the server is to keep one of each part.
 func (u *upload) checksums() bool {
-	return u.proof == byTrailer || u.proof == byDigest && u.bucket.KeepsSHA256() && u.parts.SHA256 != nil
+	return u.proof == byTrailer || u.proof == byDigest && u.parts.SHA256 != nil
 }
 
 func (u *upload) sendMissing(ctx context.Context, count int32, send transfer) error {
@@ -258,7 +299,8 @@ func (b *Bucket) sendPart(
 
 // uploadPart reads as many bytes as the part has.
 func (b *Bucket) uploadPart(ctx context.Context, p part, src io.Reader) (types.CompletedPart, error) {
-	body := newBody(src, p.length, p.sum, p.proof == byETag || !b.KeepsSHA256())
+	keeps, seen := b.Can(PartSHA256)
+	body := newBody(src, p.length, p.sum, (p.proof == byETag || p.proof == byDigest && p.summed && !(keeps && seen)) && b.can(ETagMD5))
 	if p.proof == byTrailer {
 		body.sha = nil
 	}
@@ -270,7 +312,7 @@ func (b *Bucket) uploadPart(ctx context.Context, p part, src io.Reader) (types.C
 		Bucket: &b.target.Bucket, Key: &p.key, UploadId: &p.upload,
 		PartNumber: &p.number, ContentLength: &p.length, Body: reader,
 	}
-	if b.KeepsSHA256() && known(p.sum[:]) {
+	if p.summed && p.proof == byDigest {
 		in.ChecksumSHA256 = aws.String(ExpectedChecksum(p.sum, nil))
 	}
 	if p.proof == byTrailer {
@@ -289,8 +331,21 @@ func (b *Bucket) uploadPart(ctx context.Context, p part, src io.Reader) (types.C
 		sums, _ := s3.GetComputedInputChecksumsMetadata(out.ResultMetadata)
 		body.trailer = sums.ComputedChecksums[string(types.ChecksumAlgorithmSha256)]
 	}
-	if err := b.compare(body, unquote(out.ETag), aws.ToString(out.ChecksumSHA256)); err != nil {
+	proved, err := b.compare(body, unquote(out.ETag), aws.ToString(out.ChecksumSHA256))
+	if err != nil {
 		return types.CompletedPart{}, err
+	}
+	switch {
+	case p.proof == byDigest && p.summed && out.ChecksumSHA256 != nil:
+		b.learn(PartSHA256, nil)
+	case p.proof == byDigest && p.summed && b.target.Checksum.measured():
+		b.learn(PartSHA256, errors.New("no checksum in its answers"))
+	}
+	if !proved && body.md5 != nil && !known(p.sum[:]) { // nor would reading the object prove it
+		return types.CompletedPart{}, b.lied("ETag is %s, MD5 of the bytes sent is %x", unquote(out.ETag), body.md5.Sum(nil))
+	}
+	if !proved && (p.summed || body.md5 != nil || !b.can(ETagMD5)) && !(known(p.md5[:]) && unquote(out.ETag) == ExpectedETag(p.md5, nil)) {
+		p.unproven.Store(true)
 	}
 	return types.CompletedPart{PartNumber: &p.number, ETag: out.ETag, ChecksumSHA256: out.ChecksumSHA256}, nil
 }
@@ -309,6 +364,9 @@ func (u *upload) complete(ctx context.Context) (Object, error) {
 		in.IfNoneMatch = aws.String("*")
 	}
 	out, err := u.bucket.work.CompleteMultipartUpload(ctx, in)
+	if err != nil && u.onlyNew && refusedWay(u.bucket.explain(ctx, err)) {
+		out, err = u.completeUnconditionally(ctx, in, err)
+	}
 	if err != nil {
 		err = fmt.Errorf("complete: %w", u.bucket.explain(ctx, err))
 		if !errors.Is(err, errNoUpload) {
@@ -320,23 +378,70 @@ func (u *upload) complete(ctx context.Context) (Object, error) {
 		return Object{}, err
 	}
 	if unquote(out.ETag) == "" {
-		return Object{}, u.bucket.wrong(errors.New("complete: the answer has no ETag"))
+		u.bucket.learn(CompleteETag, errors.New("the answer to CompleteMultipartUpload has no ETag"))
+		u.bucket.store.detours.Add(1)
+		o, err := u.finished(ctx)
+		if errors.Is(err, errOther) {
+			err = u.bucket.wrong(fmt.Errorf("complete: %w", err))
+		}
+		return o, err
 	}
+	u.bucket.learn(CompleteETag, nil)
 	o := Object{
 		Key: u.key, Size: u.up.Size, ETag: unquote(out.ETag), SHA256: aws.ToString(out.ChecksumSHA256),
 		ContentType: u.up.ContentType, Metadata: u.up.Metadata, StorageClass: u.bucket.Class(),
 		VersionID: aws.ToString(out.VersionId),
 	}
-	if want := u.composite(); want != "" && o.SHA256 != "" && o.SHA256 != want {
-		why := u.bucket.lied("the server has SHA-256 %s, expected %s", o.SHA256, want)
-		return Object{}, u.bucket.discard(ctx, u.key, why)
+	if err = u.prove(ctx, o); errors.Is(err, ErrDigest) {
+		return Object{}, u.bucket.discard(ctx, u.key, err)
 	}
-	if want := u.etag(); (u.proof == byETag || !u.bucket.KeepsSHA256()) && want != "" && o.ETag != want {
-		why := u.bucket.lied("the server has ETag %s, expected %s", o.ETag, want)
-		return Object{}, u.bucket.discard(ctx, u.key, why)
-	}
-	return o, nil
+	return o, err
 }
+
+// completeUnconditionally is for a store that knows no condition: it is asked for the object a
+// moment before. Of two who write at once, the last one wins then.
+func (u *upload) completeUnconditionally(
+	ctx context.Context, in *s3.CompleteMultipartUploadInput, why error,
+) (*s3.CompleteMultipartUploadOutput, error) {
+	_, err := u.bucket.Head(ctx, u.key)
+	switch {
+	case err == nil:
+		return nil, ErrChanged
+	case !errors.Is(err, ErrNotFound):
+		return nil, err
+	}
+	in.IfNoneMatch = nil
+	out, err := u.bucket.work.CompleteMultipartUpload(ctx, in)
+	if err == nil {
+		u.bucket.learn(CreateOnly, why)
+	}
+	return out, err
+}
+
+// prove holds a finished object against what is known of its parts: by the server's checksum,
+// by its ETag or, if that tells nothing and a part was not proved, by reading it.
+func (u *upload) prove(ctx context.Context, o Object) error {
+	sum, etag := u.composite(), u.etag()
+	switch {
+	case sum != "" && o.SHA256 == sum:
+		return nil
+	case sum != "" && o.SHA256 != "":
+		return u.bucket.lied("the server has SHA-256 %s, expected %s", o.SHA256, sum)
+	case u.bucket.target.Checksum == ChecksumETag && etag != "" && o.ETag != etag:
+		return u.bucket.lied("the server has ETag %s, expected %s", o.ETag, etag)
+	case etag != "" && o.ETag == etag && (u.parts.MD5 != nil || !u.unproven.Load()), u.proof != byETag && !u.unproven.Load():
+		return nil
+	case !known(u.up.SHA256[:]) && u.proof == byETag && etag != "" && likeETag(o.ETag, len(u.done)):
+		return u.bucket.lied("the server has ETag %s, expected %s", o.ETag, etag)
+	case u.up.Later || !known(u.up.SHA256[:]):
+		return nil
+	}
+	return u.bucket.readBack(ctx, u.key, u.up.Size, u.up.SHA256)
+}
+
+// likeETag reports whether an ETag is made as S3 makes that of so many parts: some stores have
+// others, which tell nothing.
+func likeETag(etag string, parts int) bool { return strings.HasSuffix(etag, fmt.Sprintf("-%d", parts)) }
 
 // abort frees what the parts occupy. If it does not get through,
 // [Bucket.AbortUploads] does the same later.

@@ -63,7 +63,7 @@ func (b *Bucket) Proof(ctx context.Context, key, ifMatch string) (Proof, error) 
 
 // GetProven is [Bucket.Get] of all of an object, with its [Proof].
 func (b *Bucket) GetProven(ctx context.Context, key, ifMatch string) (io.ReadCloser, Proof, error) {
-	body, out, err := b.get(ctx, key, Range{Length: -1, IfMatch: ifMatch}, b.KeepsSHA256())
+	body, out, err := b.get(ctx, key, Range{Length: -1, IfMatch: ifMatch}, b.can(SHA256))
 	if err != nil {
 		return nil, unproven(), err
 	}

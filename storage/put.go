@@ -11,12 +11,14 @@ import (
 	"fmt"
 	"hash"
 	"io"
+	"maps"
 	"net/http"
 	"strings"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	v4 "github.com/aws/aws-sdk-go-v2/aws/signer/v4"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
+	smithy "github.com/aws/smithy-go"
 	"github.com/aws/smithy-go/middleware"
 )
 
@@ -40,13 +42,127 @@ func (b *Bucket) Put(ctx context.Context, key string, body io.Reader, up Upload)
 	return o, nil
 }
 
+// Beginning is how a value of metadata is kept by a server that takes only short ones: under
+// another name, the first 256 bytes or less, and no half of an escaped byte.
+func Beginning(name, value string) (shortName, short string) {
+	const most = 256
+	if len(value) > most {
+		value = value[:most]
+	}
+	if i := strings.LastIndexByte(value, '%'); i > len(value)-3 {
+		value = value[:i]
+	}
+	return strings.TrimSuffix(name, beginning) + beginning, strings.TrimRight(value, " ")
+}
+
+const beginning = "-beginning"
+
+// shortened has no long values, and says whether it had to cut one.
+func (up Upload) shortened() (Upload, bool) {
+	var short map[string]string
+	for name, value := range up.Metadata {
+		if len(value) <= 256 {
+			continue
+		}
+		if short == nil {
+			short = maps.Clone(up.Metadata)
+		}
+		delete(short, name)
+		name, value = Beginning(name, value)
+		short[name] = value
+	}
+	if short != nil {
+		up.Metadata = short
+	}
+	return up, short != nil
+}
+
+// fits cuts what is known to be too long for the server.
+func (b *Bucket) fits(up Upload) Upload {
+	if !b.can(LongMetadata) {
+		up, _ = up.shortened()
+	}
+	return up
+}
+
+// tooLong reports whether an error may come of long metadata: some servers fail internally.
+func tooLong(err error) bool {
+	var api smithy.APIError
+	return refusedWay(err) || errors.As(err, &api) && api.ErrorCode() == "InternalError"
+}
+
+// put takes the way that the server is known to go. If it refuses that, put opens the content
+// once more and tries the others; what goes well is remembered.
 func (b *Bucket) put(ctx context.Context, key string, content io.Reader, up Upload) (Object, error) {
+	return b.putFrom(ctx, key, up, again(content, up.Size))
+}
+
+// again returns what opens a content once and, if it is small or can be sought, again.
+func again(content io.Reader, size int64) func() (io.Reader, error) {
+	var start int64
+	var kept bytes.Buffer
+	opened := false
+	seeker, seeks := content.(io.Seeker)
+	return func() (r io.Reader, err error) {
+		first := !opened
+		opened = true
+		switch {
+		case seeks && first:
+			start, err = seeker.Seek(0, io.SeekCurrent)
+			return content, err
+		case seeks:
+			_, err = seeker.Seek(start, io.SeekStart)
+			return content, err
+		case first && size <= smallBody:
+			return io.TeeReader(content, &kept), nil
+		case first:
+			return content, nil
+		case size <= smallBody:
+			return io.MultiReader(bytes.NewReader(kept.Bytes()), content), nil
+		}
+		return nil, errors.New("the body can be read only once")
+	}
+}
+
+func (b *Bucket) putFrom(ctx context.Context, key string, up Upload, open func() (io.Reader, error)) (Object, error) {
 	if err := up.check(); err != nil {
 		return Object{}, err
 	}
-	body := newBody(content, up.Size, up.SHA256, !b.KeepsSHA256())
+	up, sum := b.fits(up), b.can(SHA256) && known(up.SHA256[:])
+	o, err := b.putOnce(ctx, key, up, sum, open)
+	if err == nil {
+		return o, nil
+	}
+	short, cut := up.shortened()
+	for _, other := range []struct {
+		way  Way
+		open bool
+		up   Upload
+		sum  bool
+	}{
+		{SHA256, sum && refusedWay(err) && b.target.Checksum.measured(), up, false},
+		{LongMetadata, cut && tooLong(err), short, sum},
+	} {
+		if !other.open {
+			continue
+		}
+		if o, again := b.putOnce(ctx, key, other.up, other.sum, open); again == nil {
+			b.learn(other.way, err)
+			return o, nil
+		}
+	}
+	return Object{}, err
+}
+
+// putOnce sends one request, with or without a SHA-256, and proves what became of it.
+func (b *Bucket) putOnce(ctx context.Context, key string, up Upload, sum bool, open func() (io.Reader, error)) (Object, error) {
+	content, err := open()
+	if err != nil {
+		return Object{}, err
+	}
+	body := newBody(content, up.Size, up.SHA256, b.can(ETagMD5) && (!b.can(SHA256) || !sum && known(up.SHA256[:])))
 	r := &request{
-		operation: "PutObject", method: http.MethodPut, key: key, query: "x-id=PutObject", header: make(http.Header),
+		operation: "PutObject", method: http.MethodPut, key: key, header: make(http.Header),
 		payload: b.payload(up.SHA256), stream: body,
 	}
 	b.describe(r.header, up)
@@ -54,13 +170,12 @@ func (b *Bucket) put(ctx context.Context, key string, content io.Reader, up Uplo
 		set(r.header, "Content-Type", "application/octet-stream") // as S3 would take it to be
 	}
 	switch {
-	case b.KeepsSHA256() && known(up.SHA256[:]):
+	case sum:
 		set(r.header, "X-Amz-Checksum-Sha256", ExpectedChecksum(up.SHA256, nil))
-	case !b.KeepsSHA256() && known(up.MD5[:]):
+	case body.md5 != nil && known(up.MD5[:]):
 		set(r.header, "Content-Md5", base64.StdEncoding.EncodeToString(up.MD5[:]))
 	}
 	if body.left <= smallBody {
-		var err error
 		if r.content, err = body.inMemory(); err != nil {
 			return Object{}, err
 		}
@@ -75,10 +190,72 @@ func (b *Bucket) put(ctx context.Context, key string, content io.Reader, up Uplo
 		ContentType: up.ContentType, Metadata: up.Metadata, StorageClass: b.Class(),
 		VersionID: out.header.Get("X-Amz-Version-Id"),
 	}
-	if err := b.compare(body, o.ETag, o.SHA256); err != nil {
+	err = b.proven(ctx, body, &o, up, sum)
+	if errors.Is(err, ErrDigest) || body.left > 0 {
 		return Object{}, b.discard(ctx, key, err)
 	}
-	return o, nil
+	return o, err
+}
+
+// proven holds what the server has against what was sent to it: by its checksum, by its ETag,
+// or by reading it.
+func (b *Bucket) proven(ctx context.Context, sent *body, o *Object, up Upload, sum bool) error {
+	proved, err := b.compare(sent, o.ETag, o.SHA256)
+	if err != nil {
+		return err
+	}
+	if sum && o.SHA256 != "" {
+		b.learn(SHA256, nil)
+	}
+	if sum && o.SHA256 == "" {
+		if _, seen := b.Can(SHA256); !seen { // some servers keep one, and do not say so at once
+			h, _, err := b.head(ctx, o.Key, "", 0)
+			if err != nil {
+				return b.explain(ctx, err)
+			}
+			o.SHA256 = h.Get("X-Amz-Checksum-Sha256")
+			if o.SHA256 == "" {
+				b.learn(SHA256, errors.New("no checksum in its answers"))
+			} else {
+				b.learn(SHA256, nil)
+			}
+		}
+		proved = o.SHA256 != "" && o.SHA256 == ExpectedChecksum(up.SHA256, nil) || known(up.MD5[:]) && o.ETag == ExpectedETag(up.MD5, nil)
+	}
+	if proved || up.Later || !known(up.SHA256[:]) && sent.md5 == nil {
+		return nil
+	}
+	if err := b.readBack(ctx, o.Key, up.Size, sent.sum()); err != nil {
+		return err
+	}
+	if sent.md5 != nil {
+		b.learn(ETagMD5, fmt.Errorf("ETag %s of an object with another MD5", o.ETag))
+	}
+	return nil
+}
+
+// readBack reads an object and hashes it, since its server proves nothing. An object in an archive
+// cannot be read, and stays unproven.
+func (b *Bucket) readBack(ctx context.Context, key string, size int64, want [sha256.Size]byte) error {
+	body, _, err := b.get(ctx, key, Range{Length: -1}, false)
+	if errors.Is(err, ErrArchived) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer body.Close() //nolint:errcheck // it is read to its end
+	h := sha256.New()
+	n, err := io.Copy(h, body)
+	b.store.bytes.Add(n)
+	b.store.detours.Add(1)
+	if err != nil {
+		return err
+	}
+	if got := [sha256.Size]byte(h.Sum(nil)); n != size || got != want {
+		return b.lied("%d bytes with SHA-256 %x were read back, sent were %d with %x", n, got, size, want)
+	}
+	return nil
 }
 
 // discard deletes what must not be taken for an object, and returns why. If we
@@ -234,23 +411,41 @@ func (b *Bucket) unsent(ctx context.Context, sent *body, err error) error {
 	return b.explain(ctx, err)
 }
 
-// compare holds what the server has against what was sent to it.
-func (b *Bucket) compare(sent *body, etag, checksum string) error {
+// sum is the SHA-256 of what was sent.
+func (b *body) sum() [sha256.Size]byte {
+	if b.sha != nil {
+		return [sha256.Size]byte(b.sha.Sum(nil))
+	}
+	sum, err := base64.StdEncoding.DecodeString(b.trailer)
+	if err != nil || len(sum) != sha256.Size {
+		return [sha256.Size]byte{} // which no content has
+	}
+	return [sha256.Size]byte(sum)
+}
+
+// compare holds what the server says that it has against what was sent to it, and tells
+// whether that proves it.
+func (b *Bucket) compare(sent *body, etag, checksum string) (proved bool, err error) {
 	if sent.left > 0 {
-		return b.wrong(fmt.Errorf("%w: the server answered %d bytes before the end", io.ErrUnexpectedEOF, sent.left))
+		return false, b.wrong(fmt.Errorf("%w: the server answered %d bytes before the end", io.ErrUnexpectedEOF, sent.left))
 	}
-	if sent.md5 != nil {
-		if want := hex.EncodeToString(sent.md5.Sum(nil)); etag != want {
-			return b.lied("ETag is %s, MD5 of the bytes sent is %s", etag, want)
+	if checksum != "" {
+		if sum := ExpectedChecksum(sent.sum(), nil); checksum != sum {
+			return false, b.lied("the server has SHA-256 %s, sent was %s", checksum, sum)
 		}
-		return nil
+		return true, nil
 	}
-	sum := sent.trailer
-	if sent.sha != nil {
-		sum = base64.StdEncoding.EncodeToString(sent.sha.Sum(nil))
+	if sent.md5 == nil {
+		return false, nil
 	}
-	if checksum != "" && checksum != sum {
-		return b.lied("the server has SHA-256 %s, sent was %s", checksum, sum)
+	want := hex.EncodeToString(sent.md5.Sum(nil))
+	_, seen := b.Can(ETagMD5)
+	switch {
+	case etag == want:
+		b.learn(ETagMD5, nil)
+		return true, nil
+	case seen:
+		return false, b.lied("ETag is %s, MD5 of the bytes sent is %s", etag, want)
 	}
-	return nil
+	return false, nil
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/s3"
 	smithy "github.com/aws/smithy-go"
 	smithyhttp "github.com/aws/smithy-go/transport/http"
 
@@ -60,8 +61,9 @@ func (b *Bucket) send(ctx context.Context, r *request) (*reply, error) {
 	response, err := b.sendAgain(ctx, r) //nolint:bodyclose // the caller closes it
 	b.heard(began, err)
 	if err != nil {
-		return nil, err
+		return nil, &smithy.OperationError{ServiceID: s3.ServiceID, OperationName: r.operation, Err: err}
 	}
+	b.store.note(response.Header)
 	return &reply{response.Header, response.ContentLength, response.Body}, nil
 }
 
@@ -91,7 +93,7 @@ func (b *Bucket) sendAgain(ctx context.Context, r *request) (*http.Response, err
 func (b *Bucket) sendOnce(ctx context.Context, r *request, at time.Time) (*http.Response, error) {
 	out := b.build(ctx, r)
 	key := aws.Credentials{AccessKeyID: b.target.AccessKeyID, SecretAccessKey: string(b.target.SecretAccessKey)}
-	if err := b.signer.SignHTTP(ctx, key, out, r.payload, "s3", b.target.region(), at); err != nil {
+	if err := b.signer.sign(ctx, key, out, r.payload, "s3", b.target.region(), at); err != nil {
 		return nil, err
 	}
 	transport := b.direct

@@ -35,6 +35,11 @@ func (u *upload) resume(ctx context.Context) (Object, error) {
 		return Object{}, fmt.Errorf("upload %s: %w", u.parts.Resume, err)
 	}
 	u.id, u.kept = u.parts.Resume, true
+	if u.mixed { // the parts of an upload have checksums, or none has
+		u.abort(ctx)
+		clear(u.done)
+		u.id, u.kept = "", false
+	}
 	return Object{}, nil
 }
 
@@ -47,6 +52,7 @@ func (u *upload) learn(ctx context.Context) error {
 			return u.bucket.explain(ctx, err)
 		}
 		for _, p := range out.Parts {
+			u.mixed = u.mixed || u.checksums() != (p.ChecksumSHA256 != nil)
 			if u.usable(p) {
 				u.done[*p.PartNumber] = types.CompletedPart{
 					PartNumber: p.PartNumber, ETag: p.ETag, ChecksumSHA256: p.ChecksumSHA256,
@@ -69,9 +75,10 @@ func (u *upload) usable(p types.Part) bool {
 		return false
 	}
 	switch {
-	case !u.bucket.KeepsSHA256() && known(want.md5[:]):
+	case !want.summed && known(want.md5[:]) && u.bucket.can(ETagMD5):
 		return unquote(p.ETag) == ExpectedETag(want.md5, nil)
-	case !u.bucket.KeepsSHA256(), !known(want.sum[:]):
+	case !want.summed || !known(want.sum[:]):
+		u.unproven.Store(u.unproven.Load() || !want.summed)
 		return true // nothing else to go by
 	}
 	return aws.ToString(p.ChecksumSHA256) == ExpectedChecksum(want.sum, nil)
@@ -127,7 +134,8 @@ func (u *upload) etag() string {
 
 var errOther = errors.New("another object has the key")
 
-// finished returns the object if it is beyond doubt the one of this upload.
+// finished returns the object if it is beyond doubt the one of this upload. What the server says
+// of it may not tell: then it is read.
 func (u *upload) finished(ctx context.Context) (Object, error) {
 	o, err := u.bucket.Head(ctx, u.key)
 	if err != nil {
@@ -135,13 +143,20 @@ func (u *upload) finished(ctx context.Context) (Object, error) {
 	}
 	same := o.Size == u.up.Size && maps.Equal(o.Metadata, u.up.Metadata) &&
 		(u.up.ContentType == "" || o.ContentType == u.up.ContentType)
-	if want := u.composite(); want != "" {
-		same = same && o.SHA256 == want
-	} else {
-		same = same && o.ETag != "" && o.ETag == u.etag()
-	}
-	if !same {
+	sum, etag := u.composite(), u.etag()
+	switch {
+	case !same, sum != "" && o.SHA256 != "" && o.SHA256 != sum:
 		return Object{}, errOther
+	case sum != "" && o.SHA256 == sum, etag != "" && o.ETag == etag:
+		return o, nil
+	case !known(u.up.SHA256[:]):
+		return Object{}, errOther
+	}
+	if err := u.bucket.readBack(ctx, u.key, u.up.Size, u.up.SHA256); err != nil {
+		if errors.Is(err, ErrDigest) {
+			err = errOther
+		}
+		return Object{}, err
 	}
 	return o, nil
 }

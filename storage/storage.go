@@ -29,7 +29,7 @@ type Object struct {
 	ContentType  string            // media type as uploaded
 	Metadata     map[string]string // user metadata, keys in lower case without x-amz-meta-
 	StorageClass string            // S3's name of the class, STANDARD too
-	SHA256       string            // base64; of a multipart upload "…-N", see [ExpectedChecksum]; "" if the server keeps none
+	SHA256       string            // base64; of a multipart upload "…-N", see [ExpectedChecksum]; "" if the server keeps none or did not say
 	VersionID    string            // "" if the bucket keeps no versions
 	Restoration  Restoration       // of an archived object; only [Bucket.Head] tells
 }
@@ -48,10 +48,12 @@ type Range struct {
 type Upload struct {
 	Size        int64    // bytes; a body is read for exactly this many
 	SHA256      [32]byte // of the whole content; zero if it is not known, and then not checked
-	MD5         [16]byte // of the whole content; zero if not known; sent under [ChecksumETag] only
+	MD5         [16]byte // of the whole content; zero if not known; sent where the server keeps no SHA-256
 	ContentType string   // "" leaves it to the server
+	Later       bool     // the caller proves the object by itself: what the server cannot prove is not read back here
 
 	// Metadata has lower-case keys. Values are printable ASCII without space at
 	// either end, since headers carry nothing else unharmed; others are refused.
+	// Of a value that is too long for the server its beginning is kept: see [Beginning].
 	Metadata map[string]string
 }

@@ -11,6 +11,8 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/service/s3/types"
 	smithy "github.com/aws/smithy-go"
+
+	"github.com/farol-preservation/farol/fault"
 )
 
 // A Stream is content of a known length that is only known as it is produced, from
@@ -62,12 +64,16 @@ func (e *RewindError) Error() string { return fmt.Sprintf("again from byte %d: %
 // upload is aborted; on others it stays for Resume, if s.SaveID kept its ID.
 func (b *Bucket) PutStream(ctx context.Context, key string, up Upload, s Stream) (Object, error) {
 	how := byETag
-	if b.KeepsSHA256() && b.endpoint.Scheme == "https" {
+	if b.can(Trailers) && b.can(PartSHA256) && b.endpoint.Scheme == "https" {
 		how = byTrailer
 	}
 	o, err := b.putStream(ctx, key, up, s, how)
 	if errors.Is(err, errNoTrailers) { // and so the upload is aborted
-		o, err = b.putStream(ctx, key, up, s, byETag)
+		var again error
+		if o, again = b.putStream(ctx, key, up, s, byETag); again == nil {
+			b.learn(Trailers, err)
+		}
+		err = again
 	}
 	if err != nil {
 		return Object{}, b.errorf("put", key, err)
@@ -215,9 +221,6 @@ func (p part) refused(err error) bool {
 	if p.proof != byTrailer || p.number > 1 || !errors.As(err, &api) {
 		return false
 	}
-	switch api.ErrorCode() {
-	case "InvalidArgument", "InvalidRequest", "XAmzContentSHA256Mismatch", "MissingContentLength":
-		return true
-	}
-	return unsupported(err)
+	k, _ := fault.OfS3("UploadPart", api.ErrorCode(), 0)
+	return k == fault.Refused || api.ErrorCode() == "XAmzContentSHA256Mismatch"
 }

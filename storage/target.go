@@ -44,13 +44,17 @@ func (Secret) MarshalText() ([]byte, error) { return []byte("***"), nil }
 type ChecksumMode string
 
 const (
-	// ChecksumSHA256 sends x-amz-checksum-sha256 and has the server keep it. The
-	// empty mode is the same.
+	// ChecksumAuto finds out what the server does: see [Abilities]. The empty mode is the same.
+	ChecksumAuto ChecksumMode = "auto"
+	// ChecksumSHA256 sends x-amz-checksum-sha256 and has the server keep it, whatever it says.
 	ChecksumSHA256 ChecksumMode = "sha256"
 	// ChecksumETag is for servers that refuse checksum headers: it sends
 	// Content-MD5 where the MD5 is known, and requires the ETag to be the MD5.
 	ChecksumETag ChecksumMode = "etag"
 )
+
+// measured reports whether what the server does is found out, and not set by people.
+func (m ChecksumMode) measured() bool { return m == "" || m == ChecksumAuto }
 
 func (t Target) check() error {
 	switch {
@@ -58,8 +62,8 @@ func (t Target) check() error {
 		return fmt.Errorf("bucket name %q is not usable", t.Bucket)
 	case t.AccessKeyID == "" || t.SecretAccessKey == "":
 		return errors.New("access key ID or secret access key is missing")
-	case t.Checksum != "" && t.Checksum != ChecksumSHA256 && t.Checksum != ChecksumETag:
-		return fmt.Errorf("checksum mode %q is not %q or %q", t.Checksum, ChecksumSHA256, ChecksumETag)
+	case t.Checksum != "" && t.Checksum != ChecksumAuto && t.Checksum != ChecksumSHA256 && t.Checksum != ChecksumETag:
+		return fmt.Errorf("checksum mode %q is not %q, %q or %q", t.Checksum, ChecksumAuto, ChecksumSHA256, ChecksumETag)
 	}
 	return nil
 }

@@ -87,10 +87,24 @@ func examine(operation string, r *http.Response) error {
 		}
 		return nil
 	}
-	if strings.HasPrefix(r.Header.Get("Content-Type"), "text/html") {
+	if strings.HasPrefix(r.Header.Get("Content-Type"), "text/html") && hasBody(r) {
 		return &strangeAnswer{"the answer is a page of HTML"}
 	}
 	return nil
+}
+
+// hasBody reports whether an answer has content: that of OpenStack Swift to a PUT is of the type
+// of a page, and empty.
+func hasBody(r *http.Response) bool {
+	if r.Request != nil && r.Request.Method == http.MethodHead {
+		return r.ContentLength > 0 // which it would have to GET
+	}
+	first := make([]byte, 1)
+	n, _ := io.ReadFull(r.Body, first) // a connection that breaks here is an answer without a body, which is whole
+	if n > 0 {
+		r.Body = replayed{io.MultiReader(bytes.NewReader(first), r.Body), r.Body}
+	}
+	return n > 0
 }
 
 // mostBeforeRoot bounds what is read in search of the first element. While it

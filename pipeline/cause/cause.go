@@ -119,10 +119,16 @@ func (e *FileError) Error() string { return e.err.Error() }
 func (e *FileError) Unwrap() error { return e.err }
 
 // Mismatch is an error about two things that should be the same.
-type Mismatch struct{ Text, Expected, Found string }
+type Mismatch struct {
+	Text, Expected, Found string
+	Kind                  error // what callers look for; nil: nothing
+}
 
 // Error says what differs.
 func (m *Mismatch) Error() string { return m.Text }
+
+// Unwrap returns the kind.
+func (m *Mismatch) Unwrap() error { return m.Kind }
 
 // FileErrors finds the errors about files in a tree of errors.
 func FileErrors(err error) []*FileError {

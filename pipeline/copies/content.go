@@ -2,6 +2,7 @@ package copies
 
 import (
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"net/url"
 	"strings"
@@ -31,7 +32,7 @@ func UploadOf(institution, object string, f *Content, contentType string, encode
 	}
 	describe(metadata, "bag", object, false)
 	describe(metadata, "bagpath", f.Path, encodePath)
-	return storage.Upload{Size: f.Size, SHA256: f.SHA256, MD5: f.MD5, ContentType: contentType, Metadata: metadata}
+	return storage.Upload{Size: f.Size, SHA256: f.SHA256, MD5: f.MD5, ContentType: contentType, Metadata: metadata, Later: true} // see Compare
 }
 
 // describe adds a name to metadata as it is, or query-escaped under another key
@@ -63,8 +64,12 @@ func describe(metadata map[string]string, key, name string, encode bool) {
 // EncodesPath tells whether copies at a target always carry their path encoded.
 func EncodesPath(target string) bool { return strings.HasPrefix(target, "Wasabi") }
 
+// ErrUnproven says that nothing the provider says of a copy proves its bytes: only reading them can.
+var ErrUnproven = errors.New("not proved by what its provider says")
+
 // Compare compares a copy with what it should be. If the provider keeps no checksum, the ETag
-// counts: the MD5 of the content or, of a copy that was made in parts, that of their MD5s.
+// counts: the MD5 of the content or, of a copy that was made in parts, that of their MD5s. Some
+// providers have other ETags: then the error is [ErrUnproven] as well.
 func Compare(object storage.Object, want storage.Upload, f *Content) error {
 	if object.Size != want.Size {
 		return Wrong("it has %d bytes, expected %d", object.Size, want.Size)
@@ -73,6 +78,7 @@ func Compare(object storage.Object, want storage.Upload, f *Content) error {
 	if parts == nil { // what a server copied out of a tar is of a single part
 		parts = &bag.PartDigests{SHA256: [][32]byte{f.SHA256}, MD5: [][16]byte{f.MD5}}
 	}
+	var unproven error
 	whole := storage.ExpectedChecksum(f.SHA256, nil)
 	switch {
 	case object.SHA256 != "":
@@ -81,22 +87,27 @@ func Compare(object storage.Object, want storage.Upload, f *Content) error {
 		}
 	case object.ETag == storage.ExpectedETag(f.MD5, nil):
 	case len(parts.MD5) == 0:
-		return Wrong("its provider keeps no SHA-256, and the MD5 of its parts is not known; set the target's CHECKSUM to etag and requeue the item for Receive")
+		unproven = Wrong("its provider keeps no SHA-256, and the MD5 of its parts is not known")
 	case object.ETag == storage.ExpectedETag(f.MD5, parts.MD5):
 	case f.Parts == nil:
-		return Wrong("its ETag is %s, expected the MD5 %s", object.ETag, hex.EncodeToString(f.MD5[:]))
+		unproven = Wrong("its ETag is %s, expected the MD5 %s", object.ETag, hex.EncodeToString(f.MD5[:]))
 	default:
-		return Wrong("its ETag is %s, expected the MD5 of its parts, %s", object.ETag, storage.ExpectedETag(f.MD5, parts.MD5))
+		unproven = Wrong("its ETag is %s, expected the MD5 of its parts, %s", object.ETag, storage.ExpectedETag(f.MD5, parts.MD5))
 	}
 	if object.ContentType != want.ContentType {
 		return Wrong("its content type is %q, expected %q", object.ContentType, want.ContentType)
 	}
 	for key, value := range want.Metadata {
-		if object.Metadata[key] != value {
+		shortKey, short := storage.Beginning(key, value)
+		if object.Metadata[key] != value && (short == value || object.Metadata[shortKey] != short) {
 			return Wrong("its metadata %s is %q, expected %q", key, object.Metadata[key], value)
 		}
 	}
-	return nil
+	var m *cause.Mismatch
+	if errors.As(unproven, &m) {
+		m.Kind = ErrUnproven
+	}
+	return unproven
 }
 
 // Wrong says that a copy is not what it should be. Asking again may find it

@@ -45,7 +45,7 @@ func TestCompareCopy(t *testing.T) {
 		"a single part by its MD5":     {f, func(o *storage.Object) { o.SHA256, o.ETag = "", hex.EncodeToString(singleMD5[:])+"-1" }, ""},
 		"parts are no single part":     {inParts, func(o *storage.Object) { o.SHA256 = single }, "SHA-256"},
 		"parts copied whole":           {inParts, func(*storage.Object) {}, ""},
-		"parts of unknown MD5":         {inParts, func(o *storage.Object) { o.SHA256 = "" }, "CHECKSUM"},
+		"parts of unknown MD5":         {inParts, func(o *storage.Object) { o.SHA256 = "" }, "keeps no SHA-256"},
 		"parts by their MD5":           {md5s, func(o *storage.Object) { o.SHA256, o.ETag = "", hex.EncodeToString(eachMD5[:])+"-2" }, ""},
 		"parts by the MD5 of all":      {md5s, func(o *storage.Object) { o.SHA256, o.ETag = "", hex.EncodeToString(f.MD5[:]) }, ""},
 		"other parts by their MD5":     {md5s, func(o *storage.Object) { o.SHA256 = "" }, "MD5 of its parts"},

@@ -194,13 +194,14 @@ func (r *Repairer) verify(ctx context.Context, b *storage.Bucket, w fixity.Repai
 	if err != nil {
 		return fmt.Errorf("check the new copy: %w", err)
 	}
-	if err := copies.Compare(object, up, f); err != nil {
-		return fmt.Errorf("the new copy is bad: %w", err)
+	unproven := copies.Compare(object, up, f)
+	if unproven != nil && !errors.Is(unproven, copies.ErrUnproven) {
+		return fmt.Errorf("the new copy is bad: %w", unproven)
 	}
 	l, err := copies.Look(ctx, b, w.Key, w.SHA256, r.again())
 	switch {
 	case errors.Is(err, storage.ErrArchived):
-		return nil // its provider compared the digest as it came
+		return unproven // nil: its provider compared the digest as it came
 	case err != nil:
 		return fmt.Errorf("read the new copy back: %w", err)
 	case l.Found != w.SHA256:
@@ -237,7 +238,7 @@ func (r *Repairer) quarantine(ctx context.Context, b *storage.Bucket, w fixity.R
 	}
 	up := storage.Upload{
 		Size: object.Size, SHA256: [32]byte(sum), ContentType: "application/octet-stream",
-		Metadata: map[string]string{"sha256": found, "expected": w.SHA256},
+		Metadata: map[string]string{"sha256": found, "expected": w.SHA256}, Later: true,
 	}
 	if _, err := r.Quarantine.Copy(ctx, storage.Source{Bucket: b, Key: w.Key, IfMatch: object.ETag}, key, up, storage.Parts{}); err != nil {
 		return "", err

@@ -10,6 +10,7 @@ import (
 
 	"github.com/farol-preservation/farol/bag"
 	"github.com/farol-preservation/farol/claim"
+	"github.com/farol-preservation/farol/fault"
 	"github.com/farol-preservation/farol/pipeline/cause"
 	"github.com/farol-preservation/farol/pipeline/copies"
 	"github.com/farol-preservation/farol/pipeline/lists"
@@ -60,7 +61,7 @@ func (s *record) Run(ctx context.Context, w *work) error {
 	case errors.Is(err, registry.ErrMoved):
 		return claim.SendBack(registry.ReingestCheck, "The registry has changed since the bag was compared with it. It is compared again.")
 	case errors.Is(err, registry.ErrRefused):
-		return claim.Fatal("record-refused", "%w", err)
+		return &fault.Error{Service: fault.Database, Kind: fault.Refused, Said: "its rules refused the record", Err: err}
 	}
 	return w.lists.Remade(ctx, err)
 }

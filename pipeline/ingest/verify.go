@@ -24,8 +24,8 @@ import (
 
 // verify asks the storage providers whether every copy that the storage option promises
 // exists, is whole, has the right metadata, and is the only one. It does not rely on Store.
-// Unless ReadBack is set, it does not read the copies: the providers checked their digests
-// when they came in, and fixity checks read them later. A bad copy sends the item back to
+// Unless ReadBack is set, it reads only copies that nothing their provider says proves: the others
+// were checked as they came in, and fixity checks read them later. A bad copy sends the item back to
 // Store.
 type verify struct {
 	Registry   *registry.Registry
@@ -121,8 +121,9 @@ func (s *verify) copy(ctx context.Context, w *work, f *lists.File, name string, 
 	if err != nil {
 		return lists.Copy{}, cause.Storage(err)
 	}
-	if err := copies.Compare(object, w.upload(f, copies.EncodesPath(name)), &f.Content); err != nil {
-		return lists.Copy{}, err
+	unproven := copies.Compare(object, w.upload(f, copies.EncodesPath(name)), &f.Content)
+	if unproven != nil && !errors.Is(unproven, copies.ErrUnproven) {
+		return lists.Copy{}, unproven
 	}
 	if err := s.extra(ctx, f, name, target, others); err != nil {
 		return lists.Copy{}, err
@@ -131,14 +132,17 @@ func (s *verify) copy(ctx context.Context, w *work, f *lists.File, name string, 
 	if object.SHA256 != "" {
 		by = "sha256"
 	}
-	if s.ReadBack && object.Readable(time.Now()) {
+	if (s.ReadBack || unproven != nil) && object.Readable(time.Now()) {
 		read, err := readBack(ctx, f, target)
 		if err != nil {
 			return lists.Copy{}, err
 		}
 		if read {
-			by = "read"
+			by, unproven = "read", nil
 		}
+	}
+	if unproven != nil { // it is in an archive
+		return lists.Copy{}, unproven
 	}
 	return lists.Copy{Target: name, ETag: object.ETag, Stored: object.LastModified, Verified: time.Now().UTC(), By: by}, nil
 }

@@ -112,11 +112,11 @@ func (w *work) there(ctx context.Context, bucket *storage.Bucket, key string, f 
 	return err == nil && copies.Compare(o, up, &f.Content) == nil
 }
 
-// wantPartMD5 tells whether a bucket that files go to keeps no SHA-256, so that an
-// upload in parts is known there by the MD5 of each.
+// wantPartMD5 tells whether a bucket that files go to is known to keep no SHA-256 of parts, or of
+// those that it copies, so that an upload in parts is known there by the MD5 of each.
 func wantPartMD5(staging *storage.Bucket, all copies.Targets) bool {
 	buckets := slices.AppendSeq([]*storage.Bucket{staging}, maps.Values(all))
-	return slices.ContainsFunc(buckets, func(b *storage.Bucket) bool { return !b.KeepsSHA256() })
+	return slices.ContainsFunc(buckets, func(b *storage.Bucket) bool { return b.Lacks(storage.PartSHA256) || b.Lacks(storage.CopiedSHA256) })
 }
 
 // gone tells whether the bag in the receiving bucket is still the one of the item.

@@ -281,7 +281,7 @@ func (g *giveBack) publish(ctx context.Context, at *restorePoint) error {
 	if err := g.abortNamed(ctx); err != nil {
 		return err
 	}
-	up := storage.Upload{Size: g.size, SHA256: [sha256.Size]byte(at.Built), ContentType: g.mime}
+	up := storage.Upload{Size: g.size, SHA256: [sha256.Size]byte(at.Built), ContentType: g.mime, Later: true} // it is read before it is given out
 	o, err := g.bucket.Copy(ctx, storage.Source{Bucket: g.Staging, Key: lists.Key(g.w.Item.ID, stagedRestore), IfMatch: at.Staged}, g.key, up, storage.Parts{})
 	switch {
 	case errors.Is(err, storage.ErrDigest):

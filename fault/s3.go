@@ -1,0 +1,93 @@
+package fault
+
+import "net/http"
+
+// ofS3 says what the error codes of S3 mean, in the words of six stores: Amazon S3, Ceph RGW,
+// MinIO, OpenStack Swift, SeaweedFS and versitygw. "" is about one object or one question: what
+// asks knows what it means. A code that is not here is judged by its status.
+//
+//nolint:gochecknoglobals // a constant, but for Go
+var ofS3 = func() map[string]Kind {
+	all := map[string]Kind{}
+	for kind, codes := range map[Kind][]string{
+		"": {
+			"NoSuchKey", "NoSuchVersion", "NoSuchUpload", "PreconditionFailed", "ConditionalRequestConflict", "NotModified", "InvalidObjectState", "InvalidRange",
+			"NoSuchCORSConfiguration", "ObjectLockConfigurationNotFoundError", "NoSuchObjectLockConfiguration",
+			"RestoreAlreadyInProgress", "ObjectAlreadyInActiveTierError", "GlacierExpeditedRetrievalNotAvailable",
+		},
+		// Bytes that were checked before they left arrived as others.
+		WrongAnswer: {"BadDigest", "XAmzContentSHA256Mismatch", "XAmzContentChecksumMismatch"},
+		Missing:     {"NoSuchBucket", "InvalidBucketName", "PermanentRedirect", "NoSuchTenant"},
+		Skewed:      {"RequestTimeTooSkewed", "RequestExpired"},
+		Overloaded: {
+			"SlowDown", "SlowDownRead", "SlowDownWrite", "Throttling", "ThrottlingException", "RequestLimitExceeded", "TooManyRequests", "BandwidthLimitExceeded",
+			"ServiceUnavailable", "XMinioServerNotInitialized", "Busy",
+		},
+		Full: {
+			"QuotaExceeded", "XMinioStorageFull", "XMinioAdminBucketQuotaExceeded", "InsufficientStorage", "StorageFull", "ServiceQuotaExceededException",
+		},
+		ReadOnly: {"XMinioReadOnly", "ReadOnly"},
+		Denied: {
+			"AccessDenied", "InvalidAccessKeyId", "SignatureDoesNotMatch", "InvalidToken", "ExpiredToken", "TokenRefreshRequired", "AccountProblem",
+			"AllAccessDisabled", "AuthorizationHeaderMalformed", "NotSignedUp", "InvalidSecurity", "UnauthorizedAccess", "AuthFailure",
+			"MissingSecurityHeader", "OptInRequired", "Forbidden", "UserSuspended", "InvalidPayer",
+			"XAdminUserNotFound", // versitygw's InvalidAccessKeyId, a 404
+			"KMS.DisabledException", "KMS.NotFoundException", "KMS.KMSInvalidStateException",
+			"BadRequest", // the SDK's word for 400 without a body: what S3 says to HEAD with a token that has expired
+		},
+		Unavailable: {"RequestTimeout", "InternalError", "OperationAborted", "ClientDisconnected", "IncompleteBody"},
+		// Requests that we made, and that no content could make right.
+		Refused: {
+			"InvalidArgument", "InvalidRequest", "InvalidURI", "InvalidTag", "InvalidDigest", "InvalidPart", "InvalidPartOrder",
+			"InvalidStorageClass", "InvalidEncryptionAlgorithmError", "InvalidLocationConstraint", "IllegalLocationConstraintException",
+			"EntityTooSmall", "EntityTooLarge", "KeyTooLongError", "XMinioInvalidObjectName", "MetadataTooLarge", "RequestHeaderSectionTooLarge",
+			"MaxMessageLengthExceeded", "MalformedXML", "MissingContentMD5", "MissingContentLength", "MissingRequestBodyError", "UnexpectedContent",
+			"NotImplemented", "MethodNotAllowed", "UnsupportedOperation", "XNotImplemented", "XAmzContentSHA256Missing", "InvalidRequestParameter",
+			"AuthorizationQueryParametersError", "ObjectLocked", "InvalidRetentionPeriod",
+		},
+	} {
+		for _, code := range codes {
+			all[code] = kind
+		}
+	}
+	return all
+}()
+
+// OfS3 sorts an error that S3 gave as an answer to an operation, by its code and, for answers
+// without a body, by the status (Amazon S3 API Reference, "Error responses"). ok is false for
+// what is about one object; it is never so for a request that we made, and the store does not
+// take: that is no failure of any content.
+func OfS3(operation, code string, status int) (k Kind, ok bool) {
+	switch operation {
+	case "UploadPart", "UploadPartCopy", "CompleteMultipartUpload", "AbortMultipartUpload", "ListParts":
+		if status == http.StatusNotFound && (code == "" || code == "UnknownError" || code == "NotFound") {
+			return "", false // the upload has ended
+		}
+	}
+	if k, known := ofS3[code]; known {
+		return k, k != ""
+	}
+	return ofStatus(code, status)
+}
+
+// ofStatus sorts an answer of S3 whose code says nothing. status is 0 for one of the answers
+// to a request about several keys.
+func ofStatus(code string, status int) (k Kind, ok bool) {
+	switch {
+	case status == http.StatusUnauthorized || status == http.StatusForbidden || status == http.StatusProxyAuthRequired:
+		return Denied, true
+	case status == http.StatusMovedPermanently || status == http.StatusTemporaryRedirect:
+		return Missing, true
+	case status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable:
+		return Overloaded, true
+	case status == http.StatusInsufficientStorage:
+		return Full, true
+	case status == http.StatusRequestTimeout || status == http.StatusConflict || status >= 500 && status != http.StatusNotImplemented:
+		return Unavailable, true
+	case status == http.StatusNotFound || status == http.StatusPreconditionFailed || status == http.StatusNotModified:
+		return "", false
+	case status >= http.StatusBadRequest || status == 0 && code != "":
+		return Refused, true
+	}
+	return "", false
+}
