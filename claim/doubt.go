@@ -109,5 +109,18 @@ func (p *postgres) reportService(ctx context.Context, worker string, r ServiceRe
 	if err != nil {
 		return fmt.Errorf("report the service %s: %w", r.Service, err)
 	}
+	if r.Refusal == nil {
+		return nil
+	}
+	// However many items and workers meet it, people get one alert of it in a day.
+	_, err = p.upkeep.Exec(ctx, `SELECT alert_staff('Service Held', $1, $2, $3, $4, '1 day')`,
+		"Refuses a request: "+r.Service, registry.StorableText(r.Refusal.Error())+refusalText, r.Service, registry.StorableText(r.Refusal.Said))
+	if err != nil {
+		return fmt.Errorf("alert people to a refusal of %s: %w", r.Service, err)
+	}
 	return nil
 }
+
+// refusalText says what a refusal means for the items.
+const refusalText = "\n\nIt does not take a request as Farol makes it, whatever the content is. Items that need it wait and cost no attempt." +
+	" docs/runbook.md#service-held says what to do."

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/farol-preservation/farol/fault"
 )
 
 // ServiceHold is how a service stands for all processes.
@@ -28,6 +30,7 @@ type ServiceReport struct {
 	OfProcess bool          // each process has its own
 	Scopes    []Scope       // the work that needs it
 	Place     string        // what the process knows as the service, such as the bucket of a target
+	Refusal   *fault.Error  // of a request that it takes from nobody, seen for the first time; nil: none
 }
 
 // ServiceState is how a process sees a service.

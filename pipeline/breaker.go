@@ -43,6 +43,9 @@ type breaker struct {
 	unsaid   bool      // the change is not in the database yet
 	unheard  bool      // nor have the pools been woken for it
 
+	refusals map[string]time.Time // when a refusal of ours was told, by what was said
+	refusal  *fault.Error         // that is to be told
+
 	since time.Time // when it ceased to be ok; zero if it is
 	alarm bool      // the log has said that a person is needed
 }
@@ -76,6 +79,7 @@ func (b *breaker) agree(now time.Time, others string) {
 // tripped.
 func (b *breaker) fault(now time.Time, item claim.Item, f *fault.Error) bool {
 	b.note(now, item, false)
+	b.refused(now, f)
 	b.unsaid = b.unsaid || b.state != claim.ServiceOK && b.cause.Code() != f.Code()
 	if b.state != claim.ServiceOK {
 		b.cause = f
@@ -98,6 +102,19 @@ func (b *breaker) fault(now time.Time, item claim.Item, f *fault.Error) bool {
 	case claim.ServiceFailing: // it has tripped already
 	}
 	return true
+}
+
+// refused has people told of a request of ours that the service refuses, once a day for each.
+func (b *breaker) refused(now time.Time, f *fault.Error) {
+	const often, mostRefusals = 24 * time.Hour, 100
+	if f.Kind != fault.Refused || now.Sub(b.refusals[f.Said]) < often {
+		return
+	}
+	if b.refusals == nil || len(b.refusals) >= mostRefusals {
+		b.refusals = map[string]time.Time{}
+	}
+	b.refusals[f.Said] = now
+	b.refusal, b.unsaid = f, true
 }
 
 // trip has the work held back, from now on or for longer.
@@ -198,7 +215,7 @@ func (b *breaker) tried(now time.Time) {
 
 // report is how the breaker stands, for the database.
 func (b *breaker) report(now time.Time) claim.ServiceReport {
-	r := claim.ServiceReport{Service: b.service, State: b.state, OfProcess: b.ofProcess, Scopes: b.scopes, Place: b.place}
+	r := claim.ServiceReport{Service: b.service, State: b.state, OfProcess: b.ofProcess, Scopes: b.scopes, Place: b.place, Refusal: b.refusal}
 	if b.cause != nil {
 		r.Code, r.Said, r.Detail = b.cause.Code(), b.cause.Said, b.cause.Error()
 	}

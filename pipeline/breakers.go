@@ -136,8 +136,8 @@ func (g *breakers) report(ctx context.Context) {
 	g.mu.Lock()
 	for _, one := range g.byName {
 		if one.unsaid {
-			one.unsaid = false
 			reports = append(reports, one.report(time.Now()))
+			one.unsaid, one.refusal = false, nil
 		}
 	}
 	g.mu.Unlock()
@@ -152,6 +152,7 @@ func (g *breakers) report(ctx context.Context) {
 		g.mu.Lock()
 		for _, r := range reports[i:] {
 			g.byName[r.Service].unsaid = true
+			g.byName[r.Service].refusal = cmp.Or(g.byName[r.Service].refusal, r.Refusal)
 		}
 		g.mu.Unlock()
 		retry.Pause(ctx, time.Second)

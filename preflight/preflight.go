@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/farol-preservation/farol/fault"
@@ -31,7 +32,7 @@ const institutionsCheck = "institutions' buckets"
 const (
 	checkTime = 8 * time.Second // of one check, or of one bucket
 	allChecks = 18 * time.Second
-	trialTime = 20 * time.Second // more, where rights are tried
+	trialTime = 60 * time.Second // more, where rights are tried
 )
 
 // Finding is the result of one check, as farol check prints it.
@@ -62,6 +63,8 @@ type Surroundings struct {
 
 	Starting bool   // the process is to run: Redis and TMPDIR may be written to
 	Write    string // WriteNothing, or which buckets' rights are tried by writing
+
+	tried *sync.Map // the stores whose abilities are tried already
 }
 
 // check is one check. It has a deadline, and returns at least one finding.
@@ -122,6 +125,7 @@ func (s Surroundings) Examine(ctx context.Context) []Finding {
 	}
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
+	s.tried = &sync.Map{}
 	client := storage.NewClient(storage.Options{Stall: checkTime})
 	defer client.Close()
 	checks := s.checks(client)
@@ -139,6 +143,9 @@ func (s Surroundings) Examine(ctx context.Context) []Finding {
 		case <-ctx.Done():
 			all = append(all, c.silent())
 		}
+	}
+	if s.Write != WriteNothing {
+		all = append(all, s.storeAbilities(ctx, client)...)
 	}
 	return s.judged(all)
 }

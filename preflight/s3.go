@@ -13,6 +13,7 @@ import (
 
 	"github.com/farol-preservation/farol/fault"
 	"github.com/farol-preservation/farol/internal/settings"
+	"github.com/farol-preservation/farol/preflight/trial"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/storage"
 )
@@ -91,9 +92,16 @@ func (s Surroundings) checkStaging(ctx context.Context, client *storage.Client) 
 	}
 	list := []Finding{stagingVersions(ctx, service, b)}
 	if s.Write != WriteNothing {
-		list = append(list, rights(ctx, service, b, names, storage.Trial{Object: true, Uploads: true}))
+		o := trial.Options{Object: true, Uploads: true, Signed: true, Ways: s.first(b)}
+		list = append(list, rights(ctx, service, b, names, o))
 	}
 	return list
+}
+
+// first tells whether the abilities of a bucket's store are to be tried here: once for each.
+func (s Surroundings) first(b *storage.Bucket) bool {
+	_, was := s.tried.LoadOrStore(b.Endpoint(), true)
+	return !was
 }
 
 // stagingVersions warns of versions, which Cleanup never removes.
@@ -121,7 +129,7 @@ func (s Surroundings) checkKeep(ctx context.Context, client *storage.Client) []F
 	}
 	list := []Finding{good(service, keepCheck, "bucket "+b.Name()+" answers")}
 	if s.Write != WriteNothing {
-		list = append(list, rights(ctx, service, b, names, storage.Trial{Object: true, Uploads: true}).lesser())
+		list = append(list, rights(ctx, service, b, names, trial.Options{Object: true, Uploads: true}).lesser())
 	}
 	return list
 }
@@ -144,12 +152,19 @@ func (s Surroundings) checkTarget(ctx context.Context, client *storage.Client, t
 	if s.Write == WriteNothing {
 		return list
 	}
-	trial := storage.Trial{Uploads: true, Delete: true, Erase: true}
+	o := trial.Options{Uploads: true, Delete: true, Erase: true}
 	if s.Write == WriteAll || !isArchive(b.Class()) {
-		trial.Object = true
-		trial.From, _ = client.Bucket(s.Storage.Target(s.Storage.Staging)) // whose failure has a row of its own
+		o.Object = true
+		o.From, _ = client.Bucket(s.Storage.Target(s.Storage.Staging)) // whose failure has a row of its own
+		o.Ways = s.first(b) || o.From != nil && b.Reaches(o.From) && s.firstCopy(b)
 	}
-	return append(list, rights(ctx, service, b, names, trial).lesser())
+	return append(list, rights(ctx, service, b, names, o).lesser())
+}
+
+// firstCopy is first for copies from the staging bucket.
+func (s Surroundings) firstCopy(b *storage.Bucket) bool {
+	_, was := s.tried.LoadOrStore("copy "+b.Endpoint(), true)
+	return !was
 }
 
 // isArchive reports whether a class charges for each object for months at least.
@@ -158,13 +173,13 @@ func isArchive(class string) bool {
 }
 
 // rights tries what a worker does in a bucket, and names what it may not.
-func rights(ctx context.Context, service string, b *storage.Bucket, names bucketSettings, t storage.Trial) Finding {
+func rights(ctx context.Context, service string, b *storage.Bucket, names bucketSettings, o trial.Options) Finding {
 	const what = "rights"
 	ctx, cancel := context.WithTimeout(ctx, trialTime)
 	defer cancel()
 	var tried, missing []string
 	var first error
-	for _, r := range b.Try(ctx, "farol-check/"+strings.ToLower(rand.Text()), t) {
+	for _, r := range trial.Try(ctx, b, "farol-check/"+strings.ToLower(rand.Text()), o) {
 		tried = append(tried, r.Right)
 		if r.Err != nil {
 			missing = append(missing, r.Right)
@@ -206,8 +221,8 @@ func (s Surroundings) checkInstitutions(ctx context.Context, client *storage.Cli
 		for i, in := range institutions {
 			group.Go(func() error {
 				into[i] = [2]Finding{
-					s.institutionBucket(groupCtx, client, in, in.ReceivingBucket, "receiving bucket of "+in.Identifier, storage.Trial{Delete: true}, s.Origin),
-					s.institutionBucket(groupCtx, client, in, in.RestoreBucket, "restore bucket of "+in.Identifier, storage.Trial{Uploads: true}, ""),
+					s.institutionBucket(groupCtx, client, in, in.ReceivingBucket, "receiving bucket of "+in.Identifier, trial.Options{Delete: true, Signed: s.Origin != "", Origin: s.Origin}, s.Origin),
+					s.institutionBucket(groupCtx, client, in, in.RestoreBucket, "restore bucket of "+in.Identifier, trial.Options{Uploads: true}, ""),
 				}
 				return nil
 			})
@@ -232,7 +247,7 @@ func (s Surroundings) checkInstitutions(ctx context.Context, client *storage.Cli
 	return all
 }
 
-func (s Surroundings) institutionBucket(ctx context.Context, client *storage.Client, in registry.Institution, name, what string, t storage.Trial, origin string) Finding {
+func (s Surroundings) institutionBucket(ctx context.Context, client *storage.Client, in registry.Institution, name, what string, o trial.Options, origin string) Finding {
 	ctx, cancel := context.WithTimeout(ctx, checkTime)
 	defer cancel()
 	service := fault.Bucket(name)
@@ -249,7 +264,7 @@ func (s Surroundings) institutionBucket(ctx context.Context, client *storage.Cli
 		return f
 	}
 	if s.Write != WriteNothing {
-		if f := rights(ctx, service, b, names, t); f.State != OK {
+		if f := rights(ctx, service, b, names, o); f.State != OK {
 			f.Check = what
 			return f.lesser()
 		}

@@ -73,9 +73,8 @@ type BucketFacts struct {
 // Abilities are what is known of a store: one service, at one endpoint.
 type Abilities struct {
 	Endpoint string                 `json:"endpoint"`
-	Server   string                 `json:"server"`   // as its answers name it; "": they do not
-	Measured time.Time              `json:"measured"` // when all was tried; zero: not yet
-	Skew     time.Duration          `json:"skew"`     // its clock is so far ahead of ours
+	Server   string                 `json:"server"`      // as its answers name it; "": they do not
+	Measured time.Time              `json:"measured_at"` // when all was tried; zero: not yet
 	Ways     map[Way]Seen           `json:"ways"`
 	Buckets  map[string]BucketFacts `json:"buckets"` // by name
 }
@@ -212,6 +211,21 @@ func (s *store) note(h http.Header) {
 		s.known.Server = name
 		s.changes++
 	}
+}
+
+// noteBucket keeps what the store says of a bucket.
+func (s *store) noteBucket(name string, change func(*BucketFacts)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	was := s.known.Buckets[name]
+	now := was
+	change(&now)
+	if now == was && time.Since(was.At) < believedNo/2 {
+		return
+	}
+	now.At = time.Now().UTC()
+	s.known.Buckets[name] = now
+	s.changes++
 }
 
 // inShort is an error in a line.

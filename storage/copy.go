@@ -50,7 +50,7 @@ func (b *Bucket) copy(ctx context.Context, src Source, key string, up Upload, p 
 	if err := up.check(); err != nil {
 		return Object{}, err
 	}
-	if !b.reaches(src.Bucket) {
+	if !b.Reaches(src.Bucket) {
 		return b.copyThrough(ctx, src, key, up, p)
 	}
 	switch {
@@ -61,13 +61,13 @@ func (b *Bucket) copy(ctx context.Context, src Source, key string, up Upload, p 
 	case src.Range, up.Size > b.options.CopyAbove:
 		return b.copyInParts(ctx, src, key, up, p)
 	}
-	o, err := b.copyWhole(ctx, src, key, up)
+	o, err := b.CopyWhole(ctx, src, key, up)
 	if !unable(err) {
 		return o, err
 	}
 	var refusal smithy.APIError
 	o, again := b.copyThrough(ctx, src, key, up, p)
-	if again == nil && errors.Is(err, errUnsupported) && errors.As(err, &refusal) {
+	if again == nil && errors.Is(err, ErrUnsupported) && errors.As(err, &refusal) {
 		b.learn(ServerCopy, err)
 	}
 	return o, again
@@ -90,8 +90,9 @@ func (s Source) inParts(up Upload, p Parts) bool {
 	return PartSize(up.Size) > 0 || s.Range && p.Size > 0
 }
 
-// reaches reports whether our requests may name objects of src.
-func (b *Bucket) reaches(src *Bucket) bool {
+// Reaches reports whether requests to b may name objects of src: both are at one endpoint, with
+// one key.
+func (b *Bucket) Reaches(src *Bucket) bool {
 	return *b.endpoint == *src.endpoint &&
 		b.target.AccessKeyID == src.target.AccessKeyID &&
 		b.target.SecretAccessKey == src.target.SecretAccessKey
@@ -106,7 +107,7 @@ func unable(err error) bool { return refusedWay(err) || errors.Is(err, ErrDenied
 // checksum of what it copies is asked for none.
 func (b *Bucket) copyInParts(ctx context.Context, src Source, key string, up Upload, p Parts) (Object, error) {
 	how := byDigest
-	if !b.can(CopiedSHA256) {
+	if !b.can(CopiedSHA256) || !b.can(PartSHA256) {
 		how = byETag
 	}
 	through := atomic.Bool{}
@@ -116,7 +117,7 @@ func (b *Bucket) copyInParts(ctx context.Context, src Source, key string, up Upl
 			return b.sendPart(ctx, part, src.open)
 		}
 		done, err := b.copyPart(ctx, src, part)
-		if refusedWay(err) && !errors.Is(err, errUnsupported) && part.proof == byDigest && part.summed {
+		if refusedWay(err) && !errors.Is(err, ErrUnsupported) && part.proof == byDigest && part.summed {
 			return done, err // the upload begins again, without checksums
 		}
 		if !unable(err) {
@@ -167,11 +168,12 @@ func (s Source) path() *string {
 	return aws.String(s.Bucket.target.Bucket + "/" + escapeKey(s.Key))
 }
 
-// copyWhole has the server copy an object, asking it for the checksum of the copy if it can
-// give one.
-func (b *Bucket) copyWhole(ctx context.Context, src Source, key string, up Upload) (Object, error) {
+// CopyWhole has the server copy an object by one request, and tries no other way than [Bucket.Copy]'s
+// first: what the server cannot do is [ErrUnsupported]. It is asked for the checksum of the copy,
+// if it can give one.
+func (b *Bucket) CopyWhole(ctx context.Context, src Source, key string, up Upload) (Object, error) {
 	if !b.can(ServerCopy) || src.IfMatch != "" && !b.can(CopyIfMatch) {
-		return Object{}, errUnsupported
+		return Object{}, ErrUnsupported
 	}
 	up, sum := b.fits(up), b.can(SHA256) && !src.Unchecked
 	o, err := b.copyOnce(ctx, src, key, up, sum)
@@ -220,6 +222,9 @@ func (b *Bucket) copyOnce(ctx context.Context, src Source, key string, up Upload
 		return Object{}, b.wrong(errors.New("the answer has no ETag"))
 	}
 	b.learn(ServerCopy, nil)
+	if src.IfMatch != "" {
+		b.learn(CopyIfMatch, nil)
+	}
 	err = differs(o.SHA256, up.SHA256)
 	proved := o.SHA256 != "" || known(up.MD5[:]) && o.ETag == ExpectedETag(up.MD5, nil)
 	if err == nil && !proved && known(up.SHA256[:]) && !up.Later {
@@ -238,7 +243,7 @@ func (b *Bucket) notCopied(ctx context.Context, src Source, err error) error {
 		return err
 	}
 	b.learn(CopyIfMatch, err)
-	return fmt.Errorf("%w: a copy under a condition: %v", errUnsupported, err) //nolint:errorlint // it is not changed
+	return fmt.Errorf("%w: a copy under a condition: %v", ErrUnsupported, err) //nolint:errorlint // it is not changed
 }
 
 // still reports whether an object has an ETag, without a condition.
@@ -291,7 +296,7 @@ func (b *Bucket) copyPart(ctx context.Context, src Source, p part) (types.Comple
 	if err != nil {
 		// Some servers report the checksum of the whole source here. If it is the
 		// source that is wrong, reading it will tell.
-		return types.CompletedPart{}, fmt.Errorf("%w: copied part: %w", errUnsupported, err)
+		return types.CompletedPart{}, fmt.Errorf("%w: copied part: %w", ErrUnsupported, err)
 	}
 	switch {
 	case p.summed && aws.ToString(r.ChecksumSHA256) != "":

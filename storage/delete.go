@@ -39,6 +39,9 @@ func (b *Bucket) remove(ctx context.Context, ids []types.ObjectIdentifier) error
 			continue
 		}
 		err := b.deleteBatch(ctx, batch)
+		if err == nil {
+			b.learn(Batch, nil)
+		}
 		if refusedWay(err) {
 			why := err
 			if err = b.deleteEach(ctx, batch); err == nil {

@@ -37,11 +37,11 @@ var (
 	// ErrStillThere says that an object was to be gone, and it, a version of it or
 	// a delete marker is not.
 	ErrStillThere = errors.New("still there")
+	// ErrUnsupported says that the server does not know the operation.
+	ErrUnsupported = errors.New("not supported by the server")
 
 	// errNoBucket is ErrDenied where the reason is that the bucket is not there.
 	errNoBucket error = noBucket{}
-	// errUnsupported: the server does not know the operation.
-	errUnsupported = errors.New("not supported by the server")
 	// errNoTrailers: the server does not understand checksums that follow the bytes.
 	errNoTrailers = errors.New("no trailing checksums")
 	// errNotWhole: nobody knows whether a listing is complete.
@@ -205,7 +205,7 @@ func kindOf(operation, code string, status int, k fault.Kind) error {
 	case "InvalidObjectState":
 		return ErrArchived
 	case "NotImplemented", "MethodNotAllowed", "UnsupportedOperation", "XNotImplemented":
-		return errUnsupported
+		return ErrUnsupported
 	case "BadDigest", "XAmzContentSHA256Mismatch":
 		return ErrDigest
 	}
@@ -224,7 +224,7 @@ func kindOf(operation, code string, status int, k fault.Kind) error {
 	case http.StatusPreconditionFailed:
 		return ErrChanged
 	case http.StatusNotImplemented, http.StatusMethodNotAllowed:
-		return errUnsupported
+		return ErrUnsupported
 	}
 	return nil
 }
@@ -240,14 +240,14 @@ func unsupported(err error) bool {
 	if errors.As(err, &response) {
 		status = response.HTTPStatusCode()
 	}
-	return errors.Is(kindOf("", api.ErrorCode(), status, ""), errUnsupported)
+	return errors.Is(kindOf("", api.ErrorCode(), status, ""), ErrUnsupported)
 }
 
 // refusedWay reports whether an error may be about the way in which something was asked, and
 // not about what: another way may be open.
 func refusedWay(err error) bool {
 	f := fault.In(err)
-	return f != nil && f.Kind == fault.Refused || errors.Is(err, errUnsupported)
+	return f != nil && f.Kind == fault.Refused || errors.Is(err, ErrUnsupported)
 }
 
 // fault is a failure of this bucket's.
@@ -277,7 +277,7 @@ func final(ctx context.Context, err error) bool {
 		return true
 	}
 	for _, kind := range []error{
-		ErrNotFound, ErrChanged, ErrDenied, ErrArchived, errUnsupported, errNoTrailers, errNoUpload,
+		ErrNotFound, ErrChanged, ErrDenied, ErrArchived, ErrUnsupported, errNoTrailers, errNoUpload,
 	} {
 		if errors.Is(err, kind) {
 			return true

@@ -22,8 +22,3 @@ func (b *Bucket) HeadAlone(ctx context.Context, key string) error {
 	_, _, err := b.head(ctx, key, "", 0)
 	return b.Explained(ctx, err)
 }
-
-// CopyWhole is Copy by the server, and by no other way.
-func (b *Bucket) CopyWhole(ctx context.Context, src Source, key string, up Upload) (Object, error) {
-	return b.copyWhole(ctx, src, key, up)
-}

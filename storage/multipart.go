@@ -217,6 +217,14 @@ func (u *upload) create(ctx context.Context) error {
 		in.ChecksumType = types.ChecksumTypeComposite
 	}
 	out, err := u.bucket.api.CreateMultipartUpload(ctx, in)
+	if err != nil && u.checksums() && u.bucket.target.Checksum.measured() && refusedWay(u.bucket.explain(ctx, err)) {
+		why := err
+		in.ChecksumAlgorithm, in.ChecksumType = "", ""
+		if out, err = u.bucket.api.CreateMultipartUpload(ctx, in); err == nil {
+			u.bucket.learn(PartSHA256, why)
+			u.proof = byETag
+		}
+	}
 	if err != nil {
 		return u.bucket.explain(ctx, err)
 	}
@@ -328,6 +336,7 @@ func (b *Bucket) uploadPart(ctx context.Context, p part, src io.Reader) (types.C
 		return types.CompletedPart{}, fmt.Errorf("%w: the answer has none", errNoTrailers)
 	}
 	if p.proof == byTrailer {
+		b.learn(Trailers, nil)
 		sums, _ := s3.GetComputedInputChecksumsMetadata(out.ResultMetadata)
 		body.trailer = sums.ComputedChecksums[string(types.ChecksumAlgorithmSha256)]
 	}
@@ -360,13 +369,7 @@ func (u *upload) complete(ctx context.Context) (Object, error) {
 		Bucket: &u.bucket.target.Bucket, Key: &u.key, UploadId: &u.id,
 		MultipartUpload: &types.CompletedMultipartUpload{Parts: parts},
 	}
-	if u.onlyNew {
-		in.IfNoneMatch = aws.String("*")
-	}
-	out, err := u.bucket.work.CompleteMultipartUpload(ctx, in)
-	if err != nil && u.onlyNew && refusedWay(u.bucket.explain(ctx, err)) {
-		out, err = u.completeUnconditionally(ctx, in, err)
-	}
+	out, err := u.completeNew(ctx, in)
 	if err != nil {
 		err = fmt.Errorf("complete: %w", u.bucket.explain(ctx, err))
 		if !errors.Is(err, errNoUpload) {
@@ -387,6 +390,9 @@ func (u *upload) complete(ctx context.Context) (Object, error) {
 		return o, err
 	}
 	u.bucket.learn(CompleteETag, nil)
+	if in.IfNoneMatch != nil {
+		u.bucket.learn(CreateOnly, nil)
+	}
 	o := Object{
 		Key: u.key, Size: u.up.Size, ETag: unquote(out.ETag), SHA256: aws.ToString(out.ChecksumSHA256),
 		ContentType: u.up.ContentType, Metadata: u.up.Metadata, StorageClass: u.bucket.Class(),
@@ -398,11 +404,21 @@ func (u *upload) complete(ctx context.Context) (Object, error) {
 	return o, err
 }
 
-// completeUnconditionally is for a store that knows no condition: it is asked for the object a
-// moment before. Of two who write at once, the last one wins then.
-func (u *upload) completeUnconditionally(
-	ctx context.Context, in *s3.CompleteMultipartUploadInput, why error,
-) (*s3.CompleteMultipartUploadOutput, error) {
+// completeNew replaces no other object if none may be. A store that knows no condition is asked
+// for the object a moment before: of two who write at once, the last one wins there.
+func (u *upload) completeNew(ctx context.Context, in *s3.CompleteMultipartUploadInput) (*s3.CompleteMultipartUploadOutput, error) {
+	if !u.onlyNew {
+		return u.bucket.work.CompleteMultipartUpload(ctx, in)
+	}
+	var why error
+	if u.bucket.can(CreateOnly) {
+		in.IfNoneMatch = aws.String("*")
+		out, err := u.bucket.work.CompleteMultipartUpload(ctx, in)
+		if err == nil || !refusedWay(u.bucket.explain(ctx, err)) {
+			return out, err
+		}
+		why = err
+	}
 	_, err := u.bucket.Head(ctx, u.key)
 	switch {
 	case err == nil:
@@ -412,7 +428,7 @@ func (u *upload) completeUnconditionally(
 	}
 	in.IfNoneMatch = nil
 	out, err := u.bucket.work.CompleteMultipartUpload(ctx, in)
-	if err == nil {
+	if err == nil && why != nil {
 		u.bucket.learn(CreateOnly, why)
 	}
 	return out, err

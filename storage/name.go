@@ -2,6 +2,7 @@ package storage
 
 import (
 	"cmp"
+	"net/http"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 )
@@ -25,3 +26,9 @@ func (b *Bucket) Class() string { return cmp.Or(b.target.StorageClass, standard)
 // Priority is the place of the bucket among those that a file may be restored
 // from; lower is preferred.
 func (b *Bucket) Priority() int { return b.target.RestorePriority }
+
+// Transport is how requests for the bucket are sent, for those that others have signed.
+func (b *Bucket) Transport() http.RoundTripper { return b.direct }
+
+// Endpoint is where the bucket's store is, without the bucket.
+func (b *Bucket) Endpoint() string { return b.endpoint.String() }

@@ -129,11 +129,14 @@ func (b *Bucket) putFrom(ctx context.Context, key string, up Upload, open func()
 		return Object{}, err
 	}
 	up, sum := b.fits(up), b.can(SHA256) && known(up.SHA256[:])
+	short, cut := up.shortened()
 	o, err := b.putOnce(ctx, key, up, sum, open)
 	if err == nil {
+		if cut {
+			b.learn(LongMetadata, nil)
+		}
 		return o, nil
 	}
-	short, cut := up.shortened()
 	for _, other := range []struct {
 		way  Way
 		open bool
@@ -206,6 +209,7 @@ func (b *Bucket) proven(ctx context.Context, sent *body, o *Object, up Upload, s
 	}
 	if sum && o.SHA256 != "" {
 		b.learn(SHA256, nil)
+		b.learnETag(up.MD5, o.ETag)
 	}
 	if sum && o.SHA256 == "" {
 		if _, seen := b.Can(SHA256); !seen { // some servers keep one, and do not say so at once
@@ -232,6 +236,17 @@ func (b *Bucket) proven(ctx context.Context, sent *body, o *Object, up Upload, s
 		b.learn(ETagMD5, fmt.Errorf("ETag %s of an object with another MD5", o.ETag))
 	}
 	return nil
+}
+
+// learnETag compares an ETag with the MD5 of an object that the server has, as its checksum proves.
+func (b *Bucket) learnETag(sum [16]byte, etag string) {
+	switch {
+	case !known(sum[:]):
+	case etag == ExpectedETag(sum, nil):
+		b.learn(ETagMD5, nil)
+	default:
+		b.learn(ETagMD5, fmt.Errorf("ETag %s of an object with the MD5 %x", etag, sum))
+	}
 }
 
 // readBack reads an object and hashes it, since its server proves nothing. An object in an archive

@@ -93,6 +93,9 @@ func (b *Bucket) sendIf(ctx context.Context, r *request, etag string) (*reply, e
 	if etag != "" && b.can(ReadIfMatch) {
 		set(r.header, "If-Match", quoted(etag))
 		got, err := b.send(ctx, r)
+		if err == nil {
+			b.learn(ReadIfMatch, nil)
+		}
 		if err == nil || !errors.Is(b.explain(ctx, err), ErrChanged) || !b.still(ctx, r.key, etag) {
 			return got, err
 		}

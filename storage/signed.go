@@ -42,14 +42,17 @@ type SentPart struct {
 	etag   string // with its quotes
 }
 
-// BeginUpload begins an upload in parts. The server checks and keeps the SHA-256 of each part.
+// BeginUpload begins an upload in parts. The server checks and keeps the SHA-256 of each part, if it can.
 // The upload stays until it is completed or aborted.
 func (b *Bucket) BeginUpload(ctx context.Context, key, contentType string) (OpenUpload, error) {
 	up := Upload{ContentType: contentType}
 	if err := up.check(); err != nil {
 		return OpenUpload{}, b.errorf("begin the upload of", key, err)
 	}
-	u := &upload{bucket: b, key: key, up: up, proof: byTrailer}
+	u := &upload{bucket: b, key: key, up: up, proof: byETag}
+	if b.can(PartSHA256) {
+		u.proof = byTrailer
+	}
 	if err := u.create(ctx); err != nil {
 		return OpenUpload{}, b.errorf("begin the upload of", key, err)
 	}
@@ -85,7 +88,7 @@ func noUpload(err error) error {
 }
 
 // PartURL is what a program needs to send a part: it is good for one part of a length and a
-// SHA-256, which the server checks.
+// SHA-256, which the server checks if it can.
 type PartURL struct {
 	URL    string
 	Header http.Header // that the program has to send
@@ -98,7 +101,10 @@ func (b *Bucket) SignPart(ctx context.Context, u OpenUpload, number int, length 
 	checksum := base64.StdEncoding.EncodeToString(sum[:])
 	r := b.build(ctx, &request{method: http.MethodPut, key: u.Key, query: query, header: http.Header{}})
 	r.ContentLength = length
-	r.Header = http.Header{"X-Amz-Checksum-Sha256": {checksum}}
+	r.Header = http.Header{}
+	if b.can(PartSHA256) {
+		r.Header.Set("X-Amz-Checksum-Sha256", checksum)
+	}
 	key := aws.Credentials{AccessKeyID: b.target.AccessKeyID, SecretAccessKey: string(b.target.SecretAccessKey)}
 	at := time.Now().Add(b.clock.signWith())
 	url, _, err := b.signer.PresignHTTP(ctx, key, r, unsigned, "s3", b.target.region(), at, func(o *v4.SignerOptions) {

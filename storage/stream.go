@@ -82,7 +82,7 @@ func (b *Bucket) PutStream(ctx context.Context, key string, up Upload, s Stream)
 }
 
 func (b *Bucket) putStream(ctx context.Context, key string, up Upload, s Stream, how proof) (Object, error) {
-	up.Size = s.Size
+	up.Size, up.SHA256, up.MD5 = s.Size, [32]byte{}, [16]byte{}
 	if err := up.check(); err != nil {
 		return Object{}, err
 	}

@@ -8,11 +8,12 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/farol-preservation/farol/internal/testenv"
+	"github.com/farol-preservation/farol/preflight/trial"
 	"github.com/farol-preservation/farol/storage"
 )
 
 // names lists what was tried, with "!" before what failed.
-func names(tried []storage.Tried) (list []string) {
+func names(tried []trial.Tried) (list []string) {
 	for _, r := range tried {
 		name := r.Right
 		if r.Err != nil {
@@ -52,7 +53,7 @@ func TestTrialLeavesNothing(t *testing.T) {
 			s := testenv.S3(t) // versions are set by anyone who has the key
 			s.SetVersioning(t, at.Bucket, true)
 		}
-		tried := b.Try(t.Context(), "farol-check/x", storage.Trial{Object: true, Uploads: true, Erase: true, From: staging})
+		tried := trial.Try(t.Context(), b, "farol-check/x", trial.Options{Object: true, Uploads: true, Erase: true, From: staging})
 		want := []string{
 			"LIST", "PUT", "HEAD", "GET", "COPY from staging", "DELETE",
 			"create multipart upload", "list parts", "list multipart uploads", "abort multipart upload", "GET versioning", "LIST versions",
@@ -65,7 +66,7 @@ func TestTrialLeavesNothing(t *testing.T) {
 		}
 	}
 	// A trial without an object writes none, and leaves no marker.
-	tried := b.Try(t.Context(), "farol-check/y", storage.Trial{Delete: true, Uploads: true})
+	tried := trial.Try(t.Context(), b, "farol-check/y", trial.Options{Delete: true, Uploads: true})
 	if got := strings.Join(names(tried), ", "); strings.Contains(got, "PUT") || strings.Contains(got, "DELETE") || strings.Contains(got, "!") {
 		t.Errorf("tried %s", got)
 	}
@@ -104,7 +105,7 @@ func TestTrialNamesWhatIsMissing(t *testing.T) {
 			return true
 		})
 		var failed []string
-		for _, name := range names(open(t, g.through(at), storage.Options{}).Try(t.Context(), "farol-check/x", storage.Trial{Object: true, Uploads: true})) {
+		for _, name := range names(trial.Try(t.Context(), open(t, g.through(at), storage.Options{}), "farol-check/x", trial.Options{Object: true, Uploads: true})) {
 			if strings.HasPrefix(name, "!") {
 				failed = append(failed, name)
 			}
@@ -129,7 +130,7 @@ func TestTrialTellsOfWhatItLeaves(t *testing.T) {
 		}
 		return r.Method == http.MethodDelete
 	})
-	got := names(open(t, g.through(at), storage.Options{}).Try(t.Context(), "farol-check/x", storage.Trial{Object: true}))
+	got := names(trial.Try(t.Context(), open(t, g.through(at), storage.Options{}), "farol-check/x", trial.Options{Object: true}))
 	if diff := cmp.Diff([]string{"LIST", "PUT", "HEAD", "GET", "!DELETE", "!remove the trial object"}, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}

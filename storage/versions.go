@@ -116,7 +116,7 @@ func (b *Bucket) DeleteVersions(ctx context.Context, versions []Version) error {
 // each key. After an error some may be gone; asking again does the rest. Whether
 // nothing is left is for [Bucket.Absent] to say.
 func (b *Bucket) Erase(ctx context.Context, keys ...string) error {
-	versioned, err := b.keepsVersions(ctx)
+	versioned, err := b.KeepsVersions(ctx)
 	if err != nil {
 		return err
 	}
@@ -143,7 +143,7 @@ func (b *Bucket) Erase(ctx context.Context, keys ...string) error {
 func (b *Bucket) Absent(ctx context.Context, key string) error {
 	versioned := b.versioned.Load()
 	if versioned == nil {
-		keeps, err := b.keepsVersions(ctx)
+		keeps, err := b.KeepsVersions(ctx)
 		if err != nil {
 			return err
 		}
@@ -169,14 +169,15 @@ func (b *Bucket) Absent(ctx context.Context, key string) error {
 	return err
 }
 
-// keepsVersions asks the server, and remembers the answer. A bucket that has ceased
+// KeepsVersions asks the server whether the bucket keeps versions of what is replaced or
+// deleted, or has kept some, and remembers the answer. A bucket that has ceased
 // to keep new versions still has the old ones. One that is missing or closed to us
 // is [ErrDenied].
-func (b *Bucket) keepsVersions(ctx context.Context) (bool, error) {
+func (b *Bucket) KeepsVersions(ctx context.Context) (bool, error) {
 	out, err := b.api.GetBucketVersioning(ctx, &s3.GetBucketVersioningInput{Bucket: &b.target.Bucket})
 	versioned := err == nil && out.Status != ""
 	if err != nil {
-		if err = b.explain(ctx, err); errors.Is(err, errUnsupported) {
+		if err = b.explain(ctx, err); errors.Is(err, ErrUnsupported) {
 			err = b.Check(ctx)
 		}
 		if err != nil {
@@ -184,6 +185,7 @@ func (b *Bucket) keepsVersions(ctx context.Context) (bool, error) {
 		}
 	}
 	b.versioned.Store(&versioned)
+	b.store.noteBucket(b.target.Bucket, func(f *BucketFacts) { f.Versions = versioned })
 	return versioned, nil
 }
 

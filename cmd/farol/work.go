@@ -152,7 +152,7 @@ func runWork(ctx context.Context, f workFlags) error {
 		return cli.Usage(err, help)
 	}
 	log.InfoContext(ctx, "working", "worker", engine.Worker(), "pools", pools, "memory_for_lists", memory)
-	metrics.Registry.MustRegister(monitor.Leases{Engine: engine})
+	metrics.Registry.MustRegister(monitor.Leases{Engine: engine}, monitor.Stores{Detours: s.Detours})
 	audits, err := auditing(deps, s, config, engine.Worker(), metrics)
 	if err != nil {
 		return err

@@ -96,6 +96,9 @@ func Open(ctx context.Context, command string, n Needs) (_ *Services, err error)
 			return nil, err
 		}
 	}
+	if s.client != nil && s.Registry != nil {
+		s.shareAbilities(ctx)
+	}
 	return s, nil
 }
 

@@ -25,7 +25,7 @@ func exported(t *testing.T) map[string][]string {
 	}
 	t.Cleanup(figures.Close)
 	m := NewWork()
-	m.Registry.MustRegister(figures, Leases{}, Services{})
+	m.Registry.MustRegister(figures, Leases{}, Services{}, Stores{})
 	jobs := NewRuns([]string{"janitor", "send-mail"})
 	jobs.Registry.MustRegister(Jobs{}, Outbox{})
 	ch := make(chan *prometheus.Desc)

@@ -116,3 +116,27 @@ func (s Services) Collect(ch chan<- prometheus.Metric) {
 		ch <- prometheus.MustNewConstMetric(serviceDesc(), prometheus.GaugeValue, map[bool]float64{true: 1}[v.OK], v.Service)
 	}
 }
+
+// Stores counts what the stores' missing abilities cost this process. Detours returns the bytes
+// that were read a second time to be hashed, and the requests more.
+type Stores struct{ Detours func() (bytes, requests int64) }
+
+func storeDescs() (bytes, requests *prometheus.Desc) {
+	return prometheus.NewDesc("farol_storage_read_back_bytes_total", "Bytes that were read back to be hashed, since their store proves nothing of them.", nil, nil),
+		prometheus.NewDesc("farol_storage_detours_total", "Requests that a store with all abilities would not have needed.", nil, nil)
+}
+
+// Describe implements [prometheus.Collector].
+func (s Stores) Describe(ch chan<- *prometheus.Desc) {
+	bytes, requests := storeDescs()
+	ch <- bytes
+	ch <- requests
+}
+
+// Collect implements [prometheus.Collector].
+func (s Stores) Collect(ch chan<- prometheus.Metric) {
+	bytes, requests := storeDescs()
+	n, m := s.Detours()
+	ch <- prometheus.MustNewConstMetric(bytes, prometheus.CounterValue, float64(n))
+	ch <- prometheus.MustNewConstMetric(requests, prometheus.CounterValue, float64(m))
+}

@@ -112,7 +112,7 @@ func TestTargetsLiveAtTheirProvidersOrOnTheSharedService(t *testing.T) {
 	}{
 		{cloud, storage.Target{
 			Name: "Standard-OR", Bucket: "preservation-or", Region: "us-west-2", Provider: "AWS", StorageClass: "GLACIER",
-			AccessKeyID: "AKIA", SecretAccessKey: "geheim", Checksum: storage.ChecksumSHA256, RestorePriority: 5,
+			AccessKeyID: "AKIA", SecretAccessKey: "geheim", Checksum: storage.ChecksumAuto, RestorePriority: 5,
 		}},
 		{cloud, storage.Target{
 			Name: "Wasabi-OR", Bucket: "wasabi-or", Endpoint: "https://s3.us-west-1.wasabisys.com", Region: "us-west-1", Provider: "Wasabi-OR",
@@ -120,11 +120,11 @@ func TestTargetsLiveAtTheirProvidersOrOnTheSharedService(t *testing.T) {
 		}},
 		{local, storage.Target{
 			Name: "Wasabi-OR", Bucket: "wasabi-or", Endpoint: "https://127.0.0.1:7070", Region: "eu-west-1", Provider: "Wasabi-OR",
-			AccessKeyID: "AKIA", SecretAccessKey: "geheim", Checksum: storage.ChecksumSHA256, PathStyle: true, RestorePriority: 3,
+			AccessKeyID: "AKIA", SecretAccessKey: "geheim", Checksum: storage.ChecksumAuto, PathStyle: true, RestorePriority: 3,
 		}},
 		{local, storage.Target{
 			Name: "Glacier-OH", Bucket: "tapes", Endpoint: "https://tape.example.org", Region: "cellar", Provider: "AWS", StorageClass: "COLD",
-			AccessKeyID: "AKIA", SecretAccessKey: "geheim", Checksum: storage.ChecksumSHA256, PathStyle: true, RestorePriority: 7,
+			AccessKeyID: "AKIA", SecretAccessKey: "geheim", Checksum: storage.ChecksumAuto, PathStyle: true, RestorePriority: 7,
 		}},
 	} {
 		if diff := cmp.Diff(c.want, target(c.of, c.want.Name)); diff != "" {
@@ -152,7 +152,7 @@ func TestAllWrongSettingsAreReportedAtOnce(t *testing.T) {
 		{"BUCKET_WASABI_TX", "preservation-va", "like that of Standard-VA"},
 		{"FAROL_TARGET_WASABI_OR_BUCKET", "a/b", "it must be a bucket name"},
 		{"FAROL_TARGET_WASABI_VA_ENDPOINT", "ftp://x", "it must be an http(s) URL"},
-		{"FAROL_TARGET_GLACIER_VA_CHECKSUM", "crc32", "it must be sha256 or etag"},
+		{"FAROL_TARGET_GLACIER_VA_CHECKSUM", "crc32", "it must be auto, sha256 or etag"},
 		{"FAROL_HEARTBEAT", "ten", "it must be a duration"},
 		{"FAROL_POLL", "0s", "it must be longer"},
 		{"FAROL_GRACE", "-1s", "it must be longer"},

@@ -164,3 +164,10 @@ COMMENT ON FUNCTION needs_service IS 'Whether an item at its stage needs a servi
 COMMENT ON FUNCTION service_text IS 'What is wrong with a service, for people.';
 
 REVOKE EXECUTE ON FUNCTION report_service, service_held, hold_service, release_service, tell_of_services FROM PUBLIC;
+
+-- newest_of joins two objects whose members have a time, at: of each member the newer counts.
+CREATE OR REPLACE FUNCTION newest_of(a jsonb, b jsonb) RETURNS jsonb LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
+	SELECT coalesce(jsonb_object_agg(key, value), '{}')
+	FROM (SELECT DISTINCT ON (key) key, value FROM (SELECT * FROM jsonb_each(a) UNION ALL SELECT * FROM jsonb_each(b)) e
+		ORDER BY key, (value->>'at')::timestamptz DESC NULLS LAST) n
+$$;

@@ -54,3 +54,11 @@ COMMENT ON TABLE schema_repeatables IS 'Files of migrations/repeatable that were
 COMMENT ON COLUMN schema_repeatables.file IS 'Name of the file.';
 COMMENT ON COLUMN schema_repeatables.digest IS 'SHA-256 of its content.';
 COMMENT ON COLUMN schema_repeatables.applied_at IS 'When it was last applied.';
+
+COMMENT ON TABLE stores IS 'The S3 stores that have buckets of Farol, and what was seen of each: see docs/stores.md.';
+COMMENT ON COLUMN stores.endpoint IS 'Where the store is.';
+COMMENT ON COLUMN stores.server IS 'Its name, as its answers give it; empty: they do not.';
+COMMENT ON COLUMN stores.measured_at IS 'When farol check --write tried all; empty: it did not.';
+COMMENT ON COLUMN stores.seen_at IS 'When something of it was last seen to be otherwise.';
+COMMENT ON COLUMN stores.ways IS 'What it can do or not, by name: whether it can, when that was seen, and the refusal.';
+COMMENT ON COLUMN stores.buckets IS 'Its buckets by name: versions, Object Lock, and when that was seen.';

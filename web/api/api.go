@@ -80,6 +80,7 @@ func (a *API) Register(t *ops.API) {
 	a.stages(t)
 	a.addedStages(t)
 	a.services(t)
+	a.stores(t)
 	a.workers(t)
 	a.mirror(t)
 	a.schedules(t)

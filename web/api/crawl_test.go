@@ -133,6 +133,7 @@ S stages.resume_all {}
 S stages.add {"name": "Sift", "after": "Receive"}
 S stages.remove action=Ingest stage=Sift
 S services.list
+S stores.list
 S services.hold service=s3:Wasabi%20OR {"reason": "Trials."}
 S services.release service=s3:Wasabi%20OR {}
 S workers.list

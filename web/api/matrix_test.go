@@ -119,6 +119,7 @@ stages.set                O S
 stages.add                O S
 stages.remove             O S
 services.list             O S
+stores.list               O S
 services.hold             O S
 services.release          O S
 stages.pause              O S

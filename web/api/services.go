@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/registry/stores"
+	"github.com/farol-preservation/farol/storage"
 	"github.com/farol-preservation/farol/web/access"
 	"github.com/farol-preservation/farol/web/ops"
 	"github.com/farol-preservation/farol/web/permission"
@@ -51,6 +53,54 @@ func (a *API) services(t *ops.API) {
 			return &body[list[registry.Service]]{list[registry.Service]{Items: changed}}, err
 		})
 	}
+}
+
+// A StoreView is a store with what it can do, and what Farol does instead of what it cannot.
+type StoreView struct {
+	Endpoint   string                   `json:"endpoint"`
+	Server     string                   `json:"server" doc:"As its answers name it; empty: they do not"`
+	MeasuredAt *time.Time               `json:"measured_at" doc:"When all was tried by farol check --write; null: it was not"`
+	SeenAt     time.Time                `json:"seen_at" doc:"When something of it was last seen to be otherwise"`
+	Ways       []WayView                `json:"ways" doc:"What it can do or not; what was not seen yet is left out"`
+	Buckets    map[string]stores.Bucket `json:"buckets" doc:"By name"`
+}
+
+// A WayView is something that stores can do or not.
+type WayView struct {
+	Way     storage.Way `json:"way" doc:"Such as copied-part-sha256"`
+	Can     bool        `json:"can"`
+	At      time.Time   `json:"at" doc:"When that was seen"`
+	Said    string      `json:"said,omitempty" doc:"The refusal, in a few words"`
+	Instead string      `json:"instead,omitempty" doc:"What Farol does instead"`
+}
+
+// stores are the S3 services with the buckets of Farol.
+func (a *API) stores(t *ops.API) {
+	ops.Register(t, reads("stores.list", "/api/v1/stores", "List S3 stores with what each can do, as far as was seen", "", permission.ItemsWorkers),
+		func(ctx context.Context, _ access.Caller, _ *empty) (*body[list[StoreView]], error) {
+			found, err := stores.In(a.Registry).List(ctx)
+			var views []StoreView
+			for _, s := range found {
+				views = append(views, storeView(s))
+			}
+			return &body[list[StoreView]]{list[StoreView]{Items: views}}, err
+		})
+}
+
+func storeView(s stores.Store) StoreView {
+	v := StoreView{Endpoint: s.Endpoint, Server: s.Server, MeasuredAt: s.MeasuredAt, SeenAt: s.SeenAt, Buckets: s.Buckets}
+	for _, way := range storage.Ways() {
+		seen, known := s.Ways[string(way)]
+		if !known {
+			continue
+		}
+		one := WayView{Way: way, Can: seen.Can, At: seen.At, Said: seen.Said}
+		if !seen.Can {
+			one.Instead = way.Instead()
+		}
+		v.Ways = append(v.Ways, one)
+	}
+	return v
 }
 
 // addedStages are ingest stages that programs process over HTTP.

@@ -61,6 +61,7 @@ func (*Pages) schedules(v *visit) (any, error) {
 type servicesPage struct {
 	Services []registry.Service
 	Bad      int // that are held or fail
+	Stores   []api.StoreView
 }
 
 func (*Pages) services(v *visit) (any, error) {
@@ -68,7 +69,11 @@ func (*Pages) services(v *visit) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := servicesPage{Services: found.Items}
+	stores, err := get[listOf[api.StoreView]](v, "stores", nil)
+	if err != nil {
+		return nil, err
+	}
+	d := servicesPage{Services: found.Items, Stores: stores.Items}
 	for _, s := range found.Items {
 		if s.State != "ok" {
 			d.Bad++

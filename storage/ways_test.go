@@ -1,0 +1,188 @@
+package storage_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/md5"
+	"errors"
+	"net/http"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/farol-preservation/farol/internal/testenv"
+	"github.com/farol-preservation/farol/storage"
+)
+
+// lacks is what a client learns of a store that goes one of [testenv.StoreWays].
+func lacks() map[string]storage.Way {
+	return map[string]storage.Way{
+		"no checksums": storage.SHA256, "refuses checksums": storage.PartSHA256, "no checksums of copied parts": storage.CopiedSHA256,
+		"no trailing checksums": storage.Trailers, "no ETag of what is completed": storage.CompleteETag, "no batches": storage.Batch,
+		"no copies": storage.ServerCopy, "no conditions on what was uploaded in parts": storage.CopyIfMatch, "no condition on writing": storage.CreateOnly,
+		"short metadata": storage.LongMetadata, "short metadata, said": storage.LongMetadata, "ETags of its own": storage.ETagMD5,
+	}
+}
+
+// Whatever a store does otherwise than S3, all that the pipeline does comes to the same end, with
+// the same bytes; and what the store refused once is not asked again.
+func TestEveryWayOfAStore(t *testing.T) {
+	t.Parallel()
+	s := testenv.S3(t)
+	for _, way := range testenv.StoreWays(s.AccessKeyID, s.SecretAccessKey) {
+		t.Run(way.Name, func(t *testing.T) {
+			t.Parallel()
+			at, from := target(t, "to"), target(t, "from")
+			direct := create(t, at)
+			create(t, from)
+			var refused atomic.Int32
+			g := newTLSGate(t, at, func(w http.ResponseWriter, r *http.Request) bool {
+				answered := way.Request != nil && way.Request(w, r)
+				if answered {
+					refused.Add(1)
+				}
+				return answered
+			})
+			g.forward.ModifyResponse = way.Response
+			client := storage.NewClient(storage.Options{})
+			t.Cleanup(client.Close)
+			to, source := within(t, client, g.through(at)), within(t, client, g.through(from))
+			lifeOf(t, "first", direct, source, to)
+			lacked, known := lacks()[way.Name]
+			if can, seen := to.Can(lacked); known && (can || !seen) {
+				t.Errorf("%s: Can = %t, %t; the store does not", lacked, can, seen)
+			}
+			for _, w := range storage.Ways() {
+				if can, seen := to.Can(w); seen && !can && !slices.Contains(alsoLacks(way.Name), w) && w != lacked {
+					t.Errorf("the store is said to lack %s", w)
+				}
+			}
+			refused.Store(0)
+			lifeOf(t, "second", direct, source, to)
+			if n := refused.Load(); n > 0 {
+				t.Errorf("%d requests were refused again", n)
+			}
+		})
+	}
+}
+
+// alsoLacks is what follows from the way besides its own.
+func alsoLacks(way string) []storage.Way {
+	return map[string][]storage.Way{
+		"no checksums":      {storage.PartSHA256, storage.CopiedSHA256, storage.Trailers},
+		"refuses checksums": {storage.SHA256, storage.CopiedSHA256, storage.Trailers},
+		"no conditions on what was uploaded in parts": {storage.ReadIfMatch},
+	}[way]
+}
+
+func within(t *testing.T, c *storage.Client, at storage.Target) *storage.Bucket {
+	t.Helper()
+	b, err := c.Bucket(at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// lifeOf is what the pipeline does in a store. direct is the bucket of to, past the store's ways.
+func lifeOf(t *testing.T, pass string, direct, from, to *storage.Bucket) {
+	t.Helper()
+	ctx := t.Context()
+	small, large := noise(1000), noise(minPart+70_000)
+	must := func(what string, err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatalf("%s: %s: %v", pass, what, err)
+		}
+	}
+	same := func(key string, want []byte) {
+		t.Helper()
+		if !bytes.Equal(get(t, direct, pass+key), want) {
+			t.Errorf("%s: %s has other bytes", pass, key)
+		}
+	}
+	up := describe(small)
+	up.Metadata = map[string]string{"institution": "test.edu", "bagpath-encoded": strings.Repeat("a%20", 300)}
+	o, err := to.Put(ctx, pass+"small", onlyReader{bytes.NewReader(small)}, up)
+	must("Put", err)
+	same("small", small)
+	kept := head(t, direct, pass+"small").Metadata
+	key, short := storage.Beginning("bagpath-encoded", up.Metadata["bagpath-encoded"])
+	if kept["institution"] != "test.edu" || kept["bagpath-encoded"] != up.Metadata["bagpath-encoded"] && kept[key] != short {
+		t.Errorf("%s: the metadata is %v", pass, kept)
+	}
+	r, err := to.Get(ctx, pass+"small", storage.Range{Offset: 10, Length: 20, IfMatch: o.ETag})
+	must("Get", err)
+	must("Close", r.Close())
+	parts := describeParts(large)
+	for part := range slices.Chunk(large, minPart) {
+		parts.MD5 = append(parts.MD5, md5.Sum(part))
+	}
+	o, err = from.PutParts(ctx, pass+"tar", describe(large), parts)
+	must("PutParts", err)
+	r, err = from.Get(ctx, pass+"tar", storage.Range{Length: 20, IfMatch: o.ETag})
+	must("Get of an upload in parts", err)
+	must("Close", r.Close())
+	_, err = to.Copy(ctx, storage.Source{Bucket: from, Key: pass + "tar", IfMatch: o.ETag}, pass+"whole", describe(large), storage.Parts{})
+	must("Copy", err)
+	same("whole", large)
+	_, err = to.Copy(ctx, storage.Source{Bucket: from, Key: pass + "tar", IfMatch: o.ETag, Range: true}, pass+"parts", describe(large), parts)
+	must("Copy of parts", err)
+	same("parts", large)
+	p := &producer{content: large}
+	_, err = to.PutStream(ctx, pass+"stream", storage.Upload{ContentType: "text/x-test"}, p.stream())
+	must("PutStream", err)
+	same("stream", large)
+
+	ended, err := to.BeginUpload(ctx, pass+"resumed", "text/x-test")
+	must("BeginUpload", err)
+	must("Abort", to.Abort(ctx, ended))
+	must("Abort again", to.Abort(ctx, ended))
+	again := parts
+	again.Resume = ended.ID
+	_, err = to.PutParts(ctx, pass+"resumed", describe(large), again)
+	must("PutParts after the upload has ended", err)
+	same("resumed", large)
+
+	signed(t, to, pass+"signed", small)
+	same("signed", small)
+	must("Delete", to.Delete(ctx, pass+"small", pass+"whole", pass+"nothing"))
+	must("Erase", to.Erase(ctx, pass+"parts", pass+"stream"))
+	for _, key := range []string{"small", "whole", "parts", "stream"} {
+		if err := to.Absent(ctx, pass+key); err != nil {
+			t.Errorf("%s: %s: %v", pass, key, err)
+		}
+	}
+}
+
+// signed sends an object as a browser does, and once more, which the first one forbids.
+func signed(t *testing.T, b *storage.Bucket, key string, content []byte) {
+	t.Helper()
+	for n := range 2 {
+		u, err := b.BeginUpload(t.Context(), key, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		up := describe(content)
+		part, err := b.SignPart(t.Context(), u, 1, up.Size, up.SHA256, testenv.Patience)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodPut, part.URL, bytes.NewReader(content))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header = part.Header.Clone()
+		response, err := (&http.Client{Transport: b.Transport()}).Do(r)
+		if err != nil || response.StatusCode != http.StatusOK {
+			t.Fatalf("PUT by a signed URL: %v, %v", response, err)
+		}
+		_ = response.Body.Close()
+		_, err = b.CompleteUpload(t.Context(), u, up.Size, false)
+		if n == 0 && err != nil || n == 1 && !errors.Is(err, storage.ErrChanged) {
+			t.Errorf("CompleteUpload = %v for object %d of the key", err, n)
+		}
+		_ = b.Abort(context.WithoutCancel(t.Context()), u)
+	}
+}
