@@ -119,7 +119,9 @@ func (s Services) Collect(ch chan<- prometheus.Metric) {
 
 // Stores counts what the stores' missing abilities cost this process. Detours returns the bytes
 // that were read a second time to be hashed, and the requests more.
-type Stores struct{ Detours func() (bytes, requests int64) }
+type Stores struct {
+	Detours func() (bytes, requests int64)
+}
 
 func storeDescs() (bytes, requests *prometheus.Desc) {
 	return prometheus.NewDesc("farol_storage_read_back_bytes_total", "Bytes that were read back to be hashed, since their store proves nothing of them.", nil, nil),
