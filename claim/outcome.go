@@ -32,7 +32,12 @@ func Transient(code string, err error) error {
 
 // Snooze asks for the item again after d. It does not count as an attempt.
 func Snooze(d time.Duration, why string) error {
-	return &ending{kind: endSnooze, code: "snoozed", delay: d, err: errors.New(why)}
+	return SnoozeAs("snoozed", d, why)
+}
+
+// SnoozeAs is Snooze with a code that says what the item waits for.
+func SnoozeAs(code string, d time.Duration, why string) error {
+	return &ending{kind: endSnooze, code: code, delay: d, err: errors.New(why)}
 }
 
 // SendBack moves the item to an earlier stage whose results are gone.

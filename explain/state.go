@@ -114,7 +114,7 @@ func remedy(i registry.WorkItem, o registry.Obstacle) string {
 		if i.WaitsFor != nil {
 			return fmt.Sprintf("Wait; `farol item explain %d` explains the other item.", *i.WaitsFor)
 		}
-	case "cooling off":
+	case "cooling off", "kept by the store":
 		return "Wait. To stop the deletion, cancel its request: `farol delete list` shows it, `farol delete cancel ID` stops it."
 	case "delayed":
 		return fmt.Sprintf("Wait, or `farol requeue %d`, which starts the stage again.", i.ID)
