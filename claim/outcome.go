@@ -32,7 +32,7 @@ func Transient(code string, err error) error {
 
 // Snooze asks for the item again after d. It does not count as an attempt.
 func Snooze(d time.Duration, why string) error {
-	return SnoozeAs("snoozed", d, why)
+	return &ending{kind: endSnooze, code: "snoozed", delay: d, err: errors.New(why)}
 }
 
 // SnoozeAs is Snooze with a code that says what the item waits for.

@@ -78,7 +78,7 @@ LANGUAGE sql STABLE SET search_path FROM CURRENT AS $$
 	SELECT 'cooling off', deletion_waits(w.deletion_request_id), 'Wait, or have an admin of the institution stop it.'
 	WHERE deletion_waits(w.deletion_request_id) IS NOT NULL
 	UNION ALL
-	SELECT 'kept by the store', format('%s Its next look is at %s.', w.note, date_trunc('second', w.run_at)), 'Wait, or have an admin of the institution stop it.'
+	SELECT 'kept by the store', format('%s It is checked again at %s.', w.note, date_trunc('second', w.run_at)), 'Wait, or have an admin of the institution stop it.'
 	WHERE w.run_at > now() AND w.error_code = 'kept-by-store' AND deletion_waits(w.deletion_request_id) IS NULL
 	UNION ALL
 	SELECT 'delayed', format('It is due in %s, at %s. %s', date_trunc('second', w.run_at - now()), date_trunc('second', w.run_at),

@@ -253,7 +253,7 @@ func (s *deletion) files(ctx context.Context, w *pipeline.Work, d requests.Delet
 			switch claim.Code(err) {
 			case "storage-denied":
 				s.withdraw(ctx, w, d, receipts)
-			case requests.KeptByStore: // since we looked
+			case "kept-by-store": // since we looked
 				s.withdraw(ctx, w, d, receipts)
 				return cmp.Or(s.released(ctx, d, files), err)
 			}

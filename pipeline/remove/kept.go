@@ -60,7 +60,7 @@ func postponed(k *storage.Kept, targets ...string) error {
 		}
 	}
 	slices.Sort(targets)
-	return claim.SnoozeAs(requests.KeptByStore, wait, fmt.Sprintf(
-		"Copies are %s: %s. The deletion goes on by itself, and looks at least once a day. To stop it, cancel its request.",
+	return claim.SnoozeAs("kept-by-store", wait, fmt.Sprintf(
+		"Copies are %s: %s. The deletion goes on by itself, and checks that at least once a day. To stop it, cancel its request.",
 		k, strings.Join(slices.Compact(targets), ", ")))
 }

@@ -137,9 +137,6 @@ func (r Records) BeginDeletions(ctx context.Context, w DeletionWork, files []int
 	return nil
 }
 
-// KeptByStore is the code of an item that waits since a store keeps copies under Object Lock.
-const KeptByStore = "kept-by-store"
-
 // withdrawSQL takes back the intent for copies, and the marks that nothing is left of.
 const (
 	keptSQL = `

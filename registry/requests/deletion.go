@@ -71,7 +71,7 @@ LEFT JOIN users c ON c.id = d.cancelled_by
 CROSS JOIN LATERAL ( -- work_items_deletion
 	SELECT count(*) AS items, count(*) FILTER (WHERE w.status = 'Success') AS done,
 		count(*) FILTER (WHERE w.status IN ('Failed', 'Suspended')) AS failed, count(*) FILTER (WHERE w.status = 'Cancelled') AS cancelled,
-		coalesce(max(w.note) FILTER (WHERE w.status = 'Pending' AND w.error_code = '` + KeptByStore + `'), '') AS kept -- the latest: the notes begin alike
+		coalesce(max(w.note) FILTER (WHERE w.status = 'Pending' AND w.error_code = 'kept-by-store'), '') AS kept -- the latest: the notes begin alike
 	FROM all_work_items w WHERE w.deletion_request_id = d.id) w`
 
 //nolint:gochecknoglobals // a constant, but for Go
