@@ -23,6 +23,8 @@ func State(i registry.WorkItem, now time.Time) string {
 			human.Line(*i.Node), *i.PID, human.Duration(i.LeaseExpiresAt.Sub(now)))
 	case i.WaitsFor != nil:
 		return fmt.Sprintf("it waits until item %d of the same object has ended", *i.WaitsFor)
+	case i.Status == "Pending" && i.ErrorCode == "kept-by-store":
+		return i.Note
 	case i.Status == "Pending" && i.RunAt != nil && i.RunAt.After(now):
 		return fmt.Sprintf("it can be claimed in %s", human.Duration(i.RunAt.Sub(now)))
 	case i.Status == "Pending":

@@ -73,6 +73,7 @@ func (a *archive) waitsForTheStore(d requests.DeletionRequest, id int64, kept st
 		a.T.Fatal(err)
 	}
 	says("the item's page", shown.State)
+	says("the watch", explain.State(item, time.Now()))
 	says("why_not", pipelinetest.Value[string](a, `SELECT string_agg(reason || ': ' || detail, ' ') FROM why_not($1)`, id))
 	_, err = requests.In(a.Deps.Registry).RequestRestoration(ctx, requests.RestorationRequest{Identifier: item.ObjectIdentifier})
 	says("a restoration", fmt.Sprint(err))
