@@ -35,6 +35,11 @@ func Snooze(d time.Duration, why string) error {
 	return &ending{kind: endSnooze, code: "snoozed", delay: d, err: errors.New(why)}
 }
 
+// SnoozeAs is Snooze with a code that says what the item waits for.
+func SnoozeAs(code string, d time.Duration, why string) error {
+	return &ending{kind: endSnooze, code: code, delay: d, err: errors.New(why)}
+}
+
 // SendBack moves the item to an earlier stage whose results are gone.
 func SendBack(stage registry.Stage, why string) error {
 	return &ending{kind: endSendBack, code: "sent-back", stage: stage, err: errors.New(why)}

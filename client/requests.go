@@ -125,6 +125,7 @@ type Deletion struct {
 	Cancelled   int64      `json:"cancelled"`
 	Removed     bool       `json:"removed_before_cancelled"` // it was cancelled when copies had been removed
 	Ask         string     `json:"whom_to_ask"`              // who may approve it, or from when somebody may; "": it is decided
+	Kept        string     `json:"kept_by_store"`            // until when stores keep copies, for which items of it wait; "": none does
 }
 
 // RequestDeletion asks for the deletion of objects and files of one's own institution. It
@@ -183,6 +184,8 @@ type Receipt struct {
 	RemovedAt  *time.Time `json:"removed_at"` // nil: it was not deleted
 	Kept       string     `json:"kept"`       // why its bytes stay; "": they are gone
 	AbsentAt   *time.Time `json:"absent_at"`  // nil: not seen to be gone
+
+	KeptByStore string `json:"kept_by_store"` // until when its store kept it, as it said last; "": it did not
 }
 
 // Receipts lists what was done to each copy.

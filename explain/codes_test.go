@@ -112,7 +112,7 @@ func codesOf(n ast.Node, dir string) (codes []string) {
 				name = f.Name
 			}
 		}
-		if slices.Contains([]string{"Fatal", "Transient", "Suspend", "Cancel", "SendBackAs"}, name) && len(n.Args) > 1 {
+		if slices.Contains([]string{"Fatal", "Transient", "Suspend", "Cancel", "SendBackAs", "SnoozeAs"}, name) && len(n.Args) > 1 {
 			text(n.Args[0])
 		}
 	case *ast.ValueSpec:

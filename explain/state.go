@@ -23,6 +23,8 @@ func State(i registry.WorkItem, now time.Time) string {
 			human.Line(*i.Node), *i.PID, human.Duration(i.LeaseExpiresAt.Sub(now)))
 	case i.WaitsFor != nil:
 		return fmt.Sprintf("it waits until item %d of the same object has ended", *i.WaitsFor)
+	case i.Status == "Pending" && i.ErrorCode == "kept-by-store":
+		return i.Note
 	case i.Status == "Pending" && i.RunAt != nil && i.RunAt.After(now):
 		return fmt.Sprintf("it can be claimed in %s", human.Duration(i.RunAt.Sub(now)))
 	case i.Status == "Pending":
@@ -114,7 +116,7 @@ func remedy(i registry.WorkItem, o registry.Obstacle) string {
 		if i.WaitsFor != nil {
 			return fmt.Sprintf("Wait; `farol item explain %d` explains the other item.", *i.WaitsFor)
 		}
-	case "cooling off":
+	case "cooling off", "kept by the store":
 		return "Wait. To stop the deletion, cancel its request: `farol delete list` shows it, `farol delete cancel ID` stops it."
 	case "delayed":
 		return fmt.Sprintf("Wait, or `farol requeue %d`, which starts the stage again.", i.ID)

@@ -101,6 +101,7 @@ type Bucket struct {
 	clock      *clock
 	store      *store
 	versioned  atomic.Pointer[bool] // what the server last said of it; nil before it was asked
+	locks      atomic.Pointer[bool] // whether versions may be under Object Lock; nil before it was asked
 	lastAnswer atomic.Int64         // when the last request began that the bucket answered, in Unix nanoseconds
 	asking     singleflight.Group   // for whether the bucket is there
 }

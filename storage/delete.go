@@ -21,7 +21,8 @@ import (
 const deleteAtOnce = 1000
 
 // Delete removes objects. Keys that are not there count as removed. After an
-// error some of the keys may be gone; asking again does the rest.
+// error some of the keys may be gone; asking again does the rest. What the store keeps
+// under Object Lock is a [*Kept]; a bucket that keeps versions gets a delete marker.
 func (b *Bucket) Delete(ctx context.Context, keys ...string) error {
 	ids := make([]types.ObjectIdentifier, len(keys))
 	for i := range keys {
@@ -65,19 +66,20 @@ func (b *Bucket) deleteBatch(ctx context.Context, ids []types.ObjectIdentifier) 
 		return fmt.Errorf("delete %d keys from %s: %w", len(ids), b.target.name(), b.explain(ctx, err))
 	}
 	for _, e := range out.Errors {
-		code := aws.ToString(e.Code)
+		code, message := aws.ToString(e.Code), aws.ToString(e.Message)
 		k, ok := fault.OfS3("DeleteObject", code, 0) // a batch has no status for each key
 		kind := kindOf("", code, 0, k)
 		if errors.Is(kind, ErrNotFound) {
 			continue
 		}
-		err := errors.New(strings.TrimSuffix(code+": "+aws.ToString(e.Message), ": "))
+		err := errors.New(strings.TrimSuffix(code+": "+message, ": "))
 		if kind != nil {
 			err = fmt.Errorf("%w: %w", kind, err)
 		}
 		if ok {
 			err = b.fault(k, code, err)
 		}
+		err = b.asKept(ctx, types.ObjectIdentifier{Key: e.Key, VersionId: e.VersionId}, code, message, err)
 		return b.errorf("delete", aws.ToString(e.Key), err)
 	}
 	return nil
@@ -95,7 +97,8 @@ func (b *Bucket) deleteEach(ctx context.Context, ids []types.ObjectIdentifier) e
 			if err = b.explain(ctx, err); errors.Is(err, ErrNotFound) {
 				return nil
 			}
-			return b.errorf("delete", *id.Key, err)
+			code, message := wordsOf(err)
+			return b.errorf("delete", *id.Key, b.asKept(ctx, id, code, message, err))
 		})
 	}
 	return group.Wait()

@@ -114,7 +114,8 @@ func (b *Bucket) DeleteVersions(ctx context.Context, versions []Version) error {
 // not there count as removed. To a bucket that keeps no versions it costs what
 // [Bucket.Delete] does and one question whether that is so; in others, a listing of
 // each key. After an error some may be gone; asking again does the rest. Whether
-// nothing is left is for [Bucket.Absent] to say.
+// nothing is left is for [Bucket.Absent] to say. Where the store keeps a version under
+// Object Lock, the error is a [*Kept], and nothing of 1000 keys is removed.
 func (b *Bucket) Erase(ctx context.Context, keys ...string) error {
 	versioned, err := b.KeepsVersions(ctx)
 	if err != nil {
@@ -125,6 +126,9 @@ func (b *Bucket) Erase(ctx context.Context, keys ...string) error {
 	}
 	for batch := range slices.Chunk(keys, deleteAtOnce) {
 		versions, err := b.versionsOf(ctx, batch...)
+		if err == nil {
+			err = b.free(ctx, versions)
+		}
 		if err == nil {
 			err = b.DeleteVersions(ctx, versions)
 		}

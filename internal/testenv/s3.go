@@ -11,7 +11,9 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/credentials"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 	"github.com/aws/aws-sdk-go-v2/service/s3/types"
@@ -112,5 +114,64 @@ func (s S3Server) SetVersioning(t testing.TB, bucket string, keep bool) {
 		Bucket: &bucket, VersioningConfiguration: &types.VersioningConfiguration{Status: status},
 	}); err != nil {
 		t.Fatal("testenv: set the versioning of "+bucket+":", err)
+	}
+}
+
+// CreateLocked makes a bucket with Object Lock, which keeps versions.
+func (s S3Server) CreateLocked(t testing.TB, bucket string) {
+	t.Helper()
+	if _, err := s.Client(t).CreateBucket(t.Context(), &s3.CreateBucketInput{Bucket: &bucket, ObjectLockEnabledForBucket: aws.Bool(true)}); err != nil {
+		t.Fatal("testenv: make the locked bucket "+bucket+":", err)
+	}
+}
+
+// Retain has the server keep all versions of a key until a time to come, under governance. It
+// sets an earlier one too, as only an administrator may.
+func (s S3Server) Retain(t testing.TB, bucket, key string, until time.Time) {
+	t.Helper()
+	s.eachVersion(t, bucket, key, func(client *s3.Client, version *string) error {
+		_, err := client.PutObjectRetention(t.Context(), &s3.PutObjectRetentionInput{
+			Bucket: &bucket, Key: &key, VersionId: version, BypassGovernanceRetention: aws.Bool(true),
+			Retention: &types.ObjectLockRetention{Mode: types.ObjectLockRetentionModeGovernance, RetainUntilDate: &until},
+		})
+		return err
+	})
+}
+
+// LegalHold puts all versions of a key under a legal hold, or lifts it.
+func (s S3Server) LegalHold(t testing.TB, bucket, key string, on bool) {
+	t.Helper()
+	status := types.ObjectLockLegalHoldStatusOff
+	if on {
+		status = types.ObjectLockLegalHoldStatusOn
+	}
+	s.eachVersion(t, bucket, key, func(client *s3.Client, version *string) error {
+		_, err := client.PutObjectLegalHold(t.Context(), &s3.PutObjectLegalHoldInput{
+			Bucket: &bucket, Key: &key, VersionId: version, LegalHold: &types.ObjectLockLegalHold{Status: status},
+		})
+		return err
+	})
+}
+
+// eachVersion does something with all versions of a key, of which there is at least one.
+func (s S3Server) eachVersion(t testing.TB, bucket, key string, do func(client *s3.Client, version *string) error) {
+	t.Helper()
+	client := s.Client(t)
+	list, err := client.ListObjectVersions(t.Context(), &s3.ListObjectVersionsInput{Bucket: &bucket, Prefix: &key})
+	if err != nil {
+		t.Fatal("testenv:", err)
+	}
+	done := 0
+	for _, v := range list.Versions {
+		if *v.Key != key {
+			continue
+		}
+		if err := do(client, v.VersionId); err != nil {
+			t.Fatal("testenv: lock "+bucket+"/"+key+":", err)
+		}
+		done++
+	}
+	if done == 0 {
+		t.Fatalf("testenv: %s/%s has no version to lock", bucket, key)
 	}
 }

@@ -13,6 +13,12 @@ RETURN (SELECT format('Deletion request %s begins in %s, at %s. Nothing is remov
 		to_char(d.begins_at AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS "UTC"'))
 	FROM deletion_requests d WHERE d.id = request AND d.begins_at > now() AND d.cancelled_at IS NULL);
 
+-- deletion_item_waits says what an item of an approved deletion waits for: the time at which the request
+-- begins, or a store that keeps copies. Its note has the latter, and how it is stopped. NULL: it does not wait.
+CREATE OR REPLACE FUNCTION deletion_item_waits(w work_items) RETURNS text LANGUAGE sql STABLE SET search_path FROM CURRENT AS $$
+	SELECT coalesce(deletion_waits(w.deletion_request_id), CASE WHEN w.status = 'Pending' AND w.error_code = 'kept-by-store' THEN w.note END)
+$$;
+
 -- must_stop_deletion refuses a person who may not stop an approved deletion. To stop is
 -- the safe direction: any active admin of the institution may, and any of the archive.
 CREATE OR REPLACE FUNCTION must_stop_deletion(person bigint, institution bigint) RETURNS void

@@ -6,10 +6,10 @@ CREATE OR REPLACE FUNCTION request_rival(object text, file bigint, item bigint) 
 LANGUAGE sql STABLE SET search_path FROM CURRENT SET enable_seqscan = off
 RETURN (
 	SELECT format('item %s is in the queue for the same %s: %s', o.id, CASE WHEN o.same THEN 'file' ELSE 'object' END, o.action)
-		|| coalesce('. ' || rtrim(deletion_waits(o.request), '.'), '') FROM (
-		SELECT u.work_item_id AS id, 'Ingest' AS action, false AS same, NULL::bigint AS request FROM uploads_in_work u WHERE u.object_identifier = object
+		|| coalesce('. ' || rtrim(o.waits, '.'), '') FROM (
+		SELECT u.work_item_id AS id, 'Ingest' AS action, false AS same, NULL AS waits FROM uploads_in_work u WHERE u.object_identifier = object
 		UNION ALL
-		SELECT w.id, w.action, w.generic_file_id = file, w.deletion_request_id FROM work_items w
+		SELECT w.id, w.action, w.generic_file_id = file, deletion_item_waits(w) FROM work_items w
 		WHERE w.object_identifier = object AND w.action <> 'Ingest' AND w.retry AND w.stage = 'Requested' AND w.id <> item
 			AND (file IS NULL OR w.generic_file_id IS NULL OR w.generic_file_id = file)
 	) o ORDER BY o.id LIMIT 1);

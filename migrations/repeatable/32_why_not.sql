@@ -78,12 +78,15 @@ LANGUAGE sql STABLE SET search_path FROM CURRENT AS $$
 	SELECT 'cooling off', deletion_waits(w.deletion_request_id), 'Wait, or have an admin of the institution stop it.'
 	WHERE deletion_waits(w.deletion_request_id) IS NOT NULL
 	UNION ALL
+	SELECT 'kept by the store', format('%s It is checked again at %s.', w.note, date_trunc('second', w.run_at)), 'Wait, or have an admin of the institution stop it.'
+	WHERE w.run_at > now() AND w.error_code = 'kept-by-store' AND deletion_waits(w.deletion_request_id) IS NULL
+	UNION ALL
 	SELECT 'delayed', format('It is due in %s, at %s. %s', date_trunc('second', w.run_at - now()), date_trunc('second', w.run_at),
 			CASE WHEN l.outcome = 'snoozed' THEN 'The stage postponed it: ' || l.error ELSE coalesce('The last attempt ended as ' || l.outcome || ': ' || l.error, 'No attempt was made yet.') END),
 		format('Wait, or SELECT requeue(%s);', w.id)
 	FROM (VALUES (1)) one
 	LEFT JOIN LATERAL (SELECT a.outcome, a.error FROM work_item_attempts a WHERE a.work_item_id = w.id ORDER BY a.claim_token DESC LIMIT 1) l ON true
-	WHERE w.waits_for IS NULL AND w.run_at > now() AND deletion_waits(w.deletion_request_id) IS NULL
+	WHERE w.waits_for IS NULL AND w.run_at > now() AND deletion_item_waits(w) IS NULL
 	UNION ALL
 	SELECT 'paused', format('%s of %s is paused, %s.', p.stage, p.action, pause_text(p)),
 		CASE WHEN p.in_nsq OR p.paused_by = acting_user() THEN format('SELECT resume_stage(%L);', p.stage) ELSE format('SELECT lift_pause(%s);', p.id) END

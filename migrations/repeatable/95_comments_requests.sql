@@ -60,6 +60,7 @@ COMMENT ON COLUMN deletion_receipts.url IS 'Address of the copy.';
 COMMENT ON COLUMN deletion_receipts.begun_at IS 'When the removal of the copy began, before it was removed; NULL: the copy is untouched.';
 COMMENT ON COLUMN deletion_receipts.removed_at IS 'When the copy was deleted; NULL: it is kept, was found missing, or is still to be deleted.';
 COMMENT ON COLUMN deletion_receipts.kept IS 'Why the bytes are kept; empty: they are not.';
+COMMENT ON COLUMN deletion_receipts.kept_by_store IS 'Until when the store of the copy kept it under Object Lock, as it said last; empty: it did not.';
 COMMENT ON COLUMN deletion_receipts.absent_at IS 'When HEAD answered 404 and no version was left.';
 COMMENT ON COLUMN deletion_receipts.seen_at IS 'When the deletion looked for the copy.';
 COMMENT ON COLUMN deletion_receipts.found_missing IS 'The copy was missing before it was deleted.';

@@ -100,7 +100,8 @@ func (s *cleanup) needed(ctx context.Context, w *work, object registry.Object) e
 	return claim.SendBack(registry.ReingestCheck, fmt.Sprintf("A copy of %s was found to be bad. The bag has its bytes, which are stored again.", again))
 }
 
-// retired deletes the copies that the record named before this item changed it.
+// retired deletes the copies that the record named before this item changed it. Those that a
+// store keeps under Object Lock stay on the list, by which the janitor removes them later.
 func (s *cleanup) retired(ctx context.Context, w *work) error {
 	list, err := upkeep.In(s.Registry).RetiredCopies(ctx, w.Item.ID)
 	if err != nil || len(list) == 0 {
@@ -115,8 +116,18 @@ func (s *cleanup) retired(ctx context.Context, w *work) error {
 		keysIn[place] = append(keysIn[place], c.Key)
 	}
 	const batch = 1000
+	left := 0
+	var kept *storage.Kept
 	for place, keys := range keysIn {
 		for some := range slices.Chunk(keys, batch) {
+			locks, err := s.Targets[place.Target].Locks(ctx, some...)
+			if err != nil {
+				return fmt.Errorf("read the locks of replaced copies in %s: %w", place.Target, cause.Storage(err))
+			}
+			for _, k := range locks {
+				kept, left = kept.And(k), left+1
+			}
+			some = slices.DeleteFunc(some, func(key string) bool { return locks[key] != nil })
 			if err := s.Targets[place.Target].Delete(ctx, some...); err != nil {
 				return fmt.Errorf("delete replaced copies in %s: %w", place.Target, cause.Storage(err))
 			}
@@ -124,6 +135,10 @@ func (s *cleanup) retired(ctx context.Context, w *work) error {
 				return err
 			}
 		}
+	}
+	if left > 0 {
+		w.Note += fmt.Sprintf(" Replaced copies that are %s: %d. The janitor removes them later.", kept, left)
+		return nil
 	}
 	return upkeep.In(s.Registry).ForgetRetiredCopies(ctx, w.Item.ID)
 }

@@ -158,6 +158,16 @@ func (a *Archive) BothReadable() {
 	a.Deps.Targets["Standard-OR"] = a.Opened(a.target(spec))
 }
 
+// Locked gives a target a bucket with Object Lock, of a class that can be read at once.
+func (a *Archive) Locked(target string) {
+	a.T.Helper()
+	spec := storage.Targets()[slices.IndexFunc(storage.Targets(), func(s storage.TargetSpec) bool { return s.Name == target })]
+	spec.StorageClass, spec.Bucket = "", spec.Bucket+"-locked"
+	t := a.target(spec)
+	a.S3.CreateLocked(a.T, t.Bucket)
+	a.Deps.Targets[target] = a.Opened(t)
+}
+
 // Ingested brings a bag on record.
 func (a *Archive) Ingested(spec bagtest.Spec) {
 	a.T.Helper()

@@ -23,7 +23,8 @@ import (
 )
 
 // deletion deletes a file or an object that two people have decided to delete. In
-// this order: it is authorised, and all of its copies are looked for. Then, for some files at
+// this order: it is authorised, and all of its copies are looked for. While a store keeps one
+// under Object Lock, it waits, and nothing is removed. Then, for some files at
 // a time, it is on record that their copies go, they go, with a receipt for each, each is seen
 // to be gone, and the record says so. A worker that dies at any point leaves the receipts; the
 // next repeats the procedure and skips the copies that are already gone. What no receipt says
@@ -91,9 +92,9 @@ func meaning(err error) error {
 	return err
 }
 
-// lookForAll checks that all copies exist before the first is deleted. A missing copy that
-// Farol has not deleted was lost, and the others may be the last: then nothing is deleted
-// until a person has accepted that.
+// lookForAll checks that all copies exist before the first is deleted, and that no store keeps
+// one. A missing copy that Farol has not deleted was lost, and the others may be the last: then
+// nothing is deleted until a person has accepted that.
 func (s *deletion) lookForAll(ctx context.Context, w *pipeline.Work, d requests.DeletionWork) error {
 	var misled string
 	for after := int64(0); ; {
@@ -119,6 +120,9 @@ func (s *deletion) lookForAll(ctx context.Context, w *pipeline.Work, d requests.
 			if err := requests.In(s.Registry).NoteLook(ctx, d, receipts); err != nil {
 				return err
 			}
+		}
+		if err := s.released(ctx, d, files); err != nil {
+			return err
 		}
 	}
 	const most = 20
@@ -202,14 +206,10 @@ func (s *deletion) there(ctx context.Context, c requests.DoomedCopy) (bool, erro
 	return err == nil, cause.Storage(err)
 }
 
-// files deletes some files. All their copies go before the first is recorded, so a
-// failure leaves them on record as what they are: being deleted.
-func (s *deletion) files(ctx context.Context, w *pipeline.Work, d requests.DeletionWork, order requests.DeletionOrder, files []requests.DoomedFile) error {
-	going := map[*storage.Bucket][]requests.Receipt{}
-	var receipts []requests.Receipt
-	ids := make([]int64, len(files))
-	for i, f := range files {
-		ids[i] = f.ID
+// going sorts the copies that are to go by their buckets, and lists the receipts of all.
+func (s *deletion) going(files []requests.DoomedFile) (going map[*storage.Bucket][]requests.Receipt, receipts []requests.Receipt, err error) {
+	going = map[*storage.Bucket][]requests.Receipt{}
+	for _, f := range files {
 		for _, c := range f.Copies {
 			receipts = append(receipts, requests.Receipt{FileID: f.ID, DoomedCopy: c})
 			if c.Kept != "" || c.Removed {
@@ -217,10 +217,32 @@ func (s *deletion) files(ctx context.Context, w *pipeline.Work, d requests.Delet
 			}
 			b, err := s.Targets.Holding(c.Target, c.Bucket)
 			if err != nil {
-				return err
+				return nil, nil, err
 			}
 			going[b] = append(going[b], receipts[len(receipts)-1])
 		}
+	}
+	return going, receipts, nil
+}
+
+func keysOf(list []requests.Receipt) []string {
+	keys := make([]string, len(list))
+	for i, r := range list {
+		keys[i] = r.Key
+	}
+	return keys
+}
+
+// files deletes some files. All their copies go before the first is recorded, so a
+// failure leaves them on record as what they are: being deleted.
+func (s *deletion) files(ctx context.Context, w *pipeline.Work, d requests.DeletionWork, order requests.DeletionOrder, files []requests.DoomedFile) error {
+	going, receipts, err := s.going(files)
+	if err != nil {
+		return err
+	}
+	ids := make([]int64, len(files))
+	for i, f := range files {
+		ids[i] = f.ID
 	}
 	w.Hold.CurrentFile(files[0].Identifier)
 	if err := requests.In(s.Registry).BeginDeletions(ctx, d, ids, receipts); err != nil {
@@ -228,8 +250,12 @@ func (s *deletion) files(ctx context.Context, w *pipeline.Work, d requests.Delet
 	}
 	for b, list := range going {
 		if err := s.erase(ctx, w, d, b, list); err != nil {
-			if claim.Code(err) == "storage-denied" {
+			switch claim.Code(err) {
+			case "storage-denied":
 				s.withdraw(ctx, w, d, receipts)
+			case "kept-by-store": // since we looked
+				s.withdraw(ctx, w, d, receipts)
+				return cmp.Or(s.released(ctx, d, files), err)
 			}
 			return err
 		}
@@ -248,11 +274,7 @@ func (s *deletion) erase(ctx context.Context, w *pipeline.Work, d requests.Delet
 	if err := w.Hold.Check(ctx); err != nil {
 		return err
 	}
-	keys := make([]string, len(going))
-	for i, r := range going {
-		keys[i] = r.Key
-	}
-	if err := b.Erase(ctx, keys...); err != nil {
+	if err := b.Erase(ctx, keysOf(going)...); err != nil {
 		return undeleted(ctx, b, err)
 	}
 	err := requests.In(s.Registry).NoteReceipts(ctx, d, going)
@@ -300,10 +322,15 @@ func (s *deletion) absent(ctx context.Context, receipts []requests.Receipt) erro
 	return group.Wait()
 }
 
-// undeleted explains why a bucket refuses a deletion. If the bucket serves us and denies only
-// this, a person has to decide: an object may be locked, or too young for its provider to
-// delete. A bucket that denies everything is a failing service.
+// undeleted explains why a bucket refuses a deletion. What it keeps under Object Lock is waited
+// for. If the bucket serves us and denies only this, a person has to decide: an object may be
+// locked, or too young for its provider to delete. A bucket that denies everything is a failing
+// service.
 func undeleted(ctx context.Context, b *storage.Bucket, err error) error {
+	var kept *storage.Kept
+	if errors.As(err, &kept) {
+		return postponed(kept, b.TargetName())
+	}
 	if !cause.DeniedAlone(ctx, b, err) {
 		return fmt.Errorf("delete copies in %s: %w", b.TargetName(), cause.Storage(err))
 	}

@@ -50,22 +50,24 @@ func (r *round) unrecordedOf(ctx context.Context, s upkeep.ItemState, c upkeep.U
 	if s.Rested < r.OrphanAge {
 		t.janitor, t.due = Waits, r.now.Add(r.OrphanAge-s.Rested)
 	}
+	all := true
 	for uuids := range slices.Chunk(c.UUIDs, 1000) {
-		if err := r.unrecordedAmong(ctx, s, t, c.Targets, uuids); err != nil {
+		gone, err := r.unrecordedAmong(ctx, s, t, c.Targets, uuids)
+		if err != nil {
 			return err
 		}
+		all = all && gone
 	}
-	all := true
 	for keys := range slices.Chunk(c.Keys, mostHeld) {
 		byTarget := map[string][]string{}
 		for _, name := range c.Targets {
 			byTarget[name] = keys
 		}
-		alone, err := r.unnamed(ctx, s, t, byTarget, nil)
+		gone, err := r.unnamed(ctx, s, t, byTarget, nil)
 		if err != nil {
 			return err
 		}
-		all = all && alone
+		all = all && gone
 	}
 	if !r.act || t.janitor != Removes || !all {
 		return nil
@@ -74,55 +76,90 @@ func (r *round) unrecordedOf(ctx context.Context, s upkeep.ItemState, c upkeep.U
 }
 
 // unrecordedAmong deletes, or reports, those of some copies that are there and on
-// no record.
-func (r *round) unrecordedAmong(ctx context.Context, s upkeep.ItemState, t thing, targets, uuids []string) error {
+// no record; gone is false if a store keeps one.
+func (r *round) unrecordedAmong(ctx context.Context, s upkeep.ItemState, t thing, targets, uuids []string) (gone bool, err error) {
 	off, err := upkeep.In(r.Registry).OffRecord(ctx, targets, uuids)
 	if err != nil || len(off) == 0 {
-		return err
+		return err == nil, err
 	}
+	byTarget := map[string][]string{}
+	for _, name := range targets {
+		byTarget[name] = off
+	}
+	locks, err := r.locksOf(ctx, t, byTarget)
+	if err != nil {
+		return false, err
+	}
+	gone = true
 	for _, name := range targets {
 		target, ok := r.Targets[name]
 		if !ok {
-			return fmt.Errorf("the storage target %s is not configured in this process", name)
+			return false, fmt.Errorf("the storage target %s is not configured in this process", name)
 		}
 		there, err := heads(ctx, target, off)
 		if err != nil {
-			return err
+			return false, err
 		}
-		if err := r.removeCopies(ctx, s, t, name, there); err != nil {
-			return err
+		all, err := r.removeCopies(ctx, s, t, name, there, locks[name])
+		if err != nil {
+			return false, err
 		}
+		gone = gone && all
 	}
-	return nil
+	return gone, nil
 }
 
-// removeCopies deletes copies if t says so, and puts them into the report.
-func (r *round) removeCopies(ctx context.Context, s upkeep.ItemState, t thing, name string, copies []storage.Object) error {
+// A lockedKeys has those of a target's keys that its store keeps under Object Lock.
+type lockedKeys map[string]*storage.Kept
+
+// locksOf asks for the locks of keys that are about to be removed, by target.
+func (r *round) locksOf(ctx context.Context, t thing, byTarget map[string][]string) (locks map[string]lockedKeys, err error) {
+	locks = map[string]lockedKeys{}
+	for name, keys := range byTarget {
+		target, ok := r.Targets[name]
+		if !ok || t.janitor != Removes {
+			continue
+		}
+		if locks[name], err = target.Locks(ctx, keys...); err != nil {
+			return nil, err
+		}
+	}
+	return locks, nil
+}
+
+// removeCopies deletes copies if t says so, and puts them into the report. Those that their
+// store keeps wait; then all is false.
+func (r *round) removeCopies(ctx context.Context, s upkeep.ItemState, t thing, name string, copies []storage.Object, locks lockedKeys) (all bool, err error) {
 	var keys []string
 	var list []upkeep.Removal
+	var things []thing
 	removes := r.act && t.janitor == Removes
 	for _, o := range copies {
-		keys = append(keys, o.Key)
 		one := t
 		one.store, one.name, one.count, one.bytes, one.since = name, o.Key, 1, o.Size, o.LastModified
-		list = append(list, removal(s.ID, one))
+		if k := locks[o.Key]; k != nil {
+			one.why, one.janitor, one.due = whyLocked, Waits, k.Until
+			r.report.add(one)
+			continue
+		}
+		keys, list, things = append(keys, o.Key), append(list, removal(s.ID, one)), append(things, one)
 	}
 	if removes && len(keys) > 0 {
 		if err := r.Targets[name].Delete(ctx, keys...); err != nil {
-			return err
+			return false, err
 		}
-		t.janitor = Removed
 		r.log.InfoContext(ctx, "removed", "item", s.ID, "store", name, "what", t.what, "why", t.why, "count", len(keys))
 		if err := upkeep.In(r.Registry).NoteRemovals(ctx, list...); err != nil {
-			return err
+			return false, err
 		}
 	}
-	for _, o := range copies {
-		one := t
-		one.store, one.name, one.count, one.bytes, one.since = name, o.Key, 1, o.Size, o.LastModified
+	for _, one := range things {
+		if removes {
+			one.janitor = Removed
+		}
 		r.report.add(one)
 	}
-	return nil
+	return len(things) == len(copies), nil
 }
 
 // heads describes those of some keys that are there.
@@ -190,12 +227,17 @@ func (r *round) retired(ctx context.Context) error {
 const mostHeld = 250
 
 // unnamed deletes, or reports, those of some copies that no record names, and calls
-// forget with the keys of each target. No item of the object is in work in the meantime, or
-// nothing is done and alone is false: one that brings the same content back would store
-// it under the same key.
+// forget with the keys of each target, without those that its store keeps: then gone is false. No
+// item of the object is in work in the meantime, or nothing is done and gone is false: one that
+// brings the same content back would store it under the same key.
 func (r *round) unnamed(ctx context.Context, s upkeep.ItemState, t thing, byTarget map[string][]string,
 	forget func(ctx context.Context, target string, keys []string) error,
-) (alone bool, err error) {
+) (gone bool, err error) {
+	locks, err := r.locksOf(ctx, t, byTarget)
+	if err != nil {
+		return false, err
+	}
+	kept := false
 	removes := r.act && t.janitor == Removes
 	do := func(ctx context.Context) error {
 		for name, keys := range byTarget {
@@ -212,9 +254,12 @@ func (r *round) unnamed(ctx context.Context, s upkeep.ItemState, t thing, byTarg
 			if err != nil {
 				return err
 			}
-			if err := r.removeCopies(ctx, s, t, name, there); err != nil {
+			all, err := r.removeCopies(ctx, s, t, name, there, locks[name])
+			if err != nil {
 				return err
 			}
+			kept = kept || !all
+			keys = slices.DeleteFunc(keys, func(key string) bool { return locks[name][key] != nil })
 			if removes && forget != nil {
 				if err := forget(ctx, name, keys); err != nil {
 					return err
@@ -226,7 +271,8 @@ func (r *round) unnamed(ctx context.Context, s upkeep.ItemState, t thing, byTarg
 	if !removes {
 		return true, do(ctx)
 	}
-	return upkeep.In(r.Registry).WhileAlone(ctx, s, do)
+	alone, err := upkeep.In(r.Registry).WhileAlone(ctx, s, do)
+	return alone && !kept, err
 }
 
 // settleRetired forgets the replaced copies of an item if only such are left as a

@@ -88,6 +88,7 @@ func (f Finding) Text() string {
 		whyYoung:                 "begun so recently that a stage may be in progress",
 		whyCancelled:             "made for items that ended before they were recorded",
 		whyRetired:               "replaced by later versions",
+		whyLocked:                "to be removed, and kept by the store under Object Lock until a time or under a legal hold",
 		whyOrphan:                "no record names them, and no live item will record them",
 		whyMissing:               "on record, and not in the bucket",
 		whyRefused:               "refused as invalid",
@@ -123,6 +124,7 @@ const (
 	whyYoung     = "young"
 	whyCancelled = "unrecorded"
 	whyRetired   = "replaced"
+	whyLocked    = "kept-by-store"
 	whyOrphan    = "orphan"
 	whyMissing   = "missing"
 	whyRefused   = "refused"

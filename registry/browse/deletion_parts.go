@@ -77,7 +77,7 @@ WITH items AS MATERIALIZED (
 	SELECT w.id FROM all_work_items w WHERE w.deletion_request_id = @deletion AND w.id >= @of AND (@own::bigint = 0 OR w.institution_id = @own)
 )
 SELECT d.work_item_id AS item, d.generic_file_id AS file_id, f.identifier, d.target, d.bucket, d.key, d.url, d.seen_at, d.found_missing AS missing,
-	d.accepted_by, d.removed_at, d.kept, d.absent_at
+	d.accepted_by, d.removed_at, d.kept, d.absent_at, d.kept_by_store
 FROM (SELECT id FROM items ORDER BY id) w
 CROSS JOIN LATERAL (
 	SELECT r.*, (r.target || ' ' || r.key) COLLATE "C" AS place FROM deletion_receipts r

@@ -67,7 +67,7 @@ ORDER BY f.identifier, b.found_at`
 	receiptsSQL = `
 SELECT f.identifier AS file, d.*
 FROM (SELECT f.id, f.identifier FROM generic_files f WHERE ` + fileRange + `) f
-CROSS JOIN LATERAL (SELECT work_item_id AS item, target, url, seen_at, found_missing, accepted_by, removed_at, kept, absent_at
+CROSS JOIN LATERAL (SELECT work_item_id AS item, target, url, seen_at, found_missing, accepted_by, removed_at, kept, absent_at, kept_by_store
 	FROM deletion_receipts d WHERE d.generic_file_id = f.id OFFSET 0) d
 ORDER BY f.identifier, d.item, d.target`
 )
@@ -84,6 +84,7 @@ type receipt struct {
 	RemovedAt    *time.Time `json:"removed_at"`
 	Kept         string     `json:"kept"`
 	AbsentAt     *time.Time `json:"absent_at"`
+	KeptByStore  string     `json:"kept_by_store"`
 }
 
 // pack is an evidence pack in the making.

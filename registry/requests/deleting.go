@@ -139,6 +139,9 @@ func (r Records) BeginDeletions(ctx context.Context, w DeletionWork, files []int
 
 // withdrawSQL takes back the intent for copies, and the marks that nothing is left of.
 const (
+	keptSQL = `
+INSERT INTO deletion_receipts (work_item_id, generic_file_id, target, bucket, key, url, kept_by_store) VALUES ($1, $2, $3, $4, $5, $6, $7)
+ON CONFLICT (work_item_id, generic_file_id, target, key) DO UPDATE SET kept_by_store = excluded.kept_by_store, begun_at = NULL, removed_at = NULL`
 	withdrawSQL = `
 UPDATE deletion_receipts SET begun_at = NULL, removed_at = NULL
 WHERE work_item_id = $1 AND generic_file_id = $2 AND target = $3 AND key = $4`
@@ -152,7 +155,8 @@ WHERE id = @object AND deleted_by_item = @item AND NOT EXISTS (SELECT FROM delet
 )
 
 // WithdrawDeletions puts on record that copies are still there which a store does not delete.
-// They are in preservation again, until the deletion goes on.
+// They are in preservation again, until the deletion goes on. Receipts say of those that are
+// kept until when.
 func (r Records) WithdrawDeletions(ctx context.Context, w DeletionWork, there []Receipt) error {
 	args := pgx.NamedArgs{"item": w.Item, "object": w.ObjectID}
 	err := r.deleting(ctx, w, func(tx pgx.Tx) error {
@@ -160,6 +164,10 @@ func (r Records) WithdrawDeletions(ctx context.Context, w DeletionWork, there []
 		var files []int64
 		for _, c := range there {
 			files = append(files, c.FileID)
+			if c.KeptByStore != "" {
+				batch.Queue(keptSQL, w.Item, c.FileID, c.Target, c.Bucket, c.Key, c.URL, c.KeptByStore)
+				continue
+			}
 			batch.Queue(withdrawSQL, w.Item, c.FileID, c.Target, c.Key)
 		}
 		args["files"] = files
@@ -226,7 +234,7 @@ func (r Records) RecordObjectDeletion(ctx context.Context, w DeletionWork, order
 func (r Records) LiveRequests(ctx context.Context, object string) (item int64, since time.Duration, waits string, err error) {
 	err = r.db.QueryRow(ctx, `
 		SELECT id, now() - created_at, waits FROM (
-			SELECT id, created_at, coalesce(deletion_waits(deletion_request_id), '') AS waits FROM work_items WHERE object_identifier = $1 AND action <> 'Ingest' AND retry AND stage = 'Requested'
+			SELECT id, created_at, coalesce(deletion_item_waits(work_items), '') AS waits FROM work_items WHERE object_identifier = $1 AND action <> 'Ingest' AND retry AND stage = 'Requested'
 			UNION ALL
 			SELECT id, updated_at, '' FROM work_items w WHERE object_identifier = $1 AND NOT retry AND action = 'Delete' AND status = 'Cancelled'
 			  AND EXISTS (

@@ -36,6 +36,7 @@ type DeletionRequest struct {
 	Cancelled   int64      `json:"cancelled"`
 	Removed     bool       `json:"removed_before_cancelled" db:"removed"` // it was cancelled when copies had been removed
 	Ask         string     `json:"whom_to_ask" db:"ask"`                  // who may approve it, or from when somebody may; "": it is decided
+	Kept        string     `json:"kept_by_store" db:"kept"`               // until when stores keep copies, for which items of it wait; "": none does
 }
 
 // Waits reports whether a request is approved, and nothing of it is removed before a time that
@@ -61,7 +62,7 @@ SELECT d.id, i.identifier AS institution, r.email AS requested_by, d.requested_a
 	w.items, w.done, w.failed, w.cancelled, d.approved_at IS NOT NULL AND d.cancelled_at IS NOT NULL AND EXISTS (
 		SELECT FROM all_work_items k JOIN deletion_receipts c ON c.work_item_id = k.id
 		WHERE k.deletion_request_id = d.id AND c.removed_at IS NOT NULL) AS removed, -- deletion_receipts_pkey
-	CASE WHEN d.approved_at IS NULL AND d.cancelled_at IS NULL THEN whom_to_ask(d.institution_id, d.requested_by, false) ELSE '' END AS ask
+	CASE WHEN d.approved_at IS NULL AND d.cancelled_at IS NULL THEN whom_to_ask(d.institution_id, d.requested_by, false) ELSE '' END AS ask, w.kept
 FROM %s d
 JOIN institutions i ON i.id = d.institution_id
 JOIN users r ON r.id = d.requested_by
@@ -69,7 +70,8 @@ LEFT JOIN users a ON a.id = d.approved_by
 LEFT JOIN users c ON c.id = d.cancelled_by
 CROSS JOIN LATERAL ( -- work_items_deletion
 	SELECT count(*) AS items, count(*) FILTER (WHERE w.status = 'Success') AS done,
-		count(*) FILTER (WHERE w.status IN ('Failed', 'Suspended')) AS failed, count(*) FILTER (WHERE w.status = 'Cancelled') AS cancelled
+		count(*) FILTER (WHERE w.status IN ('Failed', 'Suspended')) AS failed, count(*) FILTER (WHERE w.status = 'Cancelled') AS cancelled,
+		coalesce(max(w.note) FILTER (WHERE w.status = 'Pending' AND w.error_code = 'kept-by-store'), '') AS kept -- the latest: the notes begin alike
 	FROM all_work_items w WHERE w.deletion_request_id = d.id) w`
 
 //nolint:gochecknoglobals // a constant, but for Go

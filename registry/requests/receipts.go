@@ -64,7 +64,8 @@ type Receipt struct {
 	FileID int64
 	DoomedCopy
 
-	Missing bool // it was looked for, and not there
+	Missing     bool   // it was looked for, and not there
+	KeptByStore string // until when its store keeps it under Object Lock; "": it does not
 }
 
 // lookedSQL notes what was seen of a copy before any goes. What was deleted stays so, and what was
@@ -172,11 +173,13 @@ type DeletedCopy struct {
 	RemovedAt  *time.Time `json:"removed_at"`    // nil: it was not deleted
 	Kept       string     `json:"kept"`          // why its bytes stay; "": they are gone
 	AbsentAt   *time.Time `json:"absent_at"`     // nil: not seen to be gone
+
+	KeptByStore string `json:"kept_by_store"` // until when its store kept it, as it said last; "": it did not
 }
 
 const receiptSQL = `
 SELECT d.work_item_id AS item, d.generic_file_id AS file_id, f.identifier, d.target, d.bucket, d.key, d.url, d.seen_at, d.found_missing AS missing, d.accepted_by,
-	d.removed_at, d.kept, d.absent_at
+	d.removed_at, d.kept, d.absent_at, d.kept_by_store
 FROM deletion_receipts d JOIN generic_files f ON f.id = d.generic_file_id`
 
 // Receipts returns up to n receipts of a deletion request (work_items_deletion,

@@ -69,7 +69,7 @@ func (r Records) NoteReadable(ctx context.Context, item int64, until time.Time) 
 type Request struct {
 	File    string   `json:"file"`    // its identifier; "" of a whole object
 	Archive *Archive `json:"archive"` // from which it comes; nil if its copies could be read
-	Waits   string   `json:"waits"`   // when a deletion begins, and how it is stopped; "": it does not wait
+	Waits   string   `json:"waits"`   // when a deletion begins, or for what it waits, and how it is stopped; "": it does not wait
 }
 
 // Archive is the archive class from which something is restored.
@@ -96,7 +96,7 @@ func (r Records) RequestOf(ctx context.Context, w registry.WorkItem) (q Request,
 		}
 	}
 	if w.Action == "Delete" {
-		if err := r.db.QueryRow(ctx, `SELECT coalesce(deletion_waits(deletion_request_id), '') FROM all_work_items WHERE id = $1 AND retry`, w.ID).Scan(&q.Waits); err != nil && !errors.Is(err, pgx.ErrNoRows) {
+		if err := r.db.QueryRow(ctx, `SELECT coalesce(deletion_item_waits(work_items), '') FROM work_items WHERE id = $1 AND retry`, w.ID).Scan(&q.Waits); err != nil && !errors.Is(err, pgx.ErrNoRows) {
 			return q, fmt.Errorf("look up when item %d begins: %w", w.ID, registry.Refusal(err))
 		}
 		return q, nil

@@ -130,7 +130,7 @@ func (p *Pages) deletion(v *visit) (any, error) {
 		}
 	}
 	switch of := d.Deletion; {
-	case d.Waits:
+	case d.Waits, of.Kept != "":
 		v.every = 60
 	case of.Done+of.Failed+of.Cancelled < of.Items:
 		v.every = 5

@@ -146,10 +146,11 @@ func (d objectPage) Deleting() bool {
 	return d.Object.Deleting || d.has("Delete") && d.Waiting() == nil
 }
 
-// Waiting is the approved deletion that names the object or files of it and has not begun; nil: none.
+// Waiting is the approved deletion that names the object or files of it and has not begun, or
+// waits for a store; nil: none.
 func (d objectPage) Waiting() *requests.DeletionRequest {
 	for i, one := range d.Object.Deletion.Requests {
-		if one.Waits(time.Now()) {
+		if one.Waits(time.Now()) || one.Kept != "" {
 			return &d.Object.Deletion.Requests[i]
 		}
 	}

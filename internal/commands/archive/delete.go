@@ -251,6 +251,8 @@ func stateOfDeletion(d requests.DeletionRequest) string {
 		return "done"
 	case d.Done+d.Cancelled == d.Items:
 		return fmt.Sprintf("%d of %d done, %d cancelled", d.Done, d.Items, d.Cancelled)
+	case d.Kept != "" && d.Failed == 0:
+		return fmt.Sprintf("%d of %d done, waits for a store", d.Done, d.Items)
 	case d.Failed > 0:
 		return fmt.Sprintf("%d of %d done, %d need a person", d.Done, d.Items, d.Failed)
 	}
@@ -311,6 +313,14 @@ type deletionPage struct {
 	Receipts []requests.DeletedCopy `json:"receipts"`
 }
 
+// wasKept says of a copy that was removed until when its store had kept it.
+func wasKept(r requests.DeletedCopy) string {
+	if r.KeptByStore == "" {
+		return ""
+	}
+	return ", was " + human.Line(r.KeptByStore)
+}
+
 func writeDeletion(out io.Writer, d deletionPage) error {
 	fmt.Fprintf(out, "Request %d of %s: %s and %s, %s\n", d.ID, d.Institution, human.Count(d.Objects, "object", "objects"), human.Count(d.Files, "file", "files"), stateOfDeletion(d.DeletionRequest))
 	fmt.Fprintf(out, "Requested by %s at %s\n", human.Line(d.RequestedBy), human.Time(d.RequestedAt))
@@ -323,8 +333,10 @@ func writeDeletion(out io.Writer, d deletionPage) error {
 	if d.Waits(time.Now()) {
 		fmt.Fprintf(out, "Begins at %s. Nothing is removed before; `farol delete cancel %d` stops it\n", human.Time(*d.BeginsAt), d.ID)
 	}
-	if d.Ask != "" {
-		fmt.Fprintln(out, human.Line(d.Ask))
+	for _, line := range []string{d.Kept, d.Ask} {
+		if line != "" {
+			fmt.Fprintln(out, human.Line(line))
+		}
 	}
 	if d.CancelledAt != nil {
 		fmt.Fprintf(out, "Cancelled by %s at %s. %s\n", human.Line(d.CancelledBy), human.Time(*d.CancelledAt), removedBefore(d.DeletionRequest))
@@ -347,11 +359,13 @@ func writeDeletion(out io.Writer, d deletionPage) error {
 		deleted := "-"
 		switch {
 		case r.RemovedAt != nil:
-			deleted = human.Time(*r.RemovedAt)
+			deleted = human.Time(*r.RemovedAt) + wasKept(r)
 		case r.Missing && r.AcceptedBy != "":
 			deleted = "found missing, accepted by " + human.Line(r.AcceptedBy)
 		case r.Missing:
 			deleted = "found missing"
+		case r.KeptByStore != "":
+			deleted = human.Line(r.KeptByStore)
 		}
 		rows = append(rows, []string{fmt.Sprint(r.Item), r.Target, deleted, gone, human.Line(r.Identifier)})
 	}

@@ -178,7 +178,9 @@ func (v *filePage) printReceipts(w io.Writer) error {
 		case r.Missing:
 			what = "found missing, not accepted yet"
 		case r.RemovedAt != nil:
-			what = "deleted " + human.Time(*r.RemovedAt)
+			what = "deleted " + human.Time(*r.RemovedAt) + wasKept(r)
+		case r.KeptByStore != "":
+			what = human.Line(r.KeptByStore)
 		}
 		rows = append(rows, []string{fmt.Sprint(r.Item), r.Target, when(r.SeenAt, ""), what, when(r.AbsentAt, ""), human.Line(r.URL)})
 	}
