@@ -97,7 +97,7 @@ const rows = `SELECT string_agg(line, E'\n' ORDER BY line) FROM (
 					OR relname = 'users' AND attname ~ '^(password|totp|second_factor|signed|time_zone|color_scheme|version|oidc)')),
 			oid::regclass), false, true, '')))[1]::text AS line
 	FROM pg_class c WHERE relnamespace = current_schema()::regnamespace AND (relkind IN ('r', 'p') OR relname IN ('premis_events', 'checksums'))
-		AND relname !~ '^(event_records|event_texts|file_digests|actions|sessions|sign_in_failures|links|recovery_codes|idempotency_keys|alert_reads|alert_repeats|mail_|object_holdings|holdings_daily|daily_outcomes|exports|means_given|admins_left|pauses)'
+		AND relname !~ '^(event_records|event_texts|file_digests|actions|sessions|sign_in_failures|links|recovery_codes|idempotency_keys|alert_reads|alert_repeats|mail_|object_holdings|holdings_daily|daily_outcomes|exports|means_given|admins_left|pauses|stores)'
 		AND relname NOT IN ('goose_db_version', 'schema_repeatables', 'administration_rights', 'auditor_rights')
 	UNION ALL
 	SELECT sequencename || ' ' || coalesce(last_value, 0) FROM pg_sequences

@@ -148,18 +148,19 @@ func (s Surroundings) checkTarget(ctx context.Context, client *storage.Client, t
 	if keeps, err := b.KeepsVersions(ctx); err == nil && keeps {
 		found += ", keeps versions"
 	}
-	lock, lockErr := b.Lock(ctx)
+	if s.Write == WriteNothing {
+		return []Finding{good(service, what, found)}
+	}
+	lock, err := b.Lock(ctx)
 	if lock != "" {
 		found += ", Object Lock " + lock
 	}
 	list := []Finding{good(service, what, found)}
-	if s.Write == WriteNothing {
-		return list
-	}
 	o := trial.Options{Uploads: true, Delete: true, Erase: true}
-	if keeps := lockErr != nil || lock != "" && lock != "on"; keeps {
-		list = append(list, good(service, "lock", "no trial object is written: the store would keep it. Other buckets of the store show what it can do"))
-	} else if s.Write == WriteAll || !isArchive(b.Class()) {
+	switch {
+	case err != nil, lock != "" && lock != "on":
+		list = append(list, good(service, "lock", "no trial object is written: the store might keep it. Other buckets of the store show what it can do"))
+	case s.Write == WriteAll || !isArchive(b.Class()):
 		o.Object = true
 		o.From, _ = client.Bucket(s.Storage.Target(s.Storage.Staging)) // whose failure has a row of its own
 		o.Ways = s.first(b) || o.From != nil && b.Reaches(o.From) && s.firstCopy(b)

@@ -178,7 +178,7 @@ func (b *Bucket) mayLock(ctx context.Context) (bool, error) {
 		return false, fmt.Errorf("lock configuration of %s: %w", b.target.name(), failed)
 	}
 	if err != nil && errors.Is(b.explain(ctx, err), ErrDenied) {
-		if may, err = b.keepsVersions(ctx); err != nil {
+		if may, err = b.KeepsVersions(ctx); err != nil {
 			return false, err
 		}
 	}
