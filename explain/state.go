@@ -21,14 +21,8 @@ func State(i registry.WorkItem, now time.Time) string {
 	case i.Status == "Started" && i.LeaseExpiresAt != nil && i.Node != nil && i.PID != nil:
 		return fmt.Sprintf("in progress on %s, process %d; the lease ends in %s unless it is renewed",
 			human.Line(*i.Node), *i.PID, human.Duration(i.LeaseExpiresAt.Sub(now)))
-	case i.WaitsFor != nil:
-		return fmt.Sprintf("it waits until item %d of the same object has ended", *i.WaitsFor)
-	case i.Status == "Pending" && i.ErrorCode == "kept-by-store":
-		return i.Note
-	case i.Status == "Pending" && i.RunAt != nil && i.RunAt.After(now):
-		return fmt.Sprintf("it can be claimed in %s", human.Duration(i.RunAt.Sub(now)))
 	case i.Status == "Pending":
-		return "it waits for a worker"
+		return pending(i, now)
 	case i.Status == "Success":
 		return "done"
 	case i.Status == "Cancelled":
@@ -37,6 +31,19 @@ func State(i registry.WorkItem, now time.Time) string {
 		return fmt.Sprintf("a corrected bag can be uploaded; if the bag is not to blame, `farol item requeue %d`", i.ID)
 	}
 	return fmt.Sprintf("it waits for a person: `farol item requeue %d` or `farol item cancel %d`", i.ID, i.ID)
+}
+
+// pending says what a Pending item waits for.
+func pending(i registry.WorkItem, now time.Time) string {
+	switch {
+	case i.WaitsFor != nil:
+		return fmt.Sprintf("it waits until item %d of the same object has ended", *i.WaitsFor)
+	case i.ErrorCode == "kept-by-store":
+		return i.Note
+	case i.RunAt != nil && i.RunAt.After(now):
+		return fmt.Sprintf("it can be claimed in %s", human.Duration(i.RunAt.Sub(now)))
+	}
+	return "it waits for a worker"
 }
 
 // workerGone tells whether the lease of an item in progress has lapsed.

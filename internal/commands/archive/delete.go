@@ -313,14 +313,6 @@ type deletionPage struct {
 	Receipts []requests.DeletedCopy `json:"receipts"`
 }
 
-// wasKept says of a copy that was removed until when its store had kept it.
-func wasKept(r requests.DeletedCopy) string {
-	if r.KeptByStore == "" {
-		return ""
-	}
-	return ", was " + human.Line(r.KeptByStore)
-}
-
 func writeDeletion(out io.Writer, d deletionPage) error {
 	fmt.Fprintf(out, "Request %d of %s: %s and %s, %s\n", d.ID, d.Institution, human.Count(d.Objects, "object", "objects"), human.Count(d.Files, "file", "files"), stateOfDeletion(d.DeletionRequest))
 	fmt.Fprintf(out, "Requested by %s at %s\n", human.Line(d.RequestedBy), human.Time(d.RequestedAt))
@@ -349,26 +341,39 @@ func writeDeletion(out io.Writer, d deletionPage) error {
 	}
 	var rows [][]string
 	for _, r := range d.Receipts {
-		gone := "not seen yet"
-		switch {
-		case r.Kept != "":
-			gone = "kept: " + human.Line(r.Kept)
-		case r.AbsentAt != nil:
-			gone = human.Time(*r.AbsentAt)
-		}
-		deleted := "-"
-		switch {
-		case r.RemovedAt != nil:
-			deleted = human.Time(*r.RemovedAt) + wasKept(r)
-		case r.Missing && r.AcceptedBy != "":
-			deleted = "found missing, accepted by " + human.Line(r.AcceptedBy)
-		case r.Missing:
-			deleted = "found missing"
-		case r.KeptByStore != "":
-			deleted = human.Line(r.KeptByStore)
-		}
-		rows = append(rows, []string{fmt.Sprint(r.Item), r.Target, deleted, gone, human.Line(r.Identifier)})
+		rows = append(rows, receiptRow(r))
 	}
 	fmt.Fprintln(out)
 	return cli.WriteTable(out, []string{"ITEM", "TARGET", "DELETED", "SEEN TO BE GONE", "FILE"}, rows)
+}
+
+// receiptRow is a receipt as a row of a table.
+func receiptRow(r requests.DeletedCopy) []string {
+	gone := "not seen yet"
+	switch {
+	case r.Kept != "":
+		gone = "kept: " + human.Line(r.Kept)
+	case r.AbsentAt != nil:
+		gone = human.Time(*r.AbsentAt)
+	}
+	deleted := "-"
+	switch {
+	case r.RemovedAt != nil:
+		deleted = human.Time(*r.RemovedAt) + wasKept(r)
+	case r.Missing && r.AcceptedBy != "":
+		deleted = "found missing, accepted by " + human.Line(r.AcceptedBy)
+	case r.Missing:
+		deleted = "found missing"
+	case r.KeptByStore != "":
+		deleted = human.Line(r.KeptByStore)
+	}
+	return []string{fmt.Sprint(r.Item), r.Target, deleted, gone, human.Line(r.Identifier)}
+}
+
+// wasKept says of a copy that was removed until when its store had kept it.
+func wasKept(r requests.DeletedCopy) string {
+	if r.KeptByStore == "" {
+		return ""
+	}
+	return ", was " + human.Line(r.KeptByStore)
 }
