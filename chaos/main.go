@@ -121,7 +121,7 @@ func chaos(ctx context.Context, args []string) (ok bool, err error) {
 		return false, err
 	}
 	defer func() {
-		err = errors.Join(err, srv.stop(ctx))
+		err = errors.Join(err, srv.Stop(ctx))
 		if left, _ := filepath.Glob(filepath.Join(dir, "x*")); len(left) == 0 && err == nil {
 			err = srv.Remove(context.WithoutCancel(ctx))
 			os.RemoveAll(dir) //nolint:errcheck // it is a temporary directory
@@ -131,7 +131,7 @@ func chaos(ctx context.Context, args []string) (ok bool, err error) {
 }
 
 func experimentAll(ctx context.Context, srv *servers, chosen []experiment, f flags) (ok bool, err error) {
-	report := report{Version: srv.version, Command: "make chaos ARGS='" + strings.Join(os.Args[1:], " ") + "'"}
+	report := report{Version: srv.Version, Command: "make chaos ARGS='" + strings.Join(os.Args[1:], " ") + "'"}
 	began := time.Now()
 	ok = true
 	for i, e := range chosen {
