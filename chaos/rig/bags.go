@@ -81,14 +81,14 @@ func (d Draft) write(path string, rng *rand.Rand) error {
 	var tagSums strings.Builder
 	for _, f := range all {
 		if strings.HasPrefix(f.Path, "data/") {
-			fmt.Fprintf(&sums[0], "%x  %s\n", md5.Sum(f.Data), f.Path)
-			fmt.Fprintf(&sums[1], "%x  %s\n", sha256.Sum256(f.Data), f.Path)
+			fmt.Fprintf(&sums[0], "%x  %s\n", md5.Sum(f.Data), encoded(f.Path))
+			fmt.Fprintf(&sums[1], "%x  %s\n", sha256.Sum256(f.Data), encoded(f.Path))
 		}
 	}
 	all = append(all, Content{"manifest-md5.txt", []byte(sums[0].String())}, Content{"manifest-sha256.txt", []byte(sums[1].String())})
 	for _, f := range all {
 		if !strings.HasPrefix(f.Path, "data/") {
-			fmt.Fprintf(&tagSums, "%x  %s\n", sha256.Sum256(f.Data), f.Path)
+			fmt.Fprintf(&tagSums, "%x  %s\n", sha256.Sum256(f.Data), encoded(f.Path))
 		}
 	}
 	all = append(all, Content{"tagmanifest-sha256.txt", []byte(tagSums.String())})
@@ -105,6 +105,9 @@ func (d Draft) write(path string, rng *rand.Rand) error {
 	}
 	return writeTar(path, d, all)
 }
+
+// encoded is a path as a manifest has it (RFC 8493, 2.1.3).
+func encoded(path string) string { return strings.ReplaceAll(path, "%", "%25") }
 
 func writeTar(path string, d Draft, files []Content) (err error) {
 	f, err := os.Create(path)
