@@ -46,7 +46,7 @@ func newSite(ctx context.Context, srv *servers, name string, seed uint64, m mix)
 	if err := s.AddInstitutions(ctx, "--create-buckets"); err != nil {
 		return s, err //nolint:wrapcheck // it says which
 	}
-	s.Bags, err = makeBags(s.BagsDir, seed, m, s.Institutions)
+	s.Bags, err = makeBags(s.bagsDir(), seed, m, s.Institutions)
 	return s, err
 }
 
@@ -81,12 +81,15 @@ func hostOf(address string) string {
 	return u.Host
 }
 
+// bagsDir is where the tars of the bags are.
+func (s *site) bagsDir() string { return filepath.Join(s.Dir, "bags") }
+
 // deposit uploads the bags, as depositors would.
 func (s *site) deposit(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(8)
 	for _, b := range s.Bags {
-		g.Go(func() error { return s.Upload(ctx, b) })
+		g.Go(func() error { return s.Upload(ctx, s.bagsDir(), b) })
 	}
 	return g.Wait() //nolint:wrapcheck // it says which
 }

@@ -21,7 +21,11 @@ type servers struct {
 
 // startServers builds farol and starts the servers in dir.
 func startServers(ctx context.Context, dir string) (_ *servers, err error) {
-	inner, err := rig.Start(ctx, dir, "")
+	build, err := rig.NewBuild(ctx, dir)
+	if err != nil {
+		return nil, err //nolint:wrapcheck // it says what it was building
+	}
+	inner, err := rig.Start(ctx, dir, build, "")
 	if err != nil {
 		return nil, err //nolint:wrapcheck // it says what it was starting
 	}

@@ -24,28 +24,29 @@ import (
 // was built to use them. Each [Site] has a database and buckets of its own in them.
 type Servers struct {
 	*devstack.Stack
+	Build
 
-	Dir     string // of all data
+	Dir   string // of all data
+	Redis *redis.Client
+}
+
+// A Build is farol as it was built for the servers.
+type Build struct {
 	Binary  string // path of farol; that of farol-dev ends with -dev
-	Version string // commit that the binaries were built from
-	Redis   *redis.Client
+	Version string // commit
 }
 
 const template = "farol_template"
 
-// Start builds farol, starts the servers in dir and makes the database that those of sites
-// are copied from. The programs of PostgreSQL are in pgBin; "" looks in the usual places.
-// The working directory is the folder chaos.
-func Start(ctx context.Context, dir, pgBin string) (_ *Servers, err error) {
-	s := &Servers{Dir: dir}
+// Start starts the servers in dir and makes the database that those of sites are copied
+// from. The programs of PostgreSQL are in pgBin; "" looks in the usual places.
+func Start(ctx context.Context, dir string, b Build, pgBin string) (_ *Servers, err error) {
+	s := &Servers{Dir: dir, Build: b}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, s.Stop(ctx))
 		}
 	}()
-	if err := s.build(ctx); err != nil {
-		return nil, err
-	}
 	s.Stack, err = devstack.Start(ctx, devstack.Options{
 		Dir: filepath.Join(dir, "stack"), Executable: s.Binary + "-dev", PGBinDir: pgBin, Only: []devstack.Service{devstack.Postgres, devstack.Redis, devstack.S3},
 		// Processes are killed here, never the machine: what the kernel has is safe.
@@ -66,14 +67,14 @@ func Start(ctx context.Context, dir, pgBin string) (_ *Servers, err error) {
 	return s, err
 }
 
-// build builds the program from the sources around us, and next to it farol-dev,
-// which runs servers.
-func (s *Servers) build(ctx context.Context) error {
-	s.Binary = filepath.Join(s.Dir, "farol")
-	build := exec.CommandContext(ctx, "go", "build", "-o", s.Dir+"/", "./cmd/farol", "./cmd/farol-dev")
+// NewBuild builds the program into dir from the sources around us, and next to it farol-dev,
+// which runs servers. The working directory is the folder chaos.
+func NewBuild(ctx context.Context, dir string) (b Build, err error) {
+	b.Binary = filepath.Join(dir, "farol")
+	build := exec.CommandContext(ctx, "go", "build", "-o", dir+"/", "./cmd/farol", "./cmd/farol-dev")
 	build.Dir, build.Env = "..", append(os.Environ(), "CGO_ENABLED=0") // the program's own module pins its libraries
 	if out, err := build.CombinedOutput(); err != nil {
-		return fmt.Errorf("build farol; run this in the folder chaos: %w\n%s", err, out)
+		return b, fmt.Errorf("build farol; run this in the folder chaos: %w\n%s", err, out)
 	}
 	describe := exec.CommandContext(ctx, "git", "describe", "--always", "--dirty", "--abbrev=12")
 	describe.Dir = ".."
@@ -81,8 +82,8 @@ func (s *Servers) build(ctx context.Context) error {
 	if err != nil {
 		out = []byte("unknown")
 	}
-	s.Version = strings.TrimSpace(string(out))
-	return nil
+	b.Version = strings.TrimSpace(string(out))
+	return b, nil
 }
 
 // Database is the URL of a database, past all proxies.

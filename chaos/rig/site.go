@@ -29,14 +29,12 @@ type Site struct {
 	DB           *pgxpool.Pool
 	Institutions []Institution
 	Bags         []oracle.Bag
-	BagsDir      string            // where their tars are
 	Settings     map[string]string // of all processes, over those that all sites have
 }
 
 // NewSite makes a database and empties Redis. It makes no buckets.
 func NewSite(ctx context.Context, srv *Servers, store Store, name string) (*Site, error) {
 	s := &Site{Servers: srv, Store: store, Name: name, Dir: filepath.Join(srv.Dir, name)}
-	s.BagsDir = filepath.Join(s.Dir, "bags")
 	if err := os.MkdirAll(filepath.Join(s.Dir, "tmp"), 0o700); err != nil {
 		return nil, fmt.Errorf("make the site's directory: %w", err)
 	}
@@ -147,9 +145,9 @@ func (s *Site) Process(name string, args ...string) *Process {
 	return &Process{Name: name, Binary: s.Binary, Args: args, Log: filepath.Join(s.Dir, name+".log"), Env: s.Env()}
 }
 
-// Upload uploads a bag in one request.
-func (s *Site) Upload(ctx context.Context, b oracle.Bag) error {
-	f, err := os.Open(filepath.Join(s.BagsDir, b.Institution+"-"+b.Key))
+// Upload uploads a bag in one request. Its tar is in dir, where [Draft.Bag] has put it.
+func (s *Site) Upload(ctx context.Context, dir string, b oracle.Bag) error {
+	f, err := os.Open(filepath.Join(dir, b.Institution+"-"+b.Key))
 	if err != nil {
 		return fmt.Errorf("upload %s: %w", b.Key, err)
 	}

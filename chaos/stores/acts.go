@@ -5,12 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
 
-	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 	"github.com/jackc/pgx/v5"
 
@@ -18,28 +16,53 @@ import (
 	"github.com/farol-preservation/farol/chaos/rig"
 )
 
+const keptWords = "kept by the store until" // in the note of a deletion that waits for a lock
+
+// deposit makes the buckets and uploads all bags.
+func (l *life) deposit(ctx context.Context, o *outcome) error {
+	o.Want = len(l.Bags)
+	if err := errors.Join(l.makeBuckets(ctx), l.AddInstitutions(ctx)); err != nil {
+		return err
+	}
+	for _, d := range l.deposits {
+		upload := l.Upload
+		switch {
+		case d.again:
+			continue
+		case d.inParts:
+			upload = l.uploadInParts
+		}
+		if err := upload(ctx, d.dir, d.bag); err != nil {
+			o.wrong("refused", err.Error())
+			continue
+		}
+		o.Right++
+	}
+	return nil
+}
+
 // check counts the checks of farol check --write=all.
-func (l *life) check(ctx context.Context) (right, want int, said string, err error) {
+func (l *life) check(ctx context.Context, o *outcome) error {
 	out, err := l.Farol(ctx, l.Env(), "check", "--write=all", "--json")
 	var report struct {
 		Checks []struct{ Service, Check, State, Found string } `json:"checks"`
 	}
 	if jerr := json.NewDecoder(strings.NewReader(out)).Decode(&report); jerr != nil {
-		return 0, 0, "", errors.Join(err, jerr)
+		return errors.Join(err, jerr)
 	}
-	var wrong tally
 	for _, c := range report.Checks {
 		if c.State == "failed" {
-			wrong.add(c.Check+" failed", c.Service+": "+c.Found)
+			o.wrong(c.Check+" failed", c.Service+": "+c.Found)
 			continue
 		}
-		right++
+		o.Right++
 	}
-	return right, len(report.Checks), wrong.String(), nil
+	o.Want = len(report.Checks)
+	return nil
 }
 
 // ingest starts the processes and waits until all bags have ended.
-func (l *life) ingest(ctx context.Context) (right, want int, said string, err error) {
+func (l *life) ingest(ctx context.Context, o *outcome) (err error) {
 	for i := range workers {
 		l.processes = append(l.processes, l.Process(fmt.Sprintf("worker-%d", i+1), "work"))
 	}
@@ -47,209 +70,134 @@ func (l *life) ingest(ctx context.Context) (right, want int, said string, err er
 	for _, p := range l.processes {
 		err = errors.Join(err, p.Start())
 	}
-	if err = errors.Join(err, l.settle(ctx, "Ingest", len(l.Bags))); err != nil {
-		return 0, len(l.Bags), "", err
-	}
-	return l.ended(ctx, "Ingest", l.Bags)
-}
-
-// ended counts the bags whose last item of an action is as it should be.
-func (l *life) ended(ctx context.Context, action string, bags []oracle.Bag) (right, want int, said string, err error) {
-	items, err := l.items(ctx, action)
-	var wrong tally
-	for _, b := range bags {
-		i, found := items[b.Object()]
-		switch should := map[bool]string{true: "Success", false: "Failed"}[b.Wrong == ""]; {
-		case !found:
-			wrong.add("never "+map[bool]string{true: "found", false: "ingested"}[action == "Ingest"], "")
-		case i.Status != should:
-			wrong.add(i.String(), b.Name+": "+i.Note)
-		default:
-			right++
-		}
-	}
-	return right, len(bags), wrong.String(), err
+	return errors.Join(err, l.settle(ctx, "Ingest", len(l.Bags)), l.ended(ctx, o, "Ingest", l.Bags))
 }
 
 // reingest uploads a bag again that was changed.
-func (l *life) reingest(ctx context.Context) (right, want int, said string, err error) {
-	d := l.deposits[len(l.deposits)-1]
-	was := l.BagsDir
-	l.BagsDir = filepath.Join(was, "changed")
-	err = l.Upload(ctx, d.bag)
-	l.BagsDir = was
-	if err = errors.Join(err, l.settle(ctx, "Ingest", len(l.Bags)+1)); err != nil {
-		return 0, 1, "", err
-	}
+func (l *life) reingest(ctx context.Context, o *outcome) error {
+	d := l.again()
+	err := errors.Join(l.Upload(ctx, d.dir, d.bag), l.settle(ctx, "Ingest", len(l.Bags)+1), l.ended(ctx, o, "Ingest", []oracle.Bag{d.bag}))
 	var items int
 	if err := l.DB.QueryRow(ctx, `SELECT count(*) FROM work_items WHERE object_identifier = $1`, d.bag.Object()).Scan(&items); err != nil || items != 2 {
-		return 0, 1, fmt.Sprintf("%d items of two uploads", items), err //nolint:wrapcheck // it says enough
+		o.Right = 0
+		o.wrong("not found by the bucket reader", "")
 	}
-	return l.ended(ctx, "Ingest", []oracle.Bag{d.bag})
+	return err
 }
 
-// current are the bags as they were uploaded last, without those that are invalid.
-func (l *life) current() (list []oracle.Bag) {
-	again := l.deposits[len(l.deposits)-1].bag
-	for _, b := range l.Valid(len(l.Bags)) {
-		if b.Object() == again.Object() {
-			b = again
-		}
-		list = append(list, b)
-	}
-	return list
-}
-
-// request asks something of those bags that are on record, and returns for how many.
-func (l *life) request(ctx context.Context, bags []oracle.Bag, ask func(oracle.Bag) error) (asked int, err error) {
-	objects, err := l.objects(ctx)
-	for _, b := range bags {
-		if slices.Contains(objects, b.Object()) {
-			err = errors.Join(err, ask(b))
-			asked++
-		}
-	}
-	return asked, err
-}
-
-// objects are the identifiers of those on record.
-func (l *life) objects(ctx context.Context) ([]string, error) {
-	rows, _ := l.DB.Query(ctx, `SELECT identifier FROM intellectual_objects WHERE state = 'A'`) // whose error is that of its rows
-	return pgx.CollectRows(rows, pgx.RowTo[string])                                             //nolint:wrapcheck // it says enough
-}
-
-// restore asks for all objects.
-func (l *life) restore(ctx context.Context) (right, want int, said string, err error) {
-	bags := l.current()
-	asked, err := l.request(ctx, bags, func(b oracle.Bag) error {
+// restore asks for all objects. The oracle reads what comes of it with the copies.
+func (l *life) restore(ctx context.Context, o *outcome) error {
+	asked, err := l.request(ctx, l.current(), func(b oracle.Bag) error {
 		_, err := l.Farol(ctx, l.Env(), "restore", "object", b.Object())
-		return err //nolint:wrapcheck // it says what it was doing
+		return err
 	})
-	if err = errors.Join(err, l.settle(ctx, "Restore Object", asked)); err != nil {
-		return 0, len(bags), "", err
-	}
-	return l.ended(ctx, "Restore Object", bags)
+	return errors.Join(err, l.settle(ctx, "Restore Object", asked), l.ended(ctx, o, "Restore Object", l.current()))
 }
 
 // copies has the oracle judge everything, and counts the copies that have the bytes that were
 // deposited. Of the bag that was uploaded twice only these are judged.
-func (l *life) copies(ctx context.Context) (right, want int, said string, err error) {
+func (l *life) copies(ctx context.Context, o *outcome) error {
 	w, err := l.Collect(ctx)
 	if err != nil {
-		return 0, 0, "", err //nolint:wrapcheck // it says what it was reading
+		return err
 	}
-	stored := map[string]oracle.Object{}
+	stored, ours, again := map[string]string{}, map[string]bool{}, l.again().bag.Object()
 	for bucket, objects := range w.Buckets {
-		for _, o := range objects {
-			stored[bucket+"/"+o.Key] = o
+		for _, object := range objects {
+			stored[bucket+"/"+object.Key] = object.SHA256
 		}
 	}
-	for _, b := range l.current() {
-		for _, f := range b.Preserved() {
-			for _, t := range w.Targets[b.Option] {
-				want++
-				if slices.ContainsFunc(w.Files[b.Object()+"/"+f.Path].Copies, func(c oracle.Copy) bool {
-					return c.Target == t.Name && c.Bucket == t.Bucket && stored[c.Bucket+"/"+c.Key].SHA256 == f.Digests["sha256"]
-				}) {
-					right++
-				}
-			}
-		}
-	}
-	again := l.deposits[len(l.deposits)-1].bag.Object()
-	ours := map[string]bool{} // copies of the bag that was uploaded twice
 	for identifier, row := range w.Files {
 		for _, c := range row.Copies {
 			ours[c.Bucket+"/"+c.Key] = strings.HasPrefix(identifier, again+"/")
 		}
 	}
-	var wrong tally
-	for _, v := range oracle.Judge(w, oracle.Promise{}) {
-		at, _, _ := strings.Cut(v.Detail, " ")
-		if !strings.HasSuffix(v.Bag, again) && !ours[at] {
-			wrong.add(v.Kind, v.Bag+": "+v.Detail)
+	for _, b := range l.current() {
+		for _, f := range b.Preserved() {
+			for _, t := range w.Targets[b.Option] {
+				o.Want++
+				if slices.ContainsFunc(w.Files[b.Object()+"/"+f.Path].Copies, func(c oracle.Copy) bool {
+					return c.Target == t.Name && c.Bucket == t.Bucket && stored[c.Bucket+"/"+c.Key] == f.Digests["sha256"]
+				}) {
+					o.Right++
+				}
+			}
 		}
 	}
-	return right, want, wrong.String(), nil
+	counted := []string{"valid-bag-", "invalid-bag-", "restoration-"} // by other acts
+	for _, v := range oracle.Judge(w, oracle.Promise{}) {
+		at, _, _ := strings.Cut(v.Detail, " ")
+		if !strings.HasSuffix(v.Bag, again) && !ours[at] && !slices.ContainsFunc(counted, func(kind string) bool { return strings.HasPrefix(v.Kind, kind) }) {
+			o.wrong(v.Kind, v.Bag+": "+v.Detail)
+		}
+	}
+	return nil
 }
 
 // fixity has every copy checked, and counts those that were found good.
-func (l *life) fixity(ctx context.Context) (right, want int, said string, err error) {
+func (l *life) fixity(ctx context.Context, o *outcome) (err error) {
 	for _, t := range rig.TargetNames() {
-		if _, err := l.Farol(ctx, l.Env(), "fixity", "policy", t, "--read"); err != nil {
-			return 0, 0, "", err //nolint:wrapcheck // it says what it was doing
-		}
+		_, perr := l.Farol(ctx, l.Env(), "fixity", "policy", t, "--read")
+		err = errors.Join(err, perr)
 	}
 	for _, b := range l.current() {
-		want += len(b.Preserved()) * len(l.Targets()[b.Option])
+		o.Want += len(b.Preserved()) * len(l.Targets()[b.Option])
 	}
 	var began time.Time
-	if err := l.DB.QueryRow(ctx, `SELECT now()`).Scan(&began); err != nil {
-		return 0, want, "", err //nolint:wrapcheck // it says enough
+	objects, oerr := l.objects(ctx)
+	if err = errors.Join(err, oerr, l.DB.QueryRow(ctx, `SELECT now()`).Scan(&began)); err != nil || len(objects) == 0 {
+		return err
 	}
-	objects, err := l.objects(ctx)
-	if err == nil && len(objects) > 0 {
-		_, err = l.Farol(ctx, l.Env(), append([]string{"fixity", "check", "--again"}, objects...)...)
+	if _, err := l.Farol(ctx, l.Env(), append([]string{"fixity", "check", "--again"}, objects...)...); err != nil {
+		return err
 	}
-	if err != nil {
-		return 0, want, "", err
-	}
-	open, bad, errs := 0, 0, ""
-	last, moved := -1, time.Now()
-	for time.Since(moved) < stuck {
+	var open, bad int
+	var said string
+	err = l.wait(ctx, func() (bool, int, error) {
 		err := l.DB.QueryRow(ctx, `SELECT (SELECT count(*) FROM storage_records WHERE active AND last_fixity_at >= $1), (SELECT count(*) FROM fixity_checks),
-			(SELECT count(*) FROM fixity_failures WHERE state = 'open'), (SELECT coalesce(min(nullif(error, '')), '') FROM fixity_checks)`, began).Scan(&right, &open, &bad, &errs)
-		if err != nil {
-			return 0, want, "", fmt.Errorf("read the fixity checks: %w", err)
-		}
-		if right >= want || open == 0 {
-			break
-		}
-		if right != last {
-			last, moved = right, time.Now()
-		}
-		time.Sleep(pause)
+			(SELECT count(*) FROM fixity_failures WHERE state = 'open'), (SELECT coalesce(min(nullif(error, '')), '') FROM fixity_checks)`, began).Scan(&o.Right, &open, &bad, &said)
+		return open == 0, o.Right, err
+	})
+	for range bad {
+		o.wrong("bad copies", "")
 	}
-	if bad > 0 || errs != "" {
-		said = fmt.Sprintf("%d bad copies, %d open checks: %s", bad, open, shorten(errs))
+	for range open {
+		o.wrong("open checks", said)
 	}
-	return right, want, said, nil
+	return err
 }
 
 // deletion has two people delete some objects. Where copies are locked, the deletions have to
-// wait, with the reason, and nothing may be gone.
-func (l *life) deletion(ctx context.Context) (right, want int, said string, err error) {
+// wait, with the reason.
+func (l *life) deletion(ctx context.Context, o *outcome) error {
 	if err := l.AddPeople(ctx); err != nil {
-		return 0, deleted, "", err //nolint:wrapcheck // it says what it was doing
+		return err
 	}
 	bags := l.current()
-	chosen := slices.Concat(bags[:deleted-4], bags[len(bags)-4:])                                             // long names, and large files
-	asked, err := l.request(ctx, chosen, func(b oracle.Bag) error { _, err := l.Delete(ctx, b); return err }) //nolint:wrapcheck // it says what it was doing
-	if err = errors.Join(err, l.settle(ctx, "Delete", asked)); err != nil {
-		return 0, len(chosen), "", err
+	chosen := slices.Concat(bags[:5], bags[len(bags)-4:]) // long names, and large files
+	asked, err := l.request(ctx, chosen, func(b oracle.Bag) error { _, err := l.Delete(ctx, b); return err })
+	items, ierr := map[string]item(nil), error(nil)
+	if err = errors.Join(err, l.settle(ctx, "Delete", asked)); err == nil {
+		items, ierr = l.items(ctx, "Delete")
 	}
-	items, err := l.items(ctx, "Delete")
-	if err != nil {
-		return 0, len(chosen), "", err
-	}
-	var wrong tally
+	o.Want = len(chosen)
 	for _, b := range chosen {
 		i, found := items[b.Object()]
 		kept := l.store.locked && i.Status == "Pending" && strings.Contains(i.Note, keptWords)
 		switch left, err := l.left(ctx, b); {
 		case !found:
-			wrong.add("never ingested", "")
+			o.wrong("never requested", "")
 		case !kept && (i.Status != "Success" || l.store.locked):
-			wrong.add(i.String(), b.Name+": "+i.Note)
+			o.wrong(i.String(), b.Name+": "+i.Note)
 		case err != nil:
-			wrong.add("not known to be gone", err.Error())
+			o.wrong("not known to be gone", err.Error())
 		case !kept && left > 0:
-			wrong.add("copies or versions left", fmt.Sprintf("%s: %d", b.Name, left))
+			o.wrong("with copies or versions left", fmt.Sprintf("%s: %d", b.Name, left))
 		default:
-			right++
+			o.Right++
 		}
 	}
-	return right, len(chosen), wrong.String(), nil
+	return errors.Join(err, ierr)
 }
 
 // left counts what the store still has of an object that was deleted: copies with a receipt,
@@ -270,7 +218,7 @@ func (l *life) left(ctx context.Context, b oracle.Bag) (n int, err error) {
 		if !l.store.versions {
 			continue
 		}
-		versions, err := l.Store.Client.ListObjectVersions(ctx, &s3.ListObjectVersionsInput{Bucket: &c.Bucket, Prefix: aws.String(c.Key)})
+		versions, err := l.Store.Client.ListObjectVersions(ctx, &s3.ListObjectVersionsInput{Bucket: &c.Bucket, Prefix: &c.Key})
 		if err != nil {
 			return 0, fmt.Errorf("list the versions of %s/%s: %w", c.Bucket, c.Key, err)
 		}
@@ -279,11 +227,10 @@ func (l *life) left(ctx context.Context, b oracle.Bag) (n int, err error) {
 	return n, nil
 }
 
-// doctor counts the findings that need a person; there are to be none.
-func (l *life) doctor(ctx context.Context) (right, want int, said string, err error) {
-	for _, p := range l.processes {
-		p.Stop()
-	}
+// doctor is right if nothing needs a person but the invalid bags.
+func (l *life) doctor(ctx context.Context, o *outcome) error {
+	l.stop()
+	o.Want = 1
 	out, err := l.Farol(ctx, l.Env(), "doctor", "--json")
 	var report struct {
 		Findings []struct {
@@ -295,19 +242,18 @@ func (l *life) doctor(ctx context.Context) (right, want int, said string, err er
 		Unchecked []struct{ Store, Error string }
 	}
 	if jerr := json.NewDecoder(strings.NewReader(out)).Decode(&report); jerr != nil {
-		return 0, 1, "", errors.Join(err, jerr)
+		return errors.Join(err, jerr)
 	}
-	var wrong tally
 	for _, f := range report.Findings {
-		if f.Person && f.Why != "open-review" { // the invalid bags wait for a person
-			wrong.add(fmt.Sprintf("finding in %s: %d %s, %s", f.Store, f.Count, f.What, f.Why), strings.Join(f.Names[:min(1, len(f.Names))], ""))
+		if f.Person && f.Why != "open-review" {
+			o.wrong(f.What+" "+f.Why, fmt.Sprintf("%s: %d, %v", f.Store, f.Count, f.Names))
 		}
 	}
 	for _, u := range report.Unchecked {
-		wrong.add("unchecked", u.Store+": "+u.Error)
+		o.wrong("unchecked", u.Store+": "+u.Error)
 	}
-	if said = wrong.String(); said == "" {
-		right = 1
+	if len(o.Wrong) == 0 {
+		o.Right = 1
 	}
-	return right, 1, said, nil
+	return nil
 }

@@ -14,8 +14,9 @@ import (
 // A deposit is a bag whose tar is made once for all stores.
 type deposit struct {
 	bag     oracle.Bag
-	inParts bool // the depositor uploads it in parts
-	changed bool // it is an upload after all others, of a bag under the name of an earlier one
+	dir     string // where its tar is
+	inParts bool   // the depositor uploads it in parts
+	again   bool   // it is uploaded after all others, under the name of one of them
 }
 
 const mebibyte = 1 << 20
@@ -82,7 +83,7 @@ func drafts(rng *rand.Rand) (list []rig.Draft) {
 
 // makeBags writes the tars of all bags to dir. The same seed makes the same bags.
 func makeBags(dir string, seed uint64) (list []deposit, err error) {
-	if err := os.MkdirAll(filepath.Join(dir, "changed"), 0o700); err != nil {
+	if err := os.MkdirAll(filepath.Join(dir, "again"), 0o700); err != nil {
 		return nil, fmt.Errorf("make the bags' directory: %w", err)
 	}
 	rng := rand.New(rand.NewPCG(seed, 1)) //nolint:gosec // the same each time
@@ -92,15 +93,16 @@ func makeBags(dir string, seed uint64) (list []deposit, err error) {
 	for i, d := range drafts(rng) {
 		bag, err := d.Bag(dir, institutions[i%2], rng)
 		if err != nil {
-			return nil, err //nolint:wrapcheck // it names the bag
+			return nil, err
 		}
-		list = append(list, deposit{bag: bag, inParts: d.Name == "in-parts"})
+		list = append(list, deposit{bag: bag, dir: dir, inParts: d.Name == "in-parts"})
 		if d.Name == "plain-0" {
 			again, whose = d, institutions[i%2]
 		}
 	}
 	// The second upload of a bag has a file that is changed, and one that is new.
 	again.Files[0], again.Files = rig.Noise(rng, again.Files[0].Path, 5000), append(again.Files, rig.Noise(rng, "data/three.bin", 5000))
-	bag, err := again.Bag(filepath.Join(dir, "changed"), whose, rng)
-	return append(list, deposit{bag: bag, changed: true}), err //nolint:wrapcheck // it names the bag
+	dir = filepath.Join(dir, "again")
+	bag, err := again.Bag(dir, whose, rng)
+	return append(list, deposit{bag: bag, dir: dir, again: true}), err
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -22,14 +21,11 @@ import (
 )
 
 const (
-	limit   = 12 * time.Minute // of one store; then it is given up
+	limit   = 15 * time.Minute // of one store; then it is given up
 	patient = 4 * time.Minute  // of one act
 	stuck   = 40 * time.Second // without anything that moves, an act is given up
-	deleted = 9                // bags that two people delete
 	pause   = 200 * time.Millisecond
 	workers = 2
-
-	keptWords = "kept by the store until" // in the note of a deletion that waits for a lock
 )
 
 // A life is a Farol on one store, from its buckets to its doctor.
@@ -45,46 +41,47 @@ type life struct {
 func newLife(ctx context.Context, srv *rig.Servers, at rig.Store, s store, deposits []deposit) (*life, error) {
 	site, err := rig.NewSite(ctx, srv, at, "s_"+strings.ReplaceAll(s.name, "-", "_"))
 	if err != nil {
-		return nil, err //nolint:wrapcheck // it says what it was making
+		return nil, err
 	}
 	l := &life{Site: site, store: s, deposits: slices.Clone(deposits)}
-	l.BagsDir, l.Settings = filepath.Join(filepath.Dir(srv.Dir), "bags"), map[string]string{"FAROL_FIXITY_SLOTS": "4"}
+	l.Settings = map[string]string{"FAROL_FIXITY_SLOTS": "4"}
 	for _, t := range rig.TargetNames() { // stores of one's own have no archive class
 		l.Settings[rig.Setting(t, "STORAGE_CLASS")] = "STANDARD"
 	}
 	for i := range l.deposits {
-		d := &l.deposits[i]
-		for _, in := range l.Institutions {
-			if in.Identifier == d.bag.Institution {
-				d.bag.Bucket = in.Receiving
-			}
-		}
-		if !d.changed {
-			l.Bags = append(l.Bags, d.bag)
+		b := &l.deposits[i].bag
+		b.Bucket = l.Institutions[slices.IndexFunc(l.Institutions, func(in rig.Institution) bool { return in.Identifier == b.Institution })].Receiving
+		if !l.deposits[i].again {
+			l.Bags = append(l.Bags, *b)
 		}
 	}
 	// Attempts that cannot succeed are over within seconds.
-	return l, l.Exec(ctx, `UPDATE stage_settings SET backoff_first = '500 ms', backoff_factor = 2, backoff_most = '2 s'`) //nolint:wrapcheck // it says what it was doing
+	return l, l.Exec(ctx, `UPDATE stage_settings SET backoff_first = '500 ms', backoff_factor = 2, backoff_most = '2 s'`)
 }
 
-// end stops the processes.
-func (l *life) end() {
+// stop ends the processes.
+func (l *life) stop() {
 	for _, p := range l.processes {
 		p.Stop()
 	}
 	l.processes = nil
+}
+
+// end ends all that newLife began.
+func (l *life) end() {
+	l.stop()
 	l.DB.Close()
 }
 
-// An act is a column of the table.
+// An act is a column of the table. It fills in an outcome.
 type act struct {
 	name string
-	do   func(*life, context.Context) (right, want int, said string, err error)
+	do   func(*life, context.Context, *outcome) error
 }
 
 func acts() []act {
 	return []act{
-		{"deposit", (*life).depositAll}, {"check", (*life).check}, {"ingest", (*life).ingest}, {"re-ingest", (*life).reingest},
+		{"deposit", (*life).deposit}, {"check", (*life).check}, {"ingest", (*life).ingest}, {"re-ingest", (*life).reingest},
 		{"restore", (*life).restore}, {"copies", (*life).copies}, {"fixity", (*life).fixity}, {"delete", (*life).deletion}, {"doctor", (*life).doctor},
 	}
 }
@@ -99,14 +96,9 @@ func actNames() (names []string) {
 // all takes every act, also after one that went wrong: what is there can go on.
 func (l *life) all(ctx context.Context) (list []outcome) {
 	for _, a := range acts() {
-		began := time.Now()
-		o := outcome{Act: a.name}
-		one, cancel := context.WithTimeoutCause(ctx, patient+stuck, errors.New("timeout of the act"))
-		var err error
-		o.Right, o.Want, o.Said, err = a.do(l, one)
-		cancel()
-		if err != nil {
-			o.Said = strings.TrimPrefix(o.Said+"; "+shorten(err.Error()), "; ")
+		began, o := time.Now(), outcome{Act: a.name}
+		if err := a.do(l, ctx, &o); err != nil {
+			o.wrong("errors", err.Error())
 		}
 		o.Seconds = time.Since(began).Seconds()
 		if list = append(list, o); ctx.Err() != nil {
@@ -116,30 +108,25 @@ func (l *life) all(ctx context.Context) (list []outcome) {
 	return list
 }
 
-func shorten(s string) string {
-	if r := []rune(strings.Join(strings.Fields(s), " ")); len(r) > 300 {
-		return string(r[:299]) + "…"
-	}
-	return strings.Join(strings.Fields(s), " ")
-}
-
 // makeBuckets makes every bucket that the settings and the institutions name.
 func (l *life) makeBuckets(ctx context.Context) error {
+	client := l.Store.Client
 	for _, b := range l.Buckets() {
-		locked := l.store.locked && slices.ContainsFunc(rig.TargetNames(), func(t string) bool { return l.TargetBucket(t) == b })
 		in := &s3.CreateBucketInput{Bucket: &b}
-		if locked {
+		if l.store.locked && slices.ContainsFunc(rig.TargetNames(), func(t string) bool { return l.TargetBucket(t) == b }) {
 			in.ObjectLockEnabledForBucket = aws.Bool(true)
 		}
-		_, err := l.Store.Client.CreateBucket(ctx, in)
-		if locked && err == nil {
-			_, err = l.Store.Client.PutObjectLockConfiguration(ctx, &s3.PutObjectLockConfigurationInput{Bucket: &b, ObjectLockConfiguration: &types.ObjectLockConfiguration{
-				ObjectLockEnabled: types.ObjectLockEnabledEnabled,
-				Rule:              &types.ObjectLockRule{DefaultRetention: &types.DefaultRetention{Mode: types.ObjectLockRetentionModeCompliance, Days: aws.Int32(1)}},
-			}})
+		_, err := client.CreateBucket(ctx, in)
+		if in.ObjectLockEnabledForBucket != nil && err == nil {
+			rule := &types.ObjectLockRule{DefaultRetention: &types.DefaultRetention{Mode: types.ObjectLockRetentionModeCompliance, Days: aws.Int32(1)}}
+			_, err = client.PutObjectLockConfiguration(ctx, &s3.PutObjectLockConfigurationInput{
+				Bucket: &b, ObjectLockConfiguration: &types.ObjectLockConfiguration{ObjectLockEnabled: types.ObjectLockEnabledEnabled, Rule: rule},
+			})
 		}
 		if l.store.versions && err == nil {
-			_, err = l.Store.Client.PutBucketVersioning(ctx, &s3.PutBucketVersioningInput{Bucket: &b, VersioningConfiguration: &types.VersioningConfiguration{Status: types.BucketVersioningStatusEnabled}})
+			_, err = client.PutBucketVersioning(ctx, &s3.PutBucketVersioningInput{
+				Bucket: &b, VersioningConfiguration: &types.VersioningConfiguration{Status: types.BucketVersioningStatusEnabled},
+			})
 		}
 		if err != nil {
 			return fmt.Errorf("make bucket %s: %w", b, err)
@@ -148,147 +135,140 @@ func (l *life) makeBuckets(ctx context.Context) error {
 	return nil
 }
 
-// depositAll makes the buckets and uploads all bags.
-func (l *life) depositAll(ctx context.Context) (right, want int, said string, err error) {
-	want = len(l.Bags)
-	if err := l.makeBuckets(ctx); err != nil {
-		return 0, want, "", err
-	}
-	if err := l.AddInstitutions(ctx); err != nil {
-		return 0, want, "", err //nolint:wrapcheck // it says which
-	}
-	for _, d := range l.deposits {
-		if d.changed {
-			continue
-		}
-		upload := l.Upload
-		if d.inParts {
-			upload = l.uploadInParts
-		}
-		if uerr := upload(ctx, d.bag); uerr != nil {
-			err = uerr
-			continue
-		}
-		right++
-	}
-	return right, want, "", err
-}
-
 // uploadInParts uploads a bag as programs for large files do.
-func (l *life) uploadInParts(ctx context.Context, b oracle.Bag) error {
-	f, err := os.Open(filepath.Join(l.BagsDir, b.Institution+"-"+b.Key))
+func (l *life) uploadInParts(ctx context.Context, dir string, b oracle.Bag) error {
+	client := l.Store.Client
+	f, err := os.Open(filepath.Join(dir, b.Institution+"-"+b.Key))
 	if err != nil {
-		return fmt.Errorf("upload %s in parts: %w", b.Key, err)
+		return err
 	}
 	defer f.Close() //nolint:errcheck // only read
-	info, err := f.Stat()
+	end, err := f.Seek(0, io.SeekEnd)
 	if err != nil {
-		return fmt.Errorf("upload %s in parts: %w", b.Key, err)
+		return err
 	}
-	up, err := l.Store.Client.CreateMultipartUpload(ctx, &s3.CreateMultipartUploadInput{Bucket: &b.Bucket, Key: &b.Key})
+	up, err := client.CreateMultipartUpload(ctx, &s3.CreateMultipartUploadInput{Bucket: &b.Bucket, Key: &b.Key})
 	if err != nil {
-		return fmt.Errorf("upload %s in parts: %w", b.Key, err)
+		return err
 	}
-	const part = 5 * mebibyte
-	var done []types.CompletedPart
-	for at := int64(0); at < info.Size(); at += part {
-		number := aws.Int32(int32(len(done) + 1)) //nolint:gosec // a few
-		out, err := l.Store.Client.UploadPart(ctx, &s3.UploadPartInput{
-			Bucket: &b.Bucket, Key: &b.Key, UploadId: up.UploadId, PartNumber: number, Body: io.NewSectionReader(f, at, min(part, info.Size()-at)),
+	var done types.CompletedMultipartUpload
+	for at := int64(0); at < end; at += 5 * mebibyte {
+		number := aws.Int32(int32(len(done.Parts) + 1)) //nolint:gosec // a few
+		out, err := client.UploadPart(ctx, &s3.UploadPartInput{
+			Bucket: &b.Bucket, Key: &b.Key, UploadId: up.UploadId, PartNumber: number, Body: io.NewSectionReader(f, at, min(5*mebibyte, end-at)),
 		})
 		if err != nil {
-			return fmt.Errorf("upload %s in parts: %w", b.Key, err)
+			return err
 		}
-		done = append(done, types.CompletedPart{ETag: out.ETag, PartNumber: number})
+		done.Parts = append(done.Parts, types.CompletedPart{ETag: out.ETag, PartNumber: number})
 	}
-	_, err = l.Store.Client.CompleteMultipartUpload(ctx, &s3.CompleteMultipartUploadInput{
-		Bucket: &b.Bucket, Key: &b.Key, UploadId: up.UploadId, MultipartUpload: &types.CompletedMultipartUpload{Parts: done},
-	})
-	if err != nil {
-		return fmt.Errorf("upload %s in parts: %w", b.Key, err)
+	_, err = client.CompleteMultipartUpload(ctx, &s3.CompleteMultipartUploadInput{Bucket: &b.Bucket, Key: &b.Key, UploadId: up.UploadId, MultipartUpload: &done})
+	return err
+}
+
+// wait looks until all is done, and gives up when nothing moves. What is not done then is
+// counted by the caller.
+func (l *life) wait(ctx context.Context, look func() (done bool, progress int, err error)) error {
+	last, began := -1, time.Now()
+	for moved := began; time.Since(moved) < stuck && time.Since(began) < patient; {
+		done, progress, err := look()
+		if err != nil || done {
+			return err
+		}
+		if progress != last {
+			last, moved = progress, time.Now()
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(pause):
+		}
 	}
 	return nil
 }
 
-// settle waits until so many items of an action have ended, and gives up when nothing moves.
+// settle waits until so many items of an action have ended, or are known to have to wait.
 func (l *life) settle(ctx context.Context, action string, want int) error {
-	var last [2]int
-	began := time.Now()
-	for moved := began; time.Since(moved) < stuck && time.Since(began) < patient; {
-		var now [2]int
+	return l.wait(ctx, func() (bool, int, error) {
+		var ended, done int
 		err := l.DB.QueryRow(ctx, `SELECT count(*) FILTER (WHERE NOT retry OR strpos(note, $2) > 0), (SELECT count(*) FROM work_item_attempts WHERE outcome = 'done')
-			FROM work_items WHERE action = $1`, action, keptWords).Scan(&now[0], &now[1])
-		switch {
-		case err != nil:
-			return fmt.Errorf("read the queue: %w", err)
-		case now[0] >= want:
-			return nil
-		case now != last:
-			last, moved = now, time.Now()
-		}
-		select {
-		case <-ctx.Done():
-			return context.Cause(ctx) //nolint:wrapcheck // as it is
-		case <-time.After(pause):
-		}
-	}
-	return nil // what has not ended is counted
+			FROM work_items WHERE action = $1`, action, keptWords).Scan(&ended, &done)
+		return ended >= want, ended + done, err
+	})
 }
 
 // An item is what became of a bag or a request.
 type item struct{ Object, Status, Stage, Code, Note string }
 
 func (i item) String() string {
-	s := i.Status + " at " + i.Stage
-	if i.Code != "" {
-		s += " (" + i.Code + ")"
+	if i.Code == "" {
+		return i.Status + " at " + i.Stage
 	}
-	return s
+	return i.Status + " at " + i.Stage + " (" + i.Code + ")"
 }
 
-// items are the last ones of an action, by object identifier. What is live has the code of its
-// last attempt.
+// ended counts the bags whose last item of an action is as it should be. An item that is not
+// done has the code of its last attempt.
+func (l *life) ended(ctx context.Context, o *outcome, action string, bags []oracle.Bag) error {
+	items, err := l.items(ctx, action)
+	o.Want = len(bags)
+	for _, b := range bags {
+		should := "Success"
+		if b.Wrong != "" {
+			should = "Failed"
+		}
+		switch i, found := items[b.Object()]; {
+		case !found:
+			o.wrong("never requested", "")
+		case i.Status != should:
+			o.wrong(i.String(), b.Name+": "+i.Note)
+		default:
+			o.Right++
+		}
+	}
+	return err
+}
+
 func (l *life) items(ctx context.Context, action string) (map[string]item, error) {
-	rows, err := l.DB.Query(ctx, `SELECT w.object_identifier, w.status::text, w.stage::text, coalesce(nullif(w.error_code, ''), a.error_code, ''), coalesce(nullif(w.note, ''), a.error, '')
+	rows, _ := l.DB.Query(ctx, `SELECT w.object_identifier, w.status::text, w.stage::text, coalesce(nullif(w.error_code, ''), a.error_code, ''), concat_ws('; ', nullif(a.error, ''), w.note)
 		FROM work_items w LEFT JOIN LATERAL (SELECT error_code, error FROM attempts a WHERE a.work_item_id = w.id AND a.error_code <> '' ORDER BY claim_token DESC LIMIT 1) a ON w.status <> 'Success'
-		WHERE action = $1 ORDER BY w.id`, action)
-	if err != nil {
-		return nil, fmt.Errorf("read the items: %w", err)
-	}
+		WHERE action = $1 ORDER BY w.id`, action) // whose error is that of its rows
 	list, err := pgx.CollectRows(rows, pgx.RowToStructByPos[item])
-	if err != nil {
-		return nil, fmt.Errorf("read the items: %w", err)
-	}
 	found := map[string]item{}
 	for _, i := range list {
 		found[i.Object] = i
 	}
-	return found, nil
+	return found, err
 }
 
-// A tally counts what went wrong in words, with an example of each.
-type tally struct {
-	n       map[string]int
-	example map[string]string
-}
-
-func (t *tally) add(what, example string) {
-	if t.n == nil {
-		t.n, t.example = map[string]int{}, map[string]string{}
-	}
-	if t.n[what]++; t.example[what] == "" {
-		t.example[what] = example
-	}
-}
-
-func (t *tally) String() string {
-	var parts []string
-	for _, what := range slices.Sorted(maps.Keys(t.n)) {
-		part := fmt.Sprintf("%d %s", t.n[what], what)
-		if e := t.example[what]; e != "" {
-			part += ": " + shorten(e)
+// request asks something of those bags that are on record, and returns for how many.
+func (l *life) request(ctx context.Context, bags []oracle.Bag, ask func(oracle.Bag) error) (asked int, err error) {
+	objects, err := l.objects(ctx)
+	for _, b := range bags {
+		if slices.Contains(objects, b.Object()) {
+			err = errors.Join(err, ask(b))
+			asked++
 		}
-		parts = append(parts, part)
 	}
-	return strings.Join(parts, "; ")
+	return asked, err
+}
+
+// objects are the identifiers of those on record.
+func (l *life) objects(ctx context.Context) ([]string, error) {
+	rows, _ := l.DB.Query(ctx, `SELECT identifier FROM intellectual_objects WHERE state = 'A'`) // whose error is that of its rows
+	return pgx.CollectRows(rows, pgx.RowTo[string])
+}
+
+// again is the last deposit: the second of one bag.
+func (l *life) again() deposit { return l.deposits[len(l.deposits)-1] }
+
+// current are the bags as they were uploaded last, without those that are invalid.
+func (l *life) current() (list []oracle.Bag) {
+	for _, b := range l.Valid(len(l.Bags)) {
+		if b.Object() == l.again().bag.Object() {
+			b = l.again().bag
+		}
+		list = append(list, b)
+	}
+	return list
 }

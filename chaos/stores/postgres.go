@@ -15,6 +15,9 @@ func installPostgres18(ctx context.Context, h *host) (dir, version string, err e
 	if err := os.MkdirAll(h.cache, 0o755); err != nil { //nolint:gosec // there is no secret in it
 		return "", "", fmt.Errorf("make the cache: %w", err)
 	}
+	if _, err := tool(ctx, "..", nil, ".ci/deps", "npm"); err != nil {
+		return "", "", err
+	}
 	if _, err := tool(ctx, h.cache, nil, "npm", "install", "--prefix", h.cache, "--no-save", "--no-audit", "--no-fund", postgres18); err != nil {
 		return "", "", err
 	}
@@ -23,5 +26,5 @@ func installPostgres18(ctx context.Context, h *host) (dir, version string, err e
 		return "", "", fmt.Errorf("copy PostgreSQL: %w", err)
 	}
 	version, err = tool(ctx, dir, nil, filepath.Join(dir, "bin", "postgres"), "--version")
-	return filepath.Join(dir, "bin"), "with " + version, err
+	return filepath.Join(dir, "bin"), ", " + version, err
 }

@@ -54,6 +54,7 @@ type program struct{ path, version string }
 // A host runs the servers of one store. They are started again if they end, and that is noted.
 type host struct {
 	dir, cache string
+	build      rig.Build
 	installed  program
 	children   []*rig.Process
 }
@@ -70,7 +71,7 @@ func (h *host) run(name string, env map[string]string, command ...string) error 
 	}
 	p := &rig.Process{Name: name, Binary: path, Args: command[1:], Env: all, Log: filepath.Join(h.dir, name+".log")}
 	h.children = append(h.children, p)
-	return p.Start() //nolint:wrapcheck // it names the process
+	return p.Start()
 }
 
 // stop ends the servers, the last first, and returns what they did unasked.
@@ -128,7 +129,7 @@ func (h *host) await(ctx context.Context, what string, ask func(context.Context)
 func answers(at rig.Store) func(context.Context) error {
 	return func(ctx context.Context) error {
 		_, err := at.Client.ListBuckets(ctx, &s3.ListBucketsInput{}, func(o *s3.Options) { o.RetryMaxAttempts = 1 })
-		return err //nolint:wrapcheck // the caller says what it waits for
+		return err
 	}
 }
 
