@@ -186,7 +186,7 @@ func (l *life) deletion(ctx context.Context, o *outcome) error {
 		kept := l.store.locked && i.Status == "Pending" && strings.Contains(i.Note, keptWords)
 		switch left, err := l.left(ctx, b); {
 		case !found:
-			o.wrong("never requested", "")
+			o.wrong("never in the queue", "")
 		case !kept && (i.Status != "Success" || l.store.locked):
 			o.wrong(i.String(), b.Name+": "+i.Note)
 		case err != nil:
@@ -245,8 +245,10 @@ func (l *life) doctor(ctx context.Context, o *outcome) error {
 		return errors.Join(err, jerr)
 	}
 	for _, f := range report.Findings {
-		if f.Person && f.Why != "open-review" {
-			o.wrong(f.What+" "+f.Why, fmt.Sprintf("%s: %d, %v", f.Store, f.Count, f.Names))
+		for range f.Count {
+			if f.Person && f.Why != "open-review" {
+				o.wrong(f.Why+" "+f.What, fmt.Sprintf("%s: %v", f.Store, f.Names))
+			}
 		}
 	}
 	for _, u := range report.Unchecked {

@@ -219,7 +219,7 @@ func (l *life) ended(ctx context.Context, o *outcome, action string, bags []orac
 		}
 		switch i, found := items[b.Object()]; {
 		case !found:
-			o.wrong("never requested", "")
+			o.wrong("never in the queue", "")
 		case i.Status != should:
 			o.wrong(i.String(), b.Name+": "+i.Note)
 		default:

@@ -55,7 +55,7 @@ func (o outcome) words() string {
 	for _, w := range o.Wrong {
 		list = append(list, fmt.Sprintf("%d %s", w.Count, w.What))
 	}
-	return strings.Join(list, "; ")
+	return strings.Join(list, ", ")
 }
 
 // A result is the row of one store.
@@ -151,13 +151,17 @@ func (p *report) markdown() string {
 	}
 	b.WriteString("\n")
 	for _, r := range p.Results {
+		var said []string
 		for _, o := range r.Acts {
-			if !o.good() {
-				fmt.Fprintf(&b, "- %s, %s: %s.\n", r.Does, o.Act, strings.ReplaceAll(o.words(), "\n", " "))
+			if words := o.words(); words != "" {
+				said = append(said, o.Act+": "+words)
 			}
 		}
 		if r.Error != "" {
-			fmt.Fprintf(&b, "- %s: not finished: %.300s.\n", r.Does, strings.Join(strings.Fields(r.Error), " "))
+			said = append(said, fmt.Sprintf("not finished: %.300s", strings.Join(strings.Fields(r.Error), " ")))
+		}
+		if len(said) > 0 {
+			fmt.Fprintf(&b, "- %s: %s.\n", r.Does, strings.Join(said, "; "))
 		}
 	}
 	return strings.TrimRight(b.String(), "\n") + "\n"

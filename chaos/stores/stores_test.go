@@ -18,7 +18,7 @@ func TestTableIsReplacedBetweenItsMarks(t *testing.T) {
 	bad := outcome{Act: "deposit", Right: 1, Want: 3}
 	bad.wrong("refused", "an  example\nof it")
 	bad.wrong("refused", "another")
-	r := report{Results: []result{{Does: "A store", Acts: []outcome{bad, {Right: 4, Want: 4, Wrong: []wrong{{What: "events", Count: 1}}}}}}}
+	r := report{Results: []result{{Does: "A store", Acts: []outcome{bad, {Act: "check", Right: 4, Want: 4, Wrong: []wrong{{What: "events", Count: 1}}}}}}}
 	for range 2 {
 		if err := r.write(page); err != nil {
 			t.Fatal(err)
@@ -30,7 +30,7 @@ func TestTableIsReplacedBetweenItsMarks(t *testing.T) {
 	}
 	got := string(text)
 	if !strings.HasPrefix(got, "# Head\n"+tableBegins) || !strings.HasSuffix(got, tableEnds+"tail\n") || strings.Contains(got, "old") ||
-		strings.Count(got, "| A store |  | 1/3 | 4/4 ! | – |") != 1 || strings.Count(got, "- A store, deposit: 2 refused.\n") != 1 {
+		strings.Count(got, "| A store |  | 1/3 | 4/4 ! | – |") != 1 || strings.Count(got, "- A store: deposit: 2 refused; check: 1 events.\n") != 1 {
 		t.Errorf("the page is:\n%s", got)
 	}
 	if example := bad.Wrong[0].Example; example != "an example of it" {

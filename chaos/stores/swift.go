@@ -12,7 +12,8 @@ import (
 	"github.com/farol-preservation/farol/chaos/rig"
 )
 
-// swiftConf is what all servers of Swift have. They do not fork, so that they end with us.
+// swiftConf is what all servers of Swift have. They do not fork, so that they end with us. Their
+// limits are those of /etc/swift/swift.conf, as Debian installs it.
 const swiftConf = `[DEFAULT]
 bind_ip = 127.0.0.1
 bind_port = %s
