@@ -101,15 +101,29 @@ func (l *life) copies(ctx context.Context, o *outcome) error {
 	if err != nil {
 		return err
 	}
-	stored, ours, again := map[string]string{}, map[string]bool{}, l.again().bag.Object()
-	for bucket, objects := range w.Buckets {
-		for _, object := range objects {
-			stored[bucket+"/"+object.Key] = object.SHA256
-		}
-	}
+	l.compare(w, o)
+	ours, again := map[string]bool{}, l.again().bag.Object()
 	for identifier, row := range w.Files {
 		for _, c := range row.Copies {
 			ours[c.Bucket+"/"+c.Key] = strings.HasPrefix(identifier, again+"/")
+		}
+	}
+	counted := []string{"valid-bag-", "invalid-bag-", "restoration-"} // by other acts
+	for _, v := range oracle.Judge(w, oracle.Promise{}) {
+		at, _, _ := strings.Cut(v.Detail, " ")
+		if !strings.HasSuffix(v.Bag, again) && !ours[at] && !slices.ContainsFunc(counted, func(kind string) bool { return strings.HasPrefix(v.Kind, kind) }) {
+			o.wrong(v.Kind, v.Bag+": "+v.Detail)
+		}
+	}
+	return nil
+}
+
+// compare counts the promised copies, and those on record whose bytes are in the store.
+func (l *life) compare(w oracle.World, o *outcome) {
+	stored := map[string]string{}
+	for bucket, objects := range w.Buckets {
+		for _, object := range objects {
+			stored[bucket+"/"+object.Key] = object.SHA256
 		}
 	}
 	for _, b := range l.current() {
@@ -124,14 +138,6 @@ func (l *life) copies(ctx context.Context, o *outcome) error {
 			}
 		}
 	}
-	counted := []string{"valid-bag-", "invalid-bag-", "restoration-"} // by other acts
-	for _, v := range oracle.Judge(w, oracle.Promise{}) {
-		at, _, _ := strings.Cut(v.Detail, " ")
-		if !strings.HasSuffix(v.Bag, again) && !ours[at] && !slices.ContainsFunc(counted, func(kind string) bool { return strings.HasPrefix(v.Kind, kind) }) {
-			o.wrong(v.Kind, v.Bag+": "+v.Detail)
-		}
-	}
-	return nil
 }
 
 // fixity has every copy checked, and counts those that were found good.

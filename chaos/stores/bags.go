@@ -86,7 +86,7 @@ func makeBags(dir string, seed uint64) (list []deposit, err error) {
 	if err := os.MkdirAll(filepath.Join(dir, "again"), 0o700); err != nil {
 		return nil, fmt.Errorf("make the bags' directory: %w", err)
 	}
-	rng := rand.New(rand.NewPCG(seed, 1)) //nolint:gosec // the same each time
+	rng := rand.New(rand.NewPCG(seed, 1))
 	institutions := []rig.Institution{{Identifier: "lighthouse.edu"}, {Identifier: "harbor.edu"}}
 	var again rig.Draft
 	var whose rig.Institution

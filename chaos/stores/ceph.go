@@ -87,7 +87,7 @@ func installCeph(ctx context.Context, _ *host) (program, error) {
 }
 
 func startCeph(ctx context.Context, h *host, _ *rig.Servers) (rig.Store, string, error) {
-	port, err := ports(2)
+	port, err := ports(ctx, 2)
 	ca, cerr := rig.NewAuthority(filepath.Join(h.dir, "certs"))
 	id, ierr := os.ReadFile("/proc/sys/kernel/random/uuid")
 	key, kerr := tool(ctx, h.dir, nil, "ceph-authtool", "--gen-print-key")

@@ -36,8 +36,8 @@ func installMinIO(ctx context.Context, h *host) (program, error) {
 }
 
 func startMinIO(secure bool) func(context.Context, *host, *rig.Servers) (rig.Store, string, error) {
-	return func(_ context.Context, h *host, _ *rig.Servers) (rig.Store, string, error) {
-		port, err := ports(2)
+	return func(ctx context.Context, h *host, _ *rig.Servers) (rig.Store, string, error) {
+		port, err := ports(ctx, 2)
 		certs := filepath.Join(h.dir, "certs")
 		var ca *rig.Authority
 		if secure && err == nil {
@@ -56,8 +56,8 @@ func installSeaweedFS(ctx context.Context, h *host) (program, error) {
 	return fromModule(ctx, h, "github.com/seaweedfs/seaweedfs", "./weed")
 }
 
-func startSeaweedFS(_ context.Context, h *host, _ *rig.Servers) (rig.Store, string, error) {
-	port, err := ports(8)
+func startSeaweedFS(ctx context.Context, h *host, _ *rig.Servers) (rig.Store, string, error) {
+	port, err := ports(ctx, 8)
 	if err != nil {
 		return rig.Store{}, "", err
 	}

@@ -81,8 +81,15 @@ type act struct {
 
 func acts() []act {
 	return []act{
-		{"deposit", (*life).deposit}, {"check", (*life).check}, {"ingest", (*life).ingest}, {"re-ingest", (*life).reingest},
-		{"restore", (*life).restore}, {"copies", (*life).copies}, {"fixity", (*life).fixity}, {"delete", (*life).deletion}, {"doctor", (*life).doctor},
+		{"deposit", (*life).deposit},
+		{"check", (*life).check},
+		{"ingest", (*life).ingest},
+		{"re-ingest", (*life).reingest},
+		{"restore", (*life).restore},
+		{"copies", (*life).copies},
+		{"fixity", (*life).fixity},
+		{"delete", (*life).deletion},
+		{"doctor", (*life).doctor},
 	}
 }
 

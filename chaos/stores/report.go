@@ -181,7 +181,7 @@ func (p *report) write(page string) error {
 	}
 	before, rest, begins := strings.Cut(string(text), tableBegins)
 	_, after, ends := strings.Cut(rest, tableEnds)
-	if err == nil && !(begins && ends) {
+	if err == nil && (!begins || !ends) {
 		err = fmt.Errorf("it has not the lines %q and %q", tableBegins, tableEnds)
 	}
 	if err == nil {

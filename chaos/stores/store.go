@@ -134,11 +134,11 @@ func answers(at rig.Store) func(context.Context) error {
 }
 
 // ports finds free ports below those that the kernel gives to outgoing connections.
-func ports(n int) (list []string, err error) {
+func ports(ctx context.Context, n int) (list []string, err error) {
 	for range 50 * n {
 		port := fmt.Sprint(20000 + rand.N(10000))
 		var lc net.ListenConfig
-		l, lerr := lc.Listen(context.Background(), "tcp", net.JoinHostPort("127.0.0.1", port))
+		l, lerr := lc.Listen(ctx, "tcp", net.JoinHostPort("127.0.0.1", port))
 		if lerr != nil {
 			err = lerr
 			continue

@@ -55,7 +55,7 @@ func installSwift(ctx context.Context, _ *host) (program, error) {
 }
 
 func startSwift(ctx context.Context, h *host, _ *rig.Servers) (rig.Store, string, error) {
-	port, err := ports(5)
+	port, err := ports(ctx, 5)
 	ca, cerr := rig.NewAuthority(filepath.Join(h.dir, "certs"))
 	who, uerr := user.Current()
 	data := filepath.Join(h.dir, "data")
