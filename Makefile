@@ -9,7 +9,7 @@ version := $(shell git describe --tags --always --dirty 2>/dev/null || echo unkn
 export GOFLAGS := $(GOFLAGS) -trimpath
 export CGO_ENABLED := 0
 
-.PHONY: demo build compiled test race test-deps soak check lint bench bench-all bench-queue bench-scale bench-lists chaos mutants schema notices deps
+.PHONY: demo build compiled test race test-deps soak check lint bench bench-all bench-queue bench-scale bench-lists chaos stores mutants schema notices deps
 .DEFAULT_GOAL := build
 
 demo: deps build                ## bags from upload to preservation, on this machine
@@ -67,6 +67,9 @@ bench-lists: deps               ## the lists of the REST API on a large archive;
 
 chaos: deps                     ## real servers fail while bags are ingested; make chaos ARGS=--all for all
 	cd chaos && go run . $(ARGS)
+
+stores: deps                    ## Farol's whole life on the S3 stores that archives own; make stores ARGS='-only minio,ceph'
+	cd chaos && go run ./stores $(ARGS)
 
 schema: deps                    ## write docs/schema.md from the catalog of a migrated database
 	go test ./migrations -run TestSchemaPageIsFresh -update

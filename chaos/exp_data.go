@@ -29,11 +29,11 @@ func dataExperiments() []experiment {
 		},
 		{
 			name: "staging-wiped", does: "everything in staging is deleted before Store", must: "made again", at: 0.02, promise: spends,
-			script: between("Store", wipe(func(s *site) string { return s.staging() })),
+			script: between("Store", wipe(func(s *site) string { return s.Staging() })),
 		},
 		{
 			name: "staging-wiped-late", does: "everything in staging is deleted before Record", must: "made again", at: 0.02, promise: spends,
-			script: between("Record", wipe(func(s *site) string { return s.staging() })),
+			script: between("Record", wipe(func(s *site) string { return s.Staging() })),
 		},
 		{
 			name: "mad-administrators", does: "three administrators requeue, release, cancel, pause and reorder at random for 25 s", must: "all items that were not cancelled are Success", at: 0.05,
@@ -50,16 +50,16 @@ func dataExperiments() []experiment {
 // does something, and lets them go on.
 func between(stage string, do func(context.Context, *site) error) func(context.Context, *site) error {
 	return func(ctx context.Context, s *site) error {
-		if err := s.exec(ctx, `UPDATE stage_settings SET paused = true WHERE action = 'Ingest' AND stage = $1`, stage); err != nil {
+		if err := s.Exec(ctx, `UPDATE stage_settings SET paused = true WHERE action = 'Ingest' AND stage = $1`, stage); err != nil {
 			return err
 		}
 		for deadline := time.Now().Add(s.patience()); ; {
 			var elsewhere, all int
-			err := s.db.QueryRow(ctx, `SELECT count(*) FILTER (WHERE retry AND (stage <> $1 OR status = 'Started')), count(*) FROM work_items`, stage).Scan(&elsewhere, &all)
+			err := s.DB.QueryRow(ctx, `SELECT count(*) FILTER (WHERE retry AND (stage <> $1 OR status = 'Started')), count(*) FROM work_items`, stage).Scan(&elsewhere, &all)
 			if err != nil {
 				return fmt.Errorf("read the queue: %w", err)
 			}
-			if elsewhere == 0 && all >= len(s.bags) {
+			if elsewhere == 0 && all >= len(s.Bags) {
 				break
 			}
 			if time.Now().After(deadline) {
@@ -72,7 +72,7 @@ func between(stage string, do func(context.Context, *site) error) func(context.C
 		if err := do(ctx, s); err != nil {
 			return err
 		}
-		return s.exec(ctx, `UPDATE stage_settings SET paused = false WHERE action = 'Ingest' AND stage = $1`, stage)
+		return s.Exec(ctx, `UPDATE stage_settings SET paused = false WHERE action = 'Ingest' AND stage = $1`, stage)
 	}
 }
 
@@ -80,7 +80,7 @@ func between(stage string, do func(context.Context, *site) error) func(context.C
 // no record yet.
 func harmCopies(n int, harm func(path string) error) func(context.Context, *site) error {
 	return func(_ context.Context, s *site) error {
-		dir := s.bucketDir(s.bucket("standard-va"))
+		dir := s.bucketDir(s.Bucket("standard-va"))
 		entries, err := os.ReadDir(dir)
 		if err != nil {
 			return fmt.Errorf("find the copies: %w", err)
@@ -107,7 +107,7 @@ func harmCopies(n int, harm func(path string) error) func(context.Context, *site
 
 func (s *site) onRecord(key string) bool {
 	var is bool
-	err := s.db.QueryRow(context.Background(), `SELECT EXISTS (SELECT FROM storage_records WHERE key = $1)`, key).Scan(&is)
+	err := s.DB.QueryRow(context.Background(), `SELECT EXISTS (SELECT FROM storage_records WHERE key = $1)`, key).Scan(&is)
 	return is || err != nil
 }
 
@@ -141,10 +141,10 @@ func madness(d time.Duration) func(context.Context, *site) error {
 		if err := hold(d, mad(seed), mad(seed+1), mad(seed+2))(ctx, s); err != nil {
 			return err
 		}
-		if err := s.exec(ctx, `UPDATE stage_settings SET paused = false`); err != nil {
+		if err := s.Exec(ctx, `UPDATE stage_settings SET paused = false`); err != nil {
 			return err
 		}
-		return s.exec(ctx, `SELECT requeue(id) FROM work_items WHERE status = 'Suspended'`)
+		return s.Exec(ctx, `SELECT requeue(id) FROM work_items WHERE status = 'Suspended'`)
 	}
 }
 
@@ -166,7 +166,7 @@ func (s *site) rage(ctx context.Context, rng *rand.Rand) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	s.db.Exec(ctx, deeds[rng.IntN(len(deeds))]) //nolint:errcheck // refusals are half of the fun
+	s.DB.Exec(ctx, deeds[rng.IntN(len(deeds))]) //nolint:errcheck // refusals are half of the fun
 	return nil
 }
 
@@ -184,7 +184,7 @@ func storm(d time.Duration) func(context.Context, *site) error {
 				onS3(one, func(*site) *rule { return badSignature() }),
 				refused(all, toRedis), refused(one, toRedis), refused(all, toPostgres), refused(one, toS3), cut(all, toPostgres), stalled(one, toS3),
 				once("flush", redisDo("FLUSHALL"), nil),
-				once("kill", func(_ context.Context, s *site) error { s.workers[0].signal(syscall.SIGKILL); return nil }, nil),
+				once("kill", func(_ context.Context, s *site) error { s.workers[0].Signal(syscall.SIGKILL); return nil }, nil),
 			}
 			s.rng.Shuffle(len(pool), func(i, k int) { pool[i], pool[k] = pool[k], pool[i] })
 			err := hold(2*time.Second+time.Duration(s.rng.Int64N(int64(10*time.Second))), pool[:1+s.rng.IntN(3)]...)(ctx, s)

@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/redis/go-redis/v9"
 
+	"github.com/farol-preservation/farol/chaos/rig"
 	"github.com/farol-preservation/farol/internal/devstack"
 )
 
@@ -37,7 +38,7 @@ func failoverExperiments() []experiment {
 
 // another starts one more server of a kind, which ends with the site.
 func (s *site) another(ctx context.Context, service devstack.Service, o devstack.Options) (*devstack.Stack, error) {
-	o.Dir, o.Executable, o.Only = filepath.Join(s.dir, "replica"), s.binary+"-dev", []devstack.Service{service}
+	o.Dir, o.Executable, o.Only = filepath.Join(s.Dir, "replica"), s.Binary+"-dev", []devstack.Service{service}
 	stack, err := devstack.Start(ctx, o)
 	if err != nil {
 		return nil, fmt.Errorf("start the replica: %w", err)
@@ -60,7 +61,7 @@ func (s *site) replica(ctx context.Context) (*redis.Client, string, error) {
 	}
 	replica := redis.NewClient(options)
 	s.after = append(s.after, func(context.Context) error { return replica.Close() })
-	primary := s.redis.Options()
+	primary := s.Redis.Options()
 	host, port, err := net.SplitHostPort(primary.Addr)
 	if err != nil {
 		return nil, "", fmt.Errorf("read the primary's address: %w", err)
@@ -103,13 +104,13 @@ func redisSwitchover(ctx context.Context, s *site) error {
 	if err != nil {
 		return fmt.Errorf("read the replica's address: %w", err)
 	}
-	s.after = append(s.after, func(ctx context.Context) error { return s.redis.Do(ctx, "REPLICAOF", "NO", "ONE").Err() })
+	s.after = append(s.after, func(ctx context.Context) error { return s.Redis.Do(ctx, "REPLICAOF", "NO", "ONE").Err() })
 	return hold(10*time.Second, once("change places", func(ctx context.Context, s *site) error {
 		if err := replica.Do(ctx, "REPLICAOF", "NO", "ONE").Err(); err != nil {
 			return fmt.Errorf("promote the replica: %w", err)
 		}
-		for _, command := range [][]any{{"CONFIG", "SET", "masterauth", s.redis.Options().Password}, {"REPLICAOF", host, port}} {
-			if err := s.redis.Do(ctx, command...).Err(); err != nil {
+		for _, command := range [][]any{{"CONFIG", "SET", "masterauth", s.Redis.Options().Password}, {"REPLICAOF", host, port}} {
+			if err := s.Redis.Do(ctx, command...).Err(); err != nil {
 				return fmt.Errorf("make the primary a replica: %w", err)
 			}
 		}
@@ -128,26 +129,26 @@ func postgresFailover(ctx context.Context, s *site) error {
 		return err
 	}
 	s.after = append(s.after, func(ctx context.Context) error {
-		return errors.Join(s.admin(ctx, `ALTER SYSTEM RESET synchronous_standby_names`), s.admin(ctx, `SELECT pg_reload_conf()`))
+		return errors.Join(s.Admin(ctx, `ALTER SYSTEM RESET synchronous_standby_names`), s.Admin(ctx, `SELECT pg_reload_conf()`))
 	})
-	if err := errors.Join(s.admin(ctx, `ALTER SYSTEM SET synchronous_standby_names = '*'`), s.admin(ctx, `SELECT pg_reload_conf()`)); err != nil {
+	if err := errors.Join(s.Admin(ctx, `ALTER SYSTEM SET synchronous_standby_names = '*'`), s.Admin(ctx, `SELECT pg_reload_conf()`)); err != nil {
 		return err
 	}
 	err = s.await(ctx, "the standby to be synchronous", func() bool {
 		var n int
-		err := s.db.QueryRow(ctx, `SELECT count(*) FROM pg_stat_replication WHERE sync_state = 'sync'`).Scan(&n)
+		err := s.DB.QueryRow(ctx, `SELECT count(*) FROM pg_stat_replication WHERE sync_state = 'sync'`).Scan(&n)
 		return err == nil && n == 1
 	})
 	if err != nil {
 		return err
 	}
 	return hold(10*time.Second, refused(all, toPostgres), once("promote", func(ctx context.Context, s *site) error {
-		s.db.Close() // from here on, we too look at the new primary
-		address := throughTo(standby.AdminURL, s.name, "")
-		if s.db, err = pgxpool.New(ctx, address+"&application_name=make-chaos&pool_max_conns=6"); err != nil {
+		s.DB.Close() // from here on, we too look at the new primary
+		address := rig.Through(standby.AdminURL, s.Name, "")
+		if s.DB, err = pgxpool.New(ctx, address+"&application_name=make-chaos&pool_max_conns=6"); err != nil {
 			return fmt.Errorf("connect to the standby: %w", err)
 		}
-		if err := s.exec(ctx, `SELECT pg_promote()`); err != nil {
+		if err := s.Exec(ctx, `SELECT pg_promote()`); err != nil {
 			return err
 		}
 		s.lead(toPostgres, hostOf(standby.AdminURL))

@@ -18,12 +18,12 @@ func processExperiments() []experiment {
 	return []experiment{
 		{
 			name: "none", short: true, does: "nothing fails", must: "no fault, for comparison",
-			prepare: func(s *site) error { s.workers[len(s.workers)-1].env["TZ"] = "Pacific/Chatham"; return nil },
+			prepare: func(s *site) error { s.workers[len(s.workers)-1].Env["TZ"] = "Pacific/Chatham"; return nil },
 		},
 		{
 			name: "kill-9", short: true, does: "a random worker is killed (SIGKILL) every 2 s while there is work, for a minute at most", must: "nothing lost or done twice; attempts may be used up",
 			script: untilDone(time.Minute, repeated("kill", 2*time.Second, func(_ context.Context, s *site) error {
-				s.workers[s.rng.IntN(len(s.workers))].signal(syscall.SIGKILL)
+				s.workers[s.rng.IntN(len(s.workers))].Signal(syscall.SIGKILL)
 				return nil
 			})), promise: spends,
 		},
@@ -31,7 +31,7 @@ func processExperiments() []experiment {
 			name: "kill-all", does: "all workers are killed at once, three times, 12 s apart", must: "nothing lost or done twice; attempts may be used up",
 			script: hold(38*time.Second, repeated("kill", 12*time.Second, func(_ context.Context, s *site) error {
 				for _, p := range s.workers {
-					p.signal(syscall.SIGKILL)
+					p.Signal(syscall.SIGKILL)
 				}
 				return nil
 			})), promise: spends,
@@ -41,7 +41,7 @@ func processExperiments() []experiment {
 			mix:     func(bags int) mix { return mix{Bags: bags, Large: 3, Many: 1} },
 			prepare: func(s *site) error { s.defaultGrace(); return nil },
 			script: during(inTurn(s30, s30, s30), onS3(all, func(s *site) *rule {
-				return trickle(400 << 10).when(isRead).in(s.receiving()...)
+				return trickle(400 << 10).when(isRead).in(s.Receiving()...)
 			})),
 		},
 		{
@@ -50,7 +50,7 @@ func processExperiments() []experiment {
 		},
 		{
 			name: "one-full-disk", does: "one worker's TMPDIR is full for 30 s", must: "no attempt used up; it continues when there is free space",
-			prepare: func(s *site) error { s.workers[0].onSmallDisk(filepath.Join(s.dir, "small")); return nil },
+			prepare: func(s *site) error { s.workers[0].onSmallDisk(filepath.Join(s.Dir, "small")); return nil },
 			script:  hold(30*time.Second, once("full disk", fillDisk, freeDisk)), at: 0.05,
 		},
 		{
@@ -64,7 +64,7 @@ func processExperiments() []experiment {
 // settingsExperiments set one worker up wrongly.
 func settingsExperiments() []experiment {
 	wrong := func(change func(*site, map[string]string)) func(*site) error {
-		return func(s *site) error { change(s, s.workers[0].env); return nil }
+		return func(s *site) error { change(s, s.workers[0].Env); return nil }
 	}
 	return []experiment{
 		{
@@ -74,12 +74,12 @@ func settingsExperiments() []experiment {
 		{
 			name: "one-wrong-bucket", does: "one worker starts with the name of a target's bucket that is not there", must: "the others process all bags",
 			prepare: wrong(func(s *site, env map[string]string) {
-				env["FAROL_TARGET_STANDARD_VA_BUCKET"] = s.bucket("mistyped")
+				env["FAROL_TARGET_STANDARD_VA_BUCKET"] = s.Bucket("mistyped")
 			}),
 		},
 		{
 			name: "one-wrong-staging", does: "one worker starts with the name of a staging bucket that is not there", must: "the others process all bags",
-			prepare: wrong(func(s *site, env map[string]string) { env["FAROL_STAGING_BUCKET"] = s.bucket("mistyped-staging") }),
+			prepare: wrong(func(s *site, env map[string]string) { env["FAROL_STAGING_BUCKET"] = s.Bucket("mistyped-staging") }),
 		},
 		{
 			name: "one-wrong-endpoint", does: "one worker starts with an S3 endpoint where nobody listens", must: "the others process all bags",
@@ -97,7 +97,7 @@ func settingsExperiments() []experiment {
 // defaultGrace leaves it to the workers how long they go on after SIGTERM.
 func (s *site) defaultGrace() {
 	for _, p := range s.workers {
-		delete(p.env, "FAROL_GRACE")
+		delete(p.Env, "FAROL_GRACE")
 	}
 }
 
@@ -106,11 +106,11 @@ func (s *site) defaultGrace() {
 func s30(ctx context.Context, s *site) error {
 	was := map[*process]int{}
 	for _, p := range s.workers {
-		was[p] = p.pid()
-		p.signal(syscall.SIGTERM)
+		was[p] = p.Pid()
+		p.Signal(syscall.SIGTERM)
 	}
 	asked := func() bool {
-		return slices.ContainsFunc(s.workers, func(p *process) bool { return p.pid() == was[p] })
+		return slices.ContainsFunc(s.workers, func(p *process) bool { return p.Pid() == was[p] })
 	}
 	for deadline := time.Now().Add(30 * time.Second); asked() && time.Now().Before(deadline); {
 		if err := sleep(ctx, pollPause); err != nil {
@@ -118,8 +118,8 @@ func s30(ctx context.Context, s *site) error {
 		}
 	}
 	for _, p := range s.workers {
-		if p.pid() == was[p] {
-			p.signal(syscall.SIGKILL)
+		if p.Pid() == was[p] {
+			p.Signal(syscall.SIGKILL)
 		}
 	}
 	return sleep(ctx, 5*time.Second)
@@ -127,7 +127,7 @@ func s30(ctx context.Context, s *site) error {
 
 func signalFirst(sig syscall.Signal) func(context.Context, *site) error {
 	return func(_ context.Context, s *site) error {
-		s.workers[0].signal(sig)
+		s.workers[0].Signal(sig)
 		return nil
 	}
 }
@@ -140,14 +140,14 @@ func (p *process) onSmallDisk(dir string) {
 	if os.Geteuid() != 0 {
 		flags = "-Urm"
 	}
-	p.env["TMPDIR"] = dir
+	p.Env["TMPDIR"] = dir
 	p.within("unshare", flags, "sh", "-c", `mkdir -p "$TMPDIR" && mount -t tmpfs -o size=200m chaos "$TMPDIR" && exec "$@"`, "sh")
 }
 
 // within has another program start the process.
 func (p *process) within(command ...string) {
-	p.args = slices.Concat(command, []string{p.binary}, p.args)
-	p.binary = "/usr/bin/env"
+	p.Args = slices.Concat(command, []string{p.Binary}, p.Args)
+	p.Binary = "/usr/bin/env"
 }
 
 // inSmallMemory gives the process a control group of its own with so much memory.
@@ -157,7 +157,7 @@ func (s *site) inSmallMemory(p *process, limit int64) error {
 	if _, err := os.Stat(filepath.Join(root, "cgroup.controllers")); err != nil {
 		root, file = filepath.Join(root, "memory"), "memory.limit_in_bytes"
 	}
-	group := filepath.Join(root, "farol-"+s.name)
+	group := filepath.Join(root, "farol-"+s.Name)
 	if err := os.Mkdir(group, 0o755); err != nil { //nolint:gosec // as the kernel's own
 		return fmt.Errorf("make a control group, which takes an administrator: %w", err)
 	}
@@ -171,7 +171,7 @@ func (s *site) inSmallMemory(p *process, limit int64) error {
 
 // filler is a file on the first worker's disk, as seen from outside of its namespace.
 func filler(s *site) string {
-	return filepath.Join("/proc", fmt.Sprint(s.workers[0].pid()), "root", s.workers[0].env["TMPDIR"], "filler")
+	return filepath.Join("/proc", fmt.Sprint(s.workers[0].Pid()), "root", s.workers[0].Env["TMPDIR"], "filler")
 }
 
 func fillDisk(_ context.Context, s *site) error {
@@ -186,7 +186,7 @@ func fillDisk(_ context.Context, s *site) error {
 			return nil //nolint:nilerr // it is full, as it should be
 		}
 	}
-	return fmt.Errorf("the disk of %s is larger than it should be", s.workers[0].name)
+	return fmt.Errorf("the disk of %s is larger than it should be", s.workers[0].Name)
 }
 
 func freeDisk(_ context.Context, s *site) error {

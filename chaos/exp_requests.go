@@ -13,7 +13,7 @@ import (
 // requestExperiments have people ask for restorations and deletions while something fails.
 func requestExperiments() []experiment {
 	preservation := func(s *site) []string {
-		return []string{s.bucket("standard-va"), s.bucket("standard-or"), s.bucket("wasabi-or"), s.bucket("wasabi-va")}
+		return []string{s.Bucket("standard-va"), s.Bucket("standard-or"), s.Bucket("wasabi-or"), s.Bucket("wasabi-va")}
 	}
 	return []experiment{
 		{
@@ -39,21 +39,11 @@ func requestExperiments() []experiment {
 				return refusal(http.StatusServiceUnavailable, "SlowDown", "Please reduce your request rate.").
 					when(isRemoval).in(preservation(s)...).some(0.4)
 			}), repeated("kill", 3*time.Second, func(_ context.Context, s *site) error {
-				s.workers[s.rng.IntN(len(s.workers))].signal(syscall.SIGKILL)
+				s.workers[s.rng.IntN(len(s.workers))].Signal(syscall.SIGKILL)
 				return nil
 			})),
 		},
 	}
-}
-
-// valid are the first n bags that are not invalid.
-func (s *site) valid(n int) (list []oracle.Bag) {
-	for _, b := range s.bags {
-		if b.Wrong == "" && len(list) < n {
-			list = append(list, b)
-		}
-	}
-	return list
 }
 
 // restorations asks for some objects once all bags are ingested, and then takes some
@@ -63,8 +53,8 @@ func restorations(n int, steps ...func(context.Context, *site) error) func(conte
 		if err := ended(ctx, s); err != nil {
 			return err
 		}
-		for _, b := range s.valid(n) {
-			if _, err := s.farol(ctx, s.env(nil), "restore", "object", b.Object()); err != nil {
+		for _, b := range s.Valid(n) {
+			if _, err := s.Farol(ctx, s.Env(), "restore", "object", b.Object()); err != nil {
 				return err
 			}
 		}
@@ -79,7 +69,7 @@ func deletions(n int, faults ...fault) func(context.Context, *site) error {
 		if err := inTurn(ended, people)(ctx, s); err != nil {
 			return err
 		}
-		chosen := s.valid(n)
+		chosen := s.Valid(n)
 		err := during(inTurn(func(ctx context.Context, s *site) error {
 			for i, b := range chosen {
 				if err := s.delete(ctx, b, i%2 == 0); err != nil {
@@ -97,14 +87,14 @@ func deletions(n int, faults ...fault) func(context.Context, *site) error {
 		restored := 0
 		for _, b := range chosen {
 			var left bool
-			if err := s.db.QueryRow(ctx, `SELECT state = 'A' FROM intellectual_objects WHERE identifier = $1`, b.Object()).Scan(&left); err != nil {
+			if err := s.DB.QueryRow(ctx, `SELECT state = 'A' FROM intellectual_objects WHERE identifier = $1`, b.Object()).Scan(&left); err != nil {
 				return fmt.Errorf("look for %s: %w", b.Object(), err)
 			}
 			if !left {
 				continue
 			}
 			restored++
-			if _, err := s.farol(ctx, s.env(nil), "restore", "object", b.Object()); err != nil {
+			if _, err := s.Farol(ctx, s.Env(), "restore", "object", b.Object()); err != nil {
 				return err
 			}
 		}
@@ -113,45 +103,19 @@ func deletions(n int, faults ...fault) func(context.Context, *site) error {
 	}
 }
 
-// people registers two for each institution, who may delete at once what is in it.
+// people are two for each institution, who may delete.
 func people(ctx context.Context, s *site) error {
-	for _, in := range s.institutions {
-		for _, who := range []string{"first@", "second@"} {
-			if _, err := s.farol(ctx, s.env(nil), "user", "add", who+in.Identifier, "--name", "A Person", "--role", "institutional_admin", "--institution", in.Identifier); err != nil {
-				return err
-			}
-		}
-	}
-	for _, sql := range []string{
-		`UPDATE users SET created_at = created_at - interval '1 year'`,
-		`UPDATE intellectual_objects SET created_at = created_at - interval '1 year'`, // the time for which it has to stay
-		`UPDATE generic_files SET created_at = created_at - interval '1 year'`,
-		`UPDATE request_settings SET deletion_wait = '0'`,
-	} {
-		if err := s.exec(ctx, sql); err != nil {
-			return err
-		}
-	}
-	return nil
+	return s.AddPeople(ctx) //nolint:wrapcheck // it says what it could not do
 }
 
 // delete has two people delete an object, and one of them cancel it soon after.
 func (s *site) delete(ctx context.Context, b oracle.Bag, cancelled bool) error {
-	if _, err := s.farol(ctx, s.env(nil), "delete", "request", b.Object(), "--by", "first@"+b.Institution); err != nil {
-		return err
-	}
-	var request int64
-	if err := s.db.QueryRow(ctx, `SELECT max(id) FROM deletion_requests`).Scan(&request); err != nil {
-		return fmt.Errorf("find the request: %w", err)
-	}
-	if _, err := s.farol(ctx, s.env(nil), "delete", "approve", fmt.Sprint(request), "--by", "second@"+b.Institution, "--on-paper", "make chaos"); err != nil {
-		return err
-	}
-	if !cancelled {
-		return nil
+	request, err := s.Delete(ctx, b)
+	if err != nil || !cancelled {
+		return err //nolint:wrapcheck // it says what it could not do
 	}
 	if err := sleep(ctx, time.Duration(s.rng.Int64N(int64(400*time.Millisecond)))); err != nil {
 		return err
 	}
-	return s.exec(ctx, `SELECT cancel(id, 'a mistake') FROM (SELECT id FROM work_items WHERE deletion_request_id = $1 AND retry FOR UPDATE) w`, request)
+	return s.Exec(ctx, `SELECT cancel(id, 'a mistake') FROM (SELECT id FROM work_items WHERE deletion_request_id = $1 AND retry FOR UPDATE) w`, request)
 }

@@ -78,11 +78,11 @@ func answerExperiments() []experiment {
 		},
 		{
 			name: "flip-receiving", short: true, does: "one byte is flipped in the first answer for each object of the receiving buckets", must: "read again before judging: all Success",
-			script: untilDone(time.Minute, onS3(all, func(s *site) *rule { return flipByte().when(isRead).firstOnly().in(s.receiving()...) })),
+			script: untilDone(time.Minute, onS3(all, func(s *site) *rule { return flipByte().when(isRead).firstOnly().in(s.Receiving()...) })),
 		},
 		{
 			name: "flip-staging", does: "one byte is flipped in the first answer for each object of the staging bucket", must: "read again before staging is blamed",
-			script: untilDone(time.Minute, onS3(all, func(s *site) *rule { return flipByte().when(isRead).firstOnly().in(s.staging()) })),
+			script: untilDone(time.Minute, onS3(all, func(s *site) *rule { return flipByte().when(isRead).firstOnly().in(s.Staging()) })),
 		},
 		{
 			name: "bucket-gone", short: true, does: "the bucket of target Standard-VA is gone for 20 s, and comes back", must: allDo, at: 0.1,
@@ -96,10 +96,10 @@ func answerExperiments() []experiment {
 			name: "two-targets", does: "target Standard-OR answers 503 and target Wasabi-OR 403, both for 30 s", must: allDo, at: 0.1,
 			script: hold(30*time.Second,
 				onS3(all, func(s *site) *rule {
-					return refusal(http.StatusServiceUnavailable, "ServiceUnavailable", "Try later.").in(s.bucket("standard-or"))
+					return refusal(http.StatusServiceUnavailable, "ServiceUnavailable", "Try later.").in(s.Bucket("standard-or"))
 				}),
 				onS3(all, func(s *site) *rule {
-					return refusal(http.StatusForbidden, "AccessDenied", "Access Denied").in(s.bucket("wasabi-or"))
+					return refusal(http.StatusForbidden, "AccessDenied", "Access Denied").in(s.Bucket("wasabi-or"))
 				})),
 		},
 		{
@@ -138,9 +138,9 @@ func skew(by time.Duration) func(*site) *rule {
 // taken away again and again; what was written there is put back too.
 func bucketGone(what string) fault {
 	return fault{name: "bucket gone", begin: func(ctx context.Context, s *site) (active, error) {
-		dir, n := s.bucketDir(s.bucket(what)), 0
+		dir, n := s.bucketDir(s.Bucket(what)), 0
 		away := func() error {
-			err := os.Rename(dir, filepath.Join(s.dir, fmt.Sprint("away-", n)))
+			err := os.Rename(dir, filepath.Join(s.Dir, fmt.Sprint("away-", n)))
 			if err == nil {
 				n++
 			}
@@ -164,7 +164,7 @@ func bucketGone(what string) fault {
 				return fmt.Errorf("wait while the bucket is away: %w", err)
 			}
 			for i := range n {
-				if err := merge(filepath.Join(s.dir, fmt.Sprint("away-", i)), dir); err != nil {
+				if err := merge(filepath.Join(s.Dir, fmt.Sprint("away-", i)), dir); err != nil {
 					return fmt.Errorf("put the bucket back: %w", err)
 				}
 			}

@@ -50,7 +50,7 @@ func redisExperiments() []experiment {
 		{
 			name: "redis-killed", does: "Redis is killed and started again, three times in 20 s", must: allDo, at: 0.05,
 			script: hold(20*time.Second, repeated("kill", 6*time.Second, func(ctx context.Context, s *site) error {
-				s.redis.ShutdownNoSave(ctx) // whose answer is the end of the connection
+				s.Redis.ShutdownNoSave(ctx) // whose answer is the end of the connection
 				return nil
 			})),
 		},
@@ -59,7 +59,7 @@ func redisExperiments() []experiment {
 
 func redisDo(command ...any) func(context.Context, *site) error {
 	return func(ctx context.Context, s *site) error {
-		if err := s.redis.Do(ctx, command...).Err(); err != nil {
+		if err := s.Redis.Do(ctx, command...).Err(); err != nil {
 			return fmt.Errorf("redis %v: %w", command, err)
 		}
 		return nil
@@ -117,7 +117,7 @@ func postgresExperiments() []experiment {
 			name: "clock-back-killed", does: "the database's clock is set back by an hour, and all workers are killed at that moment", must: "leases of dead workers expire soon", at: 0.2,
 			script: func(ctx context.Context, s *site) error {
 				for _, p := range s.workers {
-					p.signal(syscall.SIGKILL)
+					p.Signal(syscall.SIGKILL)
 				}
 				return shiftClock(time.Hour)(ctx, s)
 			}, promise: clock,
@@ -132,7 +132,7 @@ func ended(ctx context.Context, s *site) error { return untilDone(s.patience())(
 // as after a bucket was restored or moved. The gateway takes the times of its files.
 func newTimes(_ context.Context, s *site) error {
 	left, now := 0, time.Now().Add(time.Minute)
-	for _, bucket := range s.receiving() {
+	for _, bucket := range s.Receiving() {
 		files, err := filepath.Glob(filepath.Join(s.bucketDir(bucket), "*.tar"))
 		for _, file := range files {
 			err = errors.Join(err, os.Chtimes(file, now, now))
@@ -149,7 +149,7 @@ func newTimes(_ context.Context, s *site) error {
 
 // killPostgres kills the postmaster. The stack starts it again.
 func killPostgres(_ context.Context, s *site) error {
-	text, err := os.ReadFile(filepath.Join(s.servers.dir, "stack", "postgres", "data", "postmaster.pid"))
+	text, err := os.ReadFile(filepath.Join(s.Servers.Dir, "stack", "postgres", "data", "postmaster.pid"))
 	if err != nil {
 		return nil //nolint:nilerr // it is not up yet
 	}
@@ -170,7 +170,7 @@ func shiftClock(by time.Duration) func(context.Context, *site) error {
 	return func(ctx context.Context, s *site) error {
 		ctx, cancel := context.WithTimeout(ctx, time.Minute)
 		defer cancel()
-		rows, err := s.db.Query(ctx, `
+		rows, err := s.DB.Query(ctx, `
 			SELECT quote_ident(c.table_name), format('UPDATE %I SET %s', c.table_name, string_agg(format('%I = %I + $1::interval', column_name, column_name), ', '))
 			FROM information_schema.columns c JOIN pg_class t ON t.oid = to_regclass(quote_ident(c.table_name))
 			WHERE c.table_schema = 'public' AND c.data_type = 'timestamp with time zone' AND c.is_generated = 'NEVER'
@@ -212,7 +212,7 @@ func (s *site) shift(ctx context.Context, lock string, updates []string, by time
 }
 
 func (s *site) shiftOnce(ctx context.Context, lock string, updates []string, by time.Duration) error {
-	tx, err := s.db.Begin(ctx)
+	tx, err := s.DB.Begin(ctx)
 	if err != nil {
 		return fmt.Errorf("shift the clock: %w", err)
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/farol-preservation/farol/chaos/oracle"
+	"github.com/farol-preservation/farol/chaos/rig"
 )
 
 // An experiment is what is done to a Farol at work, and what must come of it.
@@ -80,9 +81,9 @@ func run(ctx context.Context, srv *servers, e experiment, number int, o options)
 		r.Notes = append(r.Notes, s.notes...)
 		if !o.keep && err == nil && len(r.Violations) == 0 {
 			err = s.remove(context.WithoutCancel(ctx))
-		} else if s.db != nil {
-			r.Notes = append(r.Notes, "kept in "+s.dir+" and database "+s.name)
-			s.db.Close()
+		} else if s.DB != nil {
+			r.Notes = append(r.Notes, "kept in "+s.Dir+" and database "+s.Name)
+			s.DB.Close()
 		}
 	}
 	if err != nil {
@@ -114,7 +115,7 @@ func (s *site) experiment(ctx context.Context, e experiment, o options, r *resul
 	}
 	began := time.Now()
 	for _, p := range s.everyone() {
-		if err := p.start(); err != nil {
+		if err := p.Start(); err != nil {
 			return err
 		}
 	}
@@ -134,35 +135,21 @@ func (s *site) experiment(ctx context.Context, e experiment, o options, r *resul
 	return s.ask(ctx, e, r)
 }
 
-// counts is how far the work is.
-type counts struct{ done, live, ended int }
-
-func (s *site) look(ctx context.Context) (c counts, err error) {
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
-	defer cancel()
-	err = s.db.QueryRow(ctx, `SELECT (SELECT count(*) FROM work_item_attempts WHERE outcome = 'done'),
-		count(*) FILTER (WHERE retry), count(*) FILTER (WHERE NOT retry) FROM work_items`).Scan(&c.done, &c.live, &c.ended)
-	if err != nil {
-		return c, fmt.Errorf("read the queue: %w", err)
-	}
-	return c, nil
-}
-
 const stages = 9
 
 // awaitShare waits until a share of all the stages of all the bags is done, or for
 // as long as it may take.
 func (s *site) awaitShare(ctx context.Context, share float64, most time.Duration) error {
-	want := int(share * stages * float64(len(s.bags)))
+	want := int(share * stages * float64(len(s.Bags)))
 	for deadline := time.Now().Add(most); ; {
-		c, err := s.look(ctx)
+		c, err := s.Look(ctx)
 		switch {
 		case err != nil:
 			return err
-		case c.done >= want:
+		case c.Done >= want:
 			return nil
 		case time.Now().After(deadline):
-			s.note("after %s, only %d of %d stages had ended; the faults began anyway", most, c.done, want)
+			s.note("after %s, only %d of %d stages had ended; the faults began anyway", most, c.Done, want)
 			return nil
 		}
 		if err := sleep(ctx, pollPause); err != nil {
@@ -182,20 +169,20 @@ func (s *site) settle(ctx context.Context, r *result) error {
 	if err != nil {
 		return err
 	}
-	moved, late := over, last.live > 0 || last.ended < len(s.bags)
+	moved, late := over, last.Live > 0 || last.Ended < len(s.Bags)
 	for !s.allEnded(last) {
 		if time.Since(moved) > stuck || time.Since(over) > s.patience() {
-			s.note("gave up %.0f s after the faults, %.0f s after the last stage that was done: %d items are live", time.Since(over).Seconds(), time.Since(moved).Seconds(), last.live)
+			s.note("gave up %.0f s after the faults, %.0f s after the last stage that was done: %d items are live", time.Since(over).Seconds(), time.Since(moved).Seconds(), last.Live)
 			break
 		}
 		if err := sleep(ctx, pollPause); err != nil {
 			return err
 		}
-		c, err := s.look(ctx)
+		c, err := s.Look(ctx)
 		if err != nil {
 			continue // sleep returns once ctx is done
 		}
-		if c.done+c.ended > last.done+last.ended {
+		if c.Done+c.Ended > last.Done+last.Ended {
 			if moved = time.Now(); late {
 				r.First, late = moved.Sub(over).Seconds(), false
 			}
@@ -211,13 +198,13 @@ func (s *site) settle(ctx context.Context, r *result) error {
 }
 
 // allEnded tells whether every bag has ended.
-func (s *site) allEnded(c counts) bool { return c.live == 0 && c.ended >= len(s.bags) }
+func (s *site) allEnded(c rig.Counts) bool { return c.Live == 0 && c.Ended >= len(s.Bags) }
 
 // firstLook is look once PostgreSQL answers, which may still be starting.
-func (s *site) firstLook(ctx context.Context) (counts, error) {
+func (s *site) firstLook(ctx context.Context) (rig.Counts, error) {
 	began := time.Now()
 	for {
-		c, err := s.look(ctx)
+		c, err := s.Look(ctx)
 		if err == nil || time.Since(began) >= time.Minute {
 			return c, err
 		}
@@ -239,21 +226,17 @@ func (r *result) judgeRecovery() {
 // patience is how long all bags may take after the faults: six times what they take
 // on a busy machine without any.
 func (s *site) patience() time.Duration {
-	return 2*time.Minute + time.Duration(len(s.bags))*time.Second
+	return 2*time.Minute + time.Duration(len(s.Bags))*time.Second
 }
 
 // ask has the oracle judge.
 func (s *site) ask(ctx context.Context, e experiment, r *result) error {
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
-	defer cancel()
-	w, err := oracle.Collect(ctx, oracle.Sources{
-		DB: s.db, S3: s.s3, Bags: s.bags, Targets: s.targets(), Staging: s.staging(), Receiving: s.receiving(), Restoring: s.restoring(),
-	})
+	w, err := s.Collect(ctx)
 	if err != nil {
 		return err //nolint:wrapcheck // it says what it was reading
 	}
 	r.Want, r.Found, r.Outcomes = map[string]int{}, map[string]int{}, map[string]int{}
-	for _, b := range s.bags {
+	for _, b := range s.Bags {
 		if b.Wrong == "" {
 			r.Want["Success"]++
 		} else {
@@ -267,11 +250,11 @@ func (s *site) ask(ctx context.Context, e experiment, r *result) error {
 		r.Outcomes[a.Outcome]++
 	}
 	for _, p := range s.everyone() {
-		if exits := p.unexpected(); len(exits) > 0 {
-			s.note("%s ended by itself %d times, first with exit code %d", p.name, len(exits), exits[0])
+		if exits := p.Unexpected(); len(exits) > 0 {
+			s.note("%s ended by itself %d times, first with exit code %d", p.Name, len(exits), exits[0])
 		}
-		if p.killed > 0 {
-			s.note("%s was killed %d times", p.name, p.killed)
+		if n := p.Killed(); n > 0 {
+			s.note("%s was killed %d times", p.Name, n)
 		}
 	}
 	r.Violations = append(r.Violations, oracle.Judge(w, e.promise)...)
@@ -298,5 +281,5 @@ func sleep(ctx context.Context, d time.Duration) error {
 
 // bucketDir is where the gateway keeps a bucket.
 func (s *site) bucketDir(bucket string) string {
-	return filepath.Join(s.servers.dir, "stack", "s3", "buckets", bucket)
+	return filepath.Join(s.Servers.Dir, "stack", "s3", "buckets", bucket)
 }

@@ -69,7 +69,7 @@ func during(wait func(context.Context, *site) error, faults ...fault) func(conte
 func untilDone(most time.Duration, faults ...fault) func(context.Context, *site) error {
 	return during(func(ctx context.Context, s *site) error {
 		for deadline := time.Now().Add(most); time.Now().Before(deadline); {
-			if c, err := s.look(ctx); err == nil && s.allEnded(c) {
+			if c, err := s.Look(ctx); err == nil && s.allEnded(c) {
 				return nil
 			}
 			if err := sleep(ctx, pollPause); err != nil {

@@ -8,34 +8,19 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
+
+	"github.com/farol-preservation/farol/chaos/rig"
 )
 
 func experiments() []experiment {
 	return slices.Concat(processExperiments(), settingsExperiments(), s3Experiments(), answerExperiments(), redisExperiments(), postgresExperiments(), failoverExperiments(), dataExperiments(), requestExperiments())
 }
 
-func main() {
-	// The second Ctrl-C ends us at once; the servers and workers end with us.
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop)
-	ok, err := chaos(ctx, os.Args[1:])
-	stop()
-	switch {
-	case errors.Is(err, flag.ErrHelp):
-		os.Exit(2)
-	case err != nil:
-		fmt.Fprintln(os.Stderr, "chaos:", err)
-		os.Exit(2)
-	case !ok:
-		os.Exit(1)
-	}
-}
+func main() { rig.Main("chaos", chaos) }
 
 type flags struct {
 	options
@@ -83,14 +68,7 @@ func choose(f flags) (chosen []experiment, err error) {
 		}
 		return chosen, nil
 	}
-	for name := range strings.SplitSeq(f.only, ",") {
-		i := slices.IndexFunc(list, func(e experiment) bool { return e.name == strings.TrimSpace(name) })
-		if i < 0 {
-			return nil, fmt.Errorf("there is no experiment %q; --list lists them", name)
-		}
-		chosen = append(chosen, list[i])
-	}
-	return chosen, nil
+	return rig.Choose(list, f.only, func(e experiment) string { return e.name }) //nolint:wrapcheck // it names it
 }
 
 // chaos runs the experiments and says whether all promises were kept.
@@ -109,19 +87,16 @@ func chaos(ctx context.Context, args []string) (ok bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	dir, err := os.MkdirTemp("", "farol-chaos-")
+	dir, err := rig.TempDir("farol-chaos-")
 	if err != nil {
-		return false, fmt.Errorf("make the data directory: %w", err)
-	}
-	if err := os.Chmod(dir, 0o711); err != nil { // PostgreSQL's user passes through it, if we are root
-		return false, fmt.Errorf("make the data directory: %w", err)
+		return false, err //nolint:wrapcheck // it says what it was making
 	}
 	srv, err := startServers(ctx, dir)
 	if err != nil {
 		return false, err
 	}
 	defer func() {
-		err = errors.Join(err, srv.stop(ctx))
+		err = errors.Join(err, srv.Stop(ctx))
 		if left, _ := filepath.Glob(filepath.Join(dir, "x*")); len(left) == 0 && err == nil {
 			err = srv.Remove(context.WithoutCancel(ctx))
 			os.RemoveAll(dir) //nolint:errcheck // it is a temporary directory
@@ -131,7 +106,7 @@ func chaos(ctx context.Context, args []string) (ok bool, err error) {
 }
 
 func experimentAll(ctx context.Context, srv *servers, chosen []experiment, f flags) (ok bool, err error) {
-	report := report{Version: srv.version, Command: "make chaos ARGS='" + strings.Join(os.Args[1:], " ") + "'"}
+	report := report{Version: srv.Version, Command: "make chaos ARGS='" + strings.Join(os.Args[1:], " ") + "'"}
 	began := time.Now()
 	ok = true
 	for i, e := range chosen {

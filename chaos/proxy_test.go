@@ -19,6 +19,8 @@ import (
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
+
+	"github.com/farol-preservation/farol/chaos/rig"
 )
 
 // behind runs a server with an S3 proxy before it, and returns a client that trusts
@@ -27,7 +29,7 @@ func behind(t *testing.T, handler http.HandlerFunc) (*s3Proxy, *http.Client) {
 	t.Helper()
 	server := httptest.NewTLSServer(handler)
 	t.Cleanup(server.Close)
-	ca, err := newAuthority(t.TempDir())
+	ca, err := rig.NewAuthority(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -42,7 +44,7 @@ func behind(t *testing.T, handler http.HandlerFunc) (*s3Proxy, *http.Client) {
 		t.Fatal(err)
 	}
 	t.Cleanup(p.stop)
-	pem, err := os.ReadFile(ca.file)
+	pem, err := os.ReadFile(ca.File)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -252,7 +254,7 @@ func TestGatesRefuseStallAndServeAgain(t *testing.T) {
 func TestBagsAreAsTheSeedSays(t *testing.T) {
 	t.Parallel()
 	make := func(seed uint64) (text string) {
-		bags, err := makeBags(t.TempDir(), seed, mix{Bags: 60, Many: 1}, []institution{{"test.edu", "in"}})
+		bags, err := makeBags(t.TempDir(), seed, mix{Bags: 60, Many: 1}, []rig.Institution{{Identifier: "test.edu", Receiving: "in"}})
 		if err != nil {
 			t.Fatal(err)
 		}

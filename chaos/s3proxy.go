@@ -2,59 +2,25 @@ package main
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
 	"log"
-	"math/big"
 	mrand "math/rand/v2"
 	"net"
 	"net/http"
 	"net/http/httputil"
 	"net/url"
 	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/farol-preservation/farol/chaos/rig"
 )
-
-// authority signs the certificate of the proxies. It lives as long as the harness.
-type authority struct {
-	file string // PEM of the authority, which the workers trust
-	cert tls.Certificate
-}
-
-func newAuthority(dir string) (*authority, error) {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		return nil, fmt.Errorf("make a key: %w", err)
-	}
-	now := time.Now()
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(now.UnixNano()), Subject: pkix.Name{CommonName: "make chaos"},
-		NotBefore: now.Add(-time.Hour), NotAfter: now.Add(48 * time.Hour), IsCA: true, BasicConstraintsValid: true,
-		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, DNSNames: []string{"localhost"},
-		KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	if err != nil {
-		return nil, fmt.Errorf("make a certificate: %w", err)
-	}
-	a := &authority{file: filepath.Join(dir, "proxies.pem"), cert: tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}}
-	if err := os.WriteFile(a.file, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), 0o600); err != nil {
-		return nil, fmt.Errorf("write the certificate: %w", err)
-	}
-	return a, nil
-}
 
 // A rule is what an S3 proxy does to some requests or their answers.
 type rule struct {
@@ -96,7 +62,7 @@ type s3Proxy struct {
 
 type changes struct{}
 
-func newS3Proxy(gateway *url.URL, trust *x509.CertPool, a *authority) (*s3Proxy, error) {
+func newS3Proxy(gateway *url.URL, trust *x509.CertPool, a *rig.Authority) (*s3Proxy, error) {
 	g, err := newGate()
 	if err != nil {
 		return nil, err
@@ -126,7 +92,7 @@ func newS3Proxy(gateway *url.URL, trust *x509.CertPool, a *authority) (*s3Proxy,
 	}
 	p.server = &http.Server{
 		ReadHeaderTimeout: time.Minute, ErrorLog: log.New(io.Discard, "", 0),
-		TLSConfig:    &tls.Config{Certificates: []tls.Certificate{a.cert}, MinVersion: tls.VersionTLS12},
+		TLSConfig:    &tls.Config{Certificates: []tls.Certificate{a.Cert}, MinVersion: tls.VersionTLS12},
 		TLSNextProto: map[string]func(*http.Server, *tls.Conn, http.Handler){}, // HTTP/1.1, as the gateway
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			var list []*rule

@@ -146,7 +146,7 @@ func (s *slowly) Read(p []byte) (int, error) {
 // decay flips a byte on the store's disk, each time after it has answered that it has a
 // restored object in staging or under its name. What it says of the object stays.
 func (s *site) decay() *rule {
-	restoring := slices.Collect(maps.Values(s.restoring()))
+	restoring := slices.Collect(maps.Values(s.Restoring()))
 	return &rule{name: "byte flipped at rest", once: true, match: func(r *http.Request) bool {
 		staged := r.Method == http.MethodPost && r.URL.Query().Has("uploadId") && strings.HasSuffix(keyOf(r), "/Restore.tar")
 		return staged || r.Method == http.MethodPut && slices.Contains(restoring, bucketOf(r)) && r.Header.Get("X-Amz-Copy-Source") != ""

@@ -162,14 +162,16 @@ func (b *Bag) judge(texts map[string]string) string {
 	return ""
 }
 
-// compare compares a manifest with the files.
+// compare compares a manifest with the files. Three characters of names are encoded there.
 func compare(manifest, algorithm string, files map[string]File) (listed map[string]bool, wrong string) {
 	listed = map[string]bool{}
+	unescaped := strings.NewReplacer("%25", "%", "%0A", "\n", "%0D", "\r")
 	for line := range strings.Lines(manifest) {
 		digest, path, ok := strings.Cut(strings.TrimRight(line, "\r\n"), "  ")
 		if !ok {
 			return listed, "no manifest line: " + line
 		}
+		path = unescaped.Replace(path)
 		f, there := files[path]
 		switch {
 		case !there:
