@@ -132,6 +132,9 @@ func (b *Bucket) SetRetention(ctx context.Context, mode string, days int) error 
 	return nil
 }
 
+// Unsupported reports whether the server does not know the operation that failed.
+func Unsupported(err error) bool { return errors.Is(err, errUnsupported) }
+
 // withMD5 adds the digest that some servers demand of such a request, next to the SDK's.
 func withMD5(o *s3.Options) {
 	o.APIOptions = append(o.APIOptions, smithyhttp.AddContentChecksumMiddleware)
