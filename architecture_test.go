@@ -97,6 +97,7 @@ func mayImport() map[string][]string {
 		"internal/commands/accounts":  commands("internal/commands/values", "registry/people", "web/permission"),
 		"internal/commands/items":     commands("claim", "client", "explain/...", "internal/commands/values", "pipeline", "pipeline/ingest", "pipeline/interim", "pipeline/steps", "progress", "registry/...", "storage"),
 		"internal/commands/archive":   commands("client", "format", "internal/commands/values", "pipeline/fixity", "pipeline/restore", "pipeline/upkeep", "registry/...", "storage"),
+		"internal/commands/buckets":   commands("fault", "storage"),
 		"internal/commands/control":   commands("client", "internal/commands/values"),
 		"internal/commands/validate":  commands("bag"),
 		"internal/commands/mails":     commands("registry/...", "web/mail"),

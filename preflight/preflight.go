@@ -103,6 +103,9 @@ func (s Surroundings) checks(client *storage.Client) (list []check) {
 	for _, t := range s.endpoints() {
 		add("s3", "clock", func(ctx context.Context) []Finding { return s.checkS3Clock(ctx, client, t) })
 	}
+	if s.S3 != nil && !s.Starting {
+		add("s3", "encryption", s.checkEncryption)
+	}
 	if s.S3 != nil && s.Database != nil {
 		add("s3", institutionsCheck, func(ctx context.Context) []Finding { return s.checkInstitutions(ctx, client) })
 	}

@@ -42,7 +42,7 @@ func bucketFailed(e *fault.Error, what string, names bucketSettings) Finding {
 	case fault.Denied:
 		todo = fmt.Sprintf("correct %s, or allow the key to use the bucket that %s names", names.key, names.bucket)
 	case fault.Missing:
-		todo = fmt.Sprintf("create the bucket, or correct %s", names.bucket)
+		todo = fmt.Sprintf("create it with `farol bucket create`, or correct %s", names.bucket)
 	case fault.Skewed:
 		todo = "synchronize the clock of this host by NTP"
 	case fault.Overloaded:

@@ -48,7 +48,7 @@ func TestRowsThatCannotBe(t *testing.T) {
 		`UPDATE checksums SET digest = left(digest, -1)`:                                                "checksums_check",
 		`UPDATE checksums SET digest = repeat('F', length(digest))`:                                     "checksums_check",
 		`UPDATE checksums SET algorithm = 'crc32'`:                                                      "checksums_algorithm_check",
-		`UPDATE storage_records SET url = 'http://host/key'`:                                            "storage_records_url_check",
+		`UPDATE storage_records SET url = 'ftp://host/key'`:                                             "storage_records_url_check",
 		`UPDATE storage_records SET url = (SELECT min(url) FROM storage_records)`:                       "storage_records_generic_file_id_url_key",
 		`UPDATE premis_events SET outcome = 'Failed'`:                                                   "premis_events_outcome_check",
 		`UPDATE premis_events SET event_type = 'deposit'`:                                               "premis_events_event_type_check",

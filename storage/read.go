@@ -17,29 +17,6 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/s3/types"
 )
 
-// Create makes the bucket. One that is there already and ours is success.
-func (b *Bucket) Create(ctx context.Context) error {
-	_, err := b.api.CreateBucket(ctx, &s3.CreateBucketInput{
-		Bucket:                    &b.target.Bucket,
-		CreateBucketConfiguration: b.location(),
-	})
-	var owned *types.BucketAlreadyOwnedByYou
-	if err == nil || errors.As(err, &owned) {
-		return nil
-	}
-	return fmt.Errorf("create bucket %s: %w", b.target.name(), b.explain(ctx, err))
-}
-
-// location is nil for us-east-1, which S3 does not accept by its name.
-func (b *Bucket) location() *types.CreateBucketConfiguration {
-	if b.target.region() == "us-east-1" || b.target.Endpoint != "" {
-		return nil
-	}
-	return &types.CreateBucketConfiguration{
-		LocationConstraint: types.BucketLocationConstraint(b.target.region()),
-	}
-}
-
 // Head describes an object. Archived objects answer too.
 func (b *Bucket) Head(ctx context.Context, key string) (Object, error) {
 	began := time.Now()

@@ -14,6 +14,7 @@ import (
 	"github.com/farol-preservation/farol/internal/cli"
 	"github.com/farol-preservation/farol/internal/commands/accounts"
 	"github.com/farol-preservation/farol/internal/commands/archive"
+	"github.com/farol-preservation/farol/internal/commands/buckets"
 	"github.com/farol-preservation/farol/internal/commands/items"
 	"github.com/farol-preservation/farol/internal/commands/values"
 	"github.com/farol-preservation/farol/internal/connect"
@@ -65,6 +66,7 @@ func flagValues() map[string]cli.Values {
 		"problems": cli.Constant(people.MailTimes),
 		"items":    cli.Constant(func() []string { return append(items.PlanStates(), "all") }),
 		"worker":   cli.Constant(func() []string { return []string{"http"} }),
+		"only":     bucketValues,
 		"write":    cli.Constant(func() []string { return []string{preflight.WriteHot, preflight.WriteAll} }),
 	}
 }
@@ -86,6 +88,11 @@ func targetNames() (names []string) {
 		names = append(names, t.Name)
 	}
 	return names
+}
+
+// bucketValues are what buckets are for.
+func bucketValues(ctx context.Context) []string {
+	return slices.Concat(buckets.Shared(), targetNames(), institutionValues(ctx))
 }
 
 func providerNames() (names []string) {

@@ -97,11 +97,12 @@ func connectJanitor(ctx context.Context, command string) (*upkeep.Janitor, func(
 	if err != nil {
 		return nil, nil, err
 	}
-	s, err := connect.Open(ctx, command, connect.Needs{Database: &config.Database, Redis: &config.Redis, Storage: &config.Storage})
+	log := connect.NewLogger(config.Log)
+	s, err := connect.Open(ctx, command, connect.Needs{Database: &config.Database, Redis: &config.Redis, Storage: &config.Storage, Log: log})
 	if err != nil {
 		return nil, nil, err
 	}
-	return newJanitor(s, config.Janitor, holderName(command), connect.NewLogger(config.Log)), s.Close, nil
+	return newJanitor(s, config.Janitor, holderName(command), log), s.Close, nil
 }
 
 func thatJanitor(list []upkeep.Finding, kinds ...string) []upkeep.Finding {

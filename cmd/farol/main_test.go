@@ -70,7 +70,7 @@ func TestScripts(t *testing.T) {
 			}
 			for name, value := range map[string]string{
 				"FAROL_DATABASE_URL": database, "FAROL_REDIS_URL": testenv.RedisURL(tb),
-				"FAROL_S3_ENDPOINT": s3.Endpoint, "FAROL_S3_CA_FILE": s3.CAFile, "AWS_REGION": s3.Region,
+				"FAROL_S3_ENDPOINT": s3.Endpoint, "FAROL_S3_CA_FILE": s3.CAFile, "AWS_REGION": s3.Region, "S3_PREFIX": s3.Prefix,
 				"AWS_ACCESS_KEY_ID": s3.AccessKeyID, "AWS_SECRET_ACCESS_KEY": s3.SecretAccessKey,
 				"FAROL_NSQD_TCP_ADDR": nsq.TCPAddr, "FAROL_NSQD_HTTP_ADDR": nsq.HTTPAddr,
 				"SMTP": testenv.NewMail(tb, nil).Addr, // for a script that sets a mail server

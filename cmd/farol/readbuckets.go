@@ -60,7 +60,7 @@ func readBuckets(cmd *cobra.Command, once bool, interval time.Duration, asJSON b
 	if interval <= 0 && !once {
 		return cli.Usage(errors.New("FAROL_READ_INTERVAL is 0, which disables the reading of buckets"), "set it, or give --interval or --once")
 	}
-	s, err := connect.Open(ctx, "read-buckets", connect.Needs{Database: &config.Database, S3: &config.S3})
+	s, err := connect.Open(ctx, "read-buckets", connect.Needs{Database: &config.Database, S3: &config.S3, Log: connect.NewLogger(config.Log)})
 	if err != nil {
 		return err
 	}

@@ -143,7 +143,7 @@ func connectScheduler(ctx context.Context, chosen []string) (*scheduling, error)
 	if err != nil {
 		return nil, err
 	}
-	s, err := connect.Open(ctx, "schedule", connect.Needs{Database: &config.Database, Redis: config.Redis, S3: config.S3, Storage: config.Storage})
+	s, err := connect.Open(ctx, "schedule", connect.Needs{Database: &config.Database, Redis: config.Redis, S3: config.S3, Storage: config.Storage, Log: connect.NewLogger(config.Log)})
 	if err != nil {
 		return nil, err
 	}

@@ -19,7 +19,7 @@ func (v *server) deposits(ctx context.Context) api.Deposits {
 		v.log.InfoContext(ctx, "S3 is not set up; bags cannot be deposited with a browser", "why", err)
 		return api.Deposits{}
 	}
-	s, err := connect.Open(ctx, "serve", connect.Needs{S3: &c.S3})
+	s, err := connect.Open(ctx, "serve", connect.Needs{S3: &c.S3, Log: v.log})
 	if err != nil {
 		v.log.WarnContext(ctx, "cannot open the receiving buckets; bags cannot be deposited with a browser", "err", err)
 		return api.Deposits{}

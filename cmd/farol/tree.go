@@ -5,6 +5,7 @@ import (
 
 	"github.com/farol-preservation/farol/internal/commands/accounts"
 	"github.com/farol-preservation/farol/internal/commands/archive"
+	"github.com/farol-preservation/farol/internal/commands/buckets"
 	"github.com/farol-preservation/farol/internal/commands/control"
 	"github.com/farol-preservation/farol/internal/commands/items"
 	"github.com/farol-preservation/farol/internal/commands/mails"
@@ -37,7 +38,7 @@ func commandGroups() []commandGroup {
 			workCommand(), scheduleCommand(), readBucketsCommand(), mirrorCommand(), serveCommand(),
 		}},
 		{groupTools, "Maintain the installation:", []*cobra.Command{
-			checkCommand(), doctorCommand(), janitorCommand(), migrateCommand(), versionCommand(),
+			checkCommand(), buckets.Command(), doctorCommand(), janitorCommand(), migrateCommand(), versionCommand(),
 		}},
 	}
 }

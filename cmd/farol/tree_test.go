@@ -78,7 +78,7 @@ func effects() map[string][]string {
 			"user add", "user set", "user reset", "user unlock", "user unlink", "user mail", "user sessions", "user deactivate", "user activate", "token add", "mail test", "schedule run", "schedule pause", "schedule resume", "report count",
 		},
 		"asks": {
-			"requeue", "plan apply", "plan undo", "delete approve", "repair", "identify", "pause", "resume", "token remove", "janitor", "migrate up",
+			"bucket create", "requeue", "plan apply", "plan undo", "delete approve", "repair", "identify", "pause", "resume", "token remove", "janitor", "migrate up",
 		},
 	}
 }
@@ -173,6 +173,8 @@ func TestNamesAreCompleted(t *testing.T) {
 		"export ev":                      "evidence",
 		"report outcomes --by d":         "day",
 		"check --write=a":                "all",
+		"bucket create --only q":         "quarantine",
+		"bucket create --only Glacier-V": "Glacier-VA",
 	} {
 		var out bytes.Buffer
 		root := rootCommand()

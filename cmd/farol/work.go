@@ -119,7 +119,7 @@ func runWork(ctx context.Context, f workFlags) error {
 	if err := f.wait.ready(ctx, surroundingsOf(&config), config.HTTP.Addr, log); err != nil {
 		return err
 	}
-	s, err := connect.Open(ctx, "work", connect.Needs{Database: &config.Database, Redis: &config.Redis, Storage: &config.Storage})
+	s, err := connect.Open(ctx, "work", connect.Needs{Database: &config.Database, Redis: &config.Redis, Storage: &config.Storage, Log: log})
 	if err != nil {
 		return err
 	}

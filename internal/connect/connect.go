@@ -40,6 +40,7 @@ type Needs struct {
 	Redis    *settings.Redis
 	S3       *settings.S3
 	Storage  *settings.Storage // the staging and preservation buckets; implies S3
+	Log      *slog.Logger      // of a process that warns of endpoints without encryption; nil: it does not
 }
 
 // Services are the open connections of a command. What it did not need is nil.
@@ -90,6 +91,7 @@ func Open(ctx context.Context, command string, n Needs) (_ *Services, err error)
 		s.client = storage.NewClient(storage.Options{})
 		s.closers = append(s.closers, func() error { s.client.Close(); return nil })
 		s.Receiving = cachedBuckets(s.client, *n.S3)
+		n.warn(ctx)
 	}
 	if n.Storage != nil {
 		if err := s.openBuckets(*n.Storage); err != nil {
@@ -100,6 +102,17 @@ func Open(ctx context.Context, command string, n Needs) (_ *Services, err error)
 		s.shareAbilities(ctx)
 	}
 	return s, nil
+}
+
+// warn says once which S3 services are reached without encryption.
+func (n Needs) warn(ctx context.Context) {
+	targets := []storage.Target{n.S3.Target("")}
+	if n.Storage != nil {
+		targets = append(targets, n.Storage.Targets...)
+	}
+	if list := settings.Unencrypted(targets...); n.Log != nil && len(list) > 0 {
+		n.Log.WarnContext(ctx, "an S3 service is reached over plain HTTP; the bytes and names of files travel unprotected", "endpoints", list, "to_do", "use https URLs in FAROL_S3_ENDPOINT and FAROL_TARGET_<NAME>_ENDPOINT")
+	}
 }
 
 // agentsOf are the agents that events name.

@@ -307,6 +307,28 @@ func ReadInstitution(s *Reader) (c Institution) {
 	return c
 }
 
+// Buckets is what farol bucket reads.
+type Buckets struct {
+	Database   *Database // nil: none is set
+	Storage    Storage
+	Quarantine string // "": no setting names one
+	Site       Site
+}
+
+// ReadBuckets reads [Buckets].
+func ReadBuckets(s *Reader) (c Buckets) {
+	s.read(&c.Storage)
+	if repair := s.readRepair(c.Storage); s.isSet("FAROL_QUARANTINE_BUCKET") {
+		c.Quarantine = repair.Quarantine
+	}
+	if s.isSet("FAROL_DATABASE_URL") {
+		c.Database = &Database{}
+		s.read(c.Database)
+	}
+	s.readSite(&c.Site)
+	return c
+}
+
 // Deposits is what farol serve reads as well, to judge bags and to have browsers upload them.
 type Deposits struct {
 	S3       S3

@@ -285,3 +285,20 @@ func TestSessionsGoPastThePooler(t *testing.T) {
 		t.Error("a pooler in session mode is none to us, and was accepted")
 	}
 }
+
+// Plain HTTP is named once for each service that is not on this machine.
+func TestEndpointsWithoutEncryptionAreNamedOnce(t *testing.T) {
+	t.Parallel()
+	c := parsed(t, map[string]string{
+		"FAROL_S3_ENDPOINT": "HTTP://minio.internal:9000", "FAROL_TARGET_WASABI_OR_ENDPOINT": "http://10.0.0.7:8333",
+		"FAROL_TARGET_WASABI_VA_ENDPOINT": "https://minio.internal:9001", "FAROL_TARGET_WASABI_TX_ENDPOINT": "http://[2001:db8::1]:9000",
+	})
+	if got := Unencrypted(append(c.Storage.Targets, c.Storage.Target("staging"))...); !cmp.Equal(got, []string{"HTTP://minio.internal:9000", "http://10.0.0.7:8333", "http://[2001:db8::1]:9000"}) {
+		t.Errorf("without encryption: %q", got)
+	}
+	for _, here := range []string{"http://127.0.0.1:9000", "http://127.9.9.9", "http://localhost:9000", "http://[::1]:9000", "https://minio.internal", ""} {
+		if got := Unencrypted(storage.Target{Endpoint: here}); got != nil {
+			t.Errorf("without encryption: %q", got)
+		}
+	}
+}

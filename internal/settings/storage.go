@@ -2,6 +2,8 @@ package settings
 
 import (
 	"cmp"
+	"net/url"
+	"slices"
 	"strings"
 
 	"github.com/farol-preservation/farol/storage"
@@ -128,6 +130,18 @@ func (s *Reader) readTarget(shared S3, spec storage.TargetSpec) storage.Target {
 	}
 	t.Region = cmp.Or(own.Region, t.Region)
 	return t
+}
+
+// Unencrypted lists the endpoints of targets, each once, that are reached over plain HTTP and
+// are not on this machine: whatever is on the way there can read and change what is sent.
+func Unencrypted(targets ...storage.Target) (endpoints []string) {
+	for _, t := range targets {
+		u, err := url.Parse(t.Endpoint)
+		if err == nil && u.Scheme == "http" && !loopback(u.Hostname()) && !slices.Contains(endpoints, t.Endpoint) {
+			endpoints = append(endpoints, t.Endpoint)
+		}
+	}
+	return endpoints
 }
 
 // TargetPrefix begins the names of a target's settings: Standard-VA's is

@@ -1,6 +1,51 @@
 -- Events and checksums: the views that show the rows of event_records and file_digests one
 -- by one, and what becomes of rows that are written to the views.
 
+-- event_places divides the texts of an event of a file into sentences and facts: names,
+-- addresses, digests and whatever else differs from file to file. Places are %f (the
+-- file's identifier), %u (its uuid), %h01 (the first fact, in hexadecimal), %t01 (the
+-- first fact, as text) and %p (a percent sign).
+CREATE OR REPLACE FUNCTION event_places(event_type text, INOUT detail text, INOUT outcome_detail text, INOUT outcome_information text,
+	file text, uuid uuid, OUT facts bytea[])
+LANGUAGE plpgsql IMMUTABLE SET search_path FROM CURRENT AS $$
+DECLARE
+	-- What does not differ from file to file, as far as its form tells.
+	plain constant text := '^[A-Za-z ,()-]{0,80}$';
+	part  text[];
+BEGIN
+	facts := '{}';
+	IF outcome_detail = file THEN
+		outcome_detail := '%f';
+	ELSIF outcome_detail ~ '^(md5|sha1|sha256|sha512):([0-9a-f]{2})+$' THEN
+		facts := facts || decode(split_part(outcome_detail, ':', 2), 'hex');
+		outcome_detail := split_part(outcome_detail, ':', 1) || ':%h01';
+	ELSIF outcome_detail ~ '^https?://' AND right(outcome_detail, 37) = '/' || uuid THEN
+		outcome_detail := replace(left(outcome_detail, -36), '%', '%p') || '%u';
+	ELSIF event_type <> 'format identification' AND outcome_detail !~ plain THEN
+		facts := facts || convert_to(outcome_detail, 'UTF8');
+		outcome_detail := '%t01';
+	ELSE
+		outcome_detail := replace(outcome_detail, '%', '%p');
+	END IF;
+	part := regexp_match(outcome_information, '^(Fixity matches at https?://.*/)' || uuid || ': (.*)$');
+	IF outcome_detail = 'sha256:%h01' AND part[2] = encode(facts[1], 'hex') THEN
+		outcome_information := replace(part[1], '%', '%p') || '%u: %h01';
+	ELSIF outcome_information ~ plain THEN
+		NULL;
+	ELSE
+		facts := facts || convert_to(outcome_information, 'UTF8');
+		outcome_information := '%t' || lpad(cardinality(facts)::text, 2, '0');
+	END IF;
+	IF length(detail) > 200 OR translate(replace(detail, coalesce(uuid::text, '-'), ''), '0123456789/@', '') <> replace(detail, coalesce(uuid::text, '-'), '') THEN
+		facts := facts || convert_to(detail, 'UTF8');
+		detail := '%t' || lpad(cardinality(facts)::text, 2, '0');
+	ELSE
+		detail := replace(detail, '%', '%p');
+		detail := CASE WHEN uuid IS NULL THEN detail ELSE replace(detail, uuid::text, '%u') END;
+	END IF;
+END
+$$;
+
 -- event_words puts facts into the places of a sentence (see event_places), if they belong
 -- together: a query may be planned so that a condition is evaluated before a row has been
 -- joined with its own sentences, and the facts of others are no text.

@@ -63,7 +63,7 @@ func (a *API) institutions(t *ops.API) {
 		})
 	ops.Register(t, ops.Operation{
 		ID: "institutions.add", Method: post, Path: "/api/v1/institutions", Summary: "Register an institution", Access: ops.Holders, Needs: permission.InstitutionsWrite,
-		Fresh: true, Audit: true, Status: http.StatusCreated, About: "Its buckets are made by hand, or by `farol institution add --create-buckets`.",
+		Fresh: true, Audit: true, Status: http.StatusCreated, About: "Its buckets are made by `farol bucket create`, or with the tools of the store.",
 	}, a.addInstitution)
 	ops.Register(t, ops.Operation{
 		ID: "institutions.set", Method: patch, Path: "/api/v1/institutions/{id}", Summary: "Change the settings of an institution", Access: ops.Holders,

@@ -33,7 +33,7 @@ func (s *site) keeps(in registry.Institution, name, option string, size int64) i
 		FROM intellectual_objects WHERE id = $1`, id, size)
 	s.exec(`UPDATE intellectual_objects SET created_at = now() - interval '2 years' WHERE id = $1`, id)
 	s.exec(`INSERT INTO storage_records (generic_file_id, url, target, bucket, key, stored_at, verified_at)
-		SELECT id, 'https://x/' || uuid, 'Standard-VA', 'b', uuid, now(), now() FROM generic_files WHERE intellectual_object_id = $1`, id)
+		SELECT id, 'http://x/' || uuid, 'Standard-VA', 'b', uuid, now(), now() FROM generic_files WHERE intellectual_object_id = $1`, id)
 	s.exec(`INSERT INTO checksums (generic_file_id, algorithm, digest, datetime)
 		SELECT id, 'md5', md5(identifier), now() FROM generic_files WHERE intellectual_object_id = $1`, id)
 	s.exec(`INSERT INTO premis_events (institution_id, intellectual_object_id, identifier, event_type, date_time, detail, outcome, outcome_detail,
@@ -55,7 +55,7 @@ func TestRecordsAreShown(t *testing.T) {
 		fmt.Sprintf("/objects/%d", id):         {"test.edu/photographs", "1 active files", "Standard-VA", "3 days ago", "x-fmt/111", "ingestion"},
 		fmt.Sprintf("/object-files/%d", id):    {"test.edu/photographs/data/f"},
 		fmt.Sprintf("/object-events/%d", id):   {"ingestion", "http://id.loc.gov/vocabulary/preservation/eventType/ing"},
-		fmt.Sprintf("/files/%d", file):         {"test.edu/photographs/data/f", ask[string](s, `SELECT digest FROM checksums WHERE generic_file_id = $1`, file), "Standard-VA"},
+		fmt.Sprintf("/files/%d", file):         {"test.edu/photographs/data/f", ask[string](s, `SELECT digest FROM checksums WHERE generic_file_id = $1`, file), "Standard-VA", "http://x/" + ask[string](s, `SELECT uuid::text FROM generic_files WHERE id = $1`, file)},
 		fmt.Sprintf("/file-events/%d", file):   {"No events"},
 		"/files?identifier_prefix=test.edu/ph": {"test.edu/photographs/data/f"},
 		"/files":                               {"Say which files"},

@@ -78,7 +78,7 @@ func runFixityImport(ctx context.Context, in io.Reader, out io.Writer, files []s
 	if err != nil {
 		return cli.Usage(err, help)
 	}
-	s, err := connect.Open(ctx, "fixity", connect.Needs{Database: &config.Database, Storage: &config.Storage})
+	s, err := connect.Open(ctx, "fixity", connect.Needs{Database: &config.Database, Storage: &config.Storage, Log: connect.NewLogger(config.Log)})
 	if err != nil {
 		return err
 	}

@@ -122,13 +122,14 @@ func runRepair(cmd *cobra.Command, identifiers []string, f repairFlags) error {
 	if err != nil {
 		return err
 	}
-	s, err := connect.Open(ctx, "repair", connect.Needs{Database: &config.Database, Storage: &config.Storage})
+	log := connect.NewLogger(config.Log)
+	s, err := connect.Open(ctx, "repair", connect.Needs{Database: &config.Database, Storage: &config.Storage, Log: log})
 	if err != nil {
 		return err
 	}
 	defer s.Close()
 	host, _ := os.Hostname()
-	r, err := NewRepairer(s, config.Repair, fmt.Sprintf("%s-%d-repair-%04x", host, os.Getpid(), rand.N(1<<16)), connect.NewLogger(config.Log))
+	r, err := NewRepairer(s, config.Repair, fmt.Sprintf("%s-%d-repair-%04x", host, os.Getpid(), rand.N(1<<16)), log)
 	if err != nil {
 		return err
 	}
