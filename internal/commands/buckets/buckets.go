@@ -128,10 +128,9 @@ func runCreate(cmd *cobra.Command, f createFlags) error {
 	if !does {
 		err = cli.Unchanged(cmd)
 	}
-	failed := len(slices.DeleteFunc(list, func(b Bucket) bool { return b.State != Failed }))
-	if failed > 0 {
+	if n := len(slices.DeleteFunc(list, func(r row) bool { return r.State != failed })); n > 0 {
 		err = cli.Failure{
-			Code: cli.ExitFailed, Err: fmt.Errorf("%d of %s failed", failed, human.Count(len(places), "bucket", "buckets")),
+			Code: cli.ExitFailed, Err: fmt.Errorf("%d of %s failed", n, human.Count(len(places), "bucket", "buckets")),
 			Next: "follow the to-do of each, and run it again",
 		}
 	}
@@ -140,7 +139,7 @@ func runCreate(cmd *cobra.Command, f createFlags) error {
 
 // write writes a row for each bucket, and below those that failed what to do. Rows are not cut:
 // their ends are needed most.
-func write(out io.Writer, list []Bucket) error {
+func write(out io.Writer, list []row) error {
 	width := len("BUCKET FOR")
 	for _, b := range list {
 		width = max(width, utf8.RuneCountInString(human.Line(b.For)))
@@ -152,7 +151,7 @@ func write(out io.Writer, list []Bucket) error {
 		if b.Has != "" {
 			found += ", " + b.Has
 		}
-		if b.State == Failed {
+		if b.State == failed {
 			found = fmt.Sprintf("bucket %q of %s: %s", b.Bucket, b.Setting, b.Error)
 		}
 		fmt.Fprintf(&text, "%-*s  %-9s  %s\n", width, human.Line(b.For), b.State, human.Line(found))

@@ -22,16 +22,16 @@ const (
 
 // States of a bucket.
 const (
-	Created  = "created"
-	Exists   = "exists"
-	Changed  = "changed" // it was there, and lacked something
-	Failed   = "failed"
-	ToCreate = "to create"
-	ToChange = "to change"
+	created  = "created"
+	exists   = "exists"
+	changed  = "changed" // it was there, and lacked something
+	failed   = "failed"
+	toCreate = "to create"
+	toChange = "to change"
 )
 
-// Bucket is a bucket and what came of it, as farol bucket create prints it.
-type Bucket struct {
+// A row is a bucket and what came of it, as farol bucket create prints it.
+type row struct {
 	For     string `json:"for"`
 	Bucket  string `json:"bucket"`
 	URL     string `json:"url,omitempty"`
@@ -57,10 +57,10 @@ type maker struct {
 }
 
 // all makes the buckets, several at once; the order stays.
-func (m maker) all(ctx context.Context, places []place) []Bucket {
+func (m maker) all(ctx context.Context, places []place) []row {
 	m.client = storage.NewClient(storage.Options{})
 	defer m.client.Close()
-	list := make([]Bucket, len(places))
+	list := make([]row, len(places))
 	var group errgroup.Group
 	group.SetLimit(atOnce)
 	for i, p := range places {
@@ -73,22 +73,22 @@ func (m maker) all(ctx context.Context, places []place) []Bucket {
 	return list
 }
 
-func (m maker) bucket(ctx context.Context, p place) Bucket {
+func (m maker) bucket(ctx context.Context, p place) row {
 	ctx, cancel := context.WithTimeout(ctx, bucketTime)
 	defer cancel()
-	r := Bucket{For: p.names[0], Bucket: p.target.Bucket, Setting: p.setting, State: Exists}
+	r := row{For: p.names[0], Bucket: p.target.Bucket, Setting: p.setting, State: exists}
 	err := p.err
 	if err == nil {
 		err = m.satisfy(ctx, p, &r)
 	}
 	if err != nil {
-		r.State, r.Error, r.Next = Failed, cli.InWords(err), p.next(err)
+		r.State, r.Error, r.Next = failed, cli.InWords(err), p.next(err)
 	}
 	return r
 }
 
 // satisfy makes the bucket if it is missing, and then has it do what is asked of it.
-func (m maker) satisfy(ctx context.Context, p place, r *Bucket) error {
+func (m maker) satisfy(ctx context.Context, p place, r *row) error {
 	b, err := m.client.Bucket(p.target)
 	if err != nil {
 		return err
@@ -99,9 +99,9 @@ func (m maker) satisfy(ctx context.Context, p place, r *Bucket) error {
 		return err
 	}
 	switch {
-	case r.State == ToCreate && protects:
+	case r.State == toCreate && protects:
 		r.Has = inWords(m.want)
-	case r.State == ToCreate:
+	case r.State == toCreate:
 	case protects:
 		return m.protect(ctx, b, r)
 	case p.uploads && m.origin != "":
@@ -110,14 +110,14 @@ func (m maker) satisfy(ctx context.Context, p place, r *Bucket) error {
 	return nil
 }
 
-func (m maker) create(ctx context.Context, b *storage.Bucket, lock bool, r *Bucket) error {
+func (m maker) create(ctx context.Context, b *storage.Bucket, lock bool, r *row) error {
 	err := b.Check(ctx)
 	known := fault.In(err)
 	switch {
 	case err == nil || !errors.Is(err, storage.ErrDenied):
 		return err
 	case m.look && known != nil && known.Kind == fault.Missing:
-		r.State = ToCreate
+		r.State = toCreate
 		return nil
 	case m.look:
 		return err
@@ -127,7 +127,7 @@ func (m maker) create(ctx context.Context, b *storage.Bucket, lock bool, r *Buck
 	case err != nil:
 		return err
 	case made:
-		r.State = Created
+		r.State = created
 		return nil
 	}
 	return b.Check(ctx) // it is ours, and was closed to us or has just been made
@@ -135,7 +135,7 @@ func (m maker) create(ctx context.Context, b *storage.Bucket, lock bool, r *Buck
 
 // protect has a bucket keep versions, and have the default retention of its Object Lock. What
 // it has of these is never weakened.
-func (m maker) protect(ctx context.Context, b *storage.Bucket, r *Bucket) error {
+func (m maker) protect(ctx context.Context, b *storage.Bucket, r *row) error {
 	has, err := b.Protection(ctx)
 	switch {
 	case err != nil:
@@ -170,19 +170,19 @@ func (m maker) protect(ctx context.Context, b *storage.Bucket, r *Bucket) error 
 }
 
 // change makes a change to a bucket that may have been there.
-func (m maker) change(r *Bucket, do func() error) error {
+func (m maker) change(r *row, do func() error) error {
 	if m.look {
-		r.State = ToChange
+		r.State = toChange
 		return nil
 	}
-	if r.State == Exists {
-		r.State = Changed
+	if r.State == exists {
+		r.State = changed
 	}
 	return do()
 }
 
 // allowUploads lets browsers upload to the bucket.
-func (m maker) allowUploads(ctx context.Context, b *storage.Bucket, r *Bucket) error {
+func (m maker) allowUploads(ctx context.Context, b *storage.Bucket, r *row) error {
 	allowed, err := b.AllowsUploads(ctx, m.origin)
 	if err == nil && !allowed {
 		err = m.change(r, func() error { return b.AllowUploads(ctx, m.origin) })

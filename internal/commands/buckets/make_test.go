@@ -42,7 +42,7 @@ func TestAStoreThatDoesNothingIsFoundOut(t *testing.T) {
 	})
 	p.kept = true
 	r := maker{want: storage.Protection{Versions: true}}.all(t.Context(), []place{p})[0]
-	if r.State != Failed || !strings.Contains(r.Error, "has accepted the request, and the bucket keeps no versions") || !strings.Contains(r.Next, "THE_SERVICE") {
+	if r.State != failed || !strings.Contains(r.Error, "has accepted the request, and the bucket keeps no versions") || !strings.Contains(r.Next, "THE_SERVICE") {
 		t.Errorf("%+v", r)
 	}
 }
@@ -55,7 +55,7 @@ func TestAStoreWithoutCORSRulesIsNoFailure(t *testing.T) {
 	})
 	p.uploads = true
 	m := maker{origin: "https://farol.example.org"}
-	if r := m.all(t.Context(), []place{p})[0]; r.State != Created || !strings.Contains(r.Has, "takes no CORS rules") {
+	if r := m.all(t.Context(), []place{p})[0]; r.State != created || !strings.Contains(r.Has, "takes no CORS rules") {
 		t.Errorf("%+v", r)
 	}
 }
@@ -78,7 +78,7 @@ func TestRefusalsNameTheSetting(t *testing.T) {
 		})
 		p.uploads = true
 		m := maker{origin: "https://farol.example.org"}
-		if r := m.all(t.Context(), []place{p})[0]; r.State != Failed || !strings.Contains(r.Next, tc.next) {
+		if r := m.all(t.Context(), []place{p})[0]; r.State != failed || !strings.Contains(r.Next, tc.next) {
 			t.Errorf("%s: %+v", tc.code, r)
 		}
 	}
