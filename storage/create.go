@@ -133,7 +133,7 @@ func (b *Bucket) SetRetention(ctx context.Context, mode string, days int) error 
 }
 
 // Unsupported reports whether the server does not know the operation that failed.
-func Unsupported(err error) bool { return errors.Is(err, errUnsupported) }
+func Unsupported(err error) bool { return errors.Is(err, ErrUnsupported) }
 
 // withMD5 adds the digest that some servers demand of such a request, next to the SDK's.
 func withMD5(o *s3.Options) {
