@@ -133,24 +133,17 @@ func (b *Bucket) inParts(ctx context.Context, key string, up Upload, p Parts, wa
 	if err := up.check(); err != nil {
 		return Object{}, err
 	}
-	o, err := b.inPartsOnce(ctx, key, b.fits(up), p, how, send)
-	if err == nil || !refusedWay(err) || ctx.Err() != nil {
+	o, err := b.inPartsOnce(ctx, key, up, p, how, send)
+	if err == nil || !refusedWay(err) || ctx.Err() != nil || how != byDigest || p.SHA256 == nil || !b.target.Checksum.measured() {
 		return o, err
 	}
 	p.Resume = "" // it was aborted
-	if how == byDigest && p.SHA256 != nil && b.target.Checksum.measured() {
-		if o, again := b.inPartsOnce(ctx, key, b.fits(up), p, byETag, send); again == nil {
-			b.learn(way, err)
-			return o, nil
-		}
+	o, again := b.inPartsOnce(ctx, key, up, p, byETag, send)
+	if again != nil {
+		return Object{}, err
 	}
-	if short, cut := up.shortened(); cut {
-		if o, again := b.inPartsOnce(ctx, key, short, p, how, send); again == nil {
-			b.learn(LongMetadata, err)
-			return o, nil
-		}
-	}
-	return o, err
+	b.learn(way, err)
+	return o, nil
 }
 
 func (b *Bucket) inPartsOnce(ctx context.Context, key string, up Upload, p Parts, how proof, send transfer) (Object, error) {
@@ -205,6 +198,7 @@ func (u *upload) part(number int32) part {
 // create begins an upload. If we die before SaveID has kept its ID, nobody can
 // resume it, and [Bucket.AbortUploads] will find it.
 func (u *upload) create(ctx context.Context) error {
+	u.up = u.bucket.fits(u.up)
 	in := &s3.CreateMultipartUploadInput{
 		Bucket:       &u.bucket.target.Bucket,
 		Key:          &u.key,
@@ -226,7 +220,10 @@ func (u *upload) create(ctx context.Context) error {
 		}
 	}
 	if err != nil {
-		return u.bucket.explain(ctx, err)
+		out, err = u.createShort(ctx, in, u.bucket.explain(ctx, err))
+	}
+	if err != nil {
+		return err
 	}
 	u.id = aws.ToString(out.UploadId)
 	if u.id == "" {
@@ -241,6 +238,30 @@ func (u *upload) create(ctx context.Context) error {
 	}
 	u.kept = true
 	return nil
+}
+
+// createShort begins an upload whose metadata may have been too long. A server that has failed for
+// another reason takes the whole again.
+func (u *upload) createShort(ctx context.Context, in *s3.CreateMultipartUploadInput, why error) (*s3.CreateMultipartUploadOutput, error) {
+	short, cut := u.up.shortened()
+	if !cut || !tooLong(why) {
+		return nil, why
+	}
+	again := *in
+	again.Metadata = short.Metadata
+	out, err := u.bucket.api.CreateMultipartUpload(ctx, &again)
+	if err != nil {
+		return nil, why
+	}
+	if !refusedWay(why) {
+		if whole, err := u.bucket.api.CreateMultipartUpload(ctx, in); err == nil {
+			_ = u.bucket.abort(ctx, u.key, aws.ToString(out.UploadId)) // or the janitor does
+			return whole, nil
+		}
+	}
+	u.bucket.learn(LongMetadata, why)
+	u.up = short
+	return out, nil
 }
 
 // checksums reports whether the server is to keep one of each part.

@@ -149,7 +149,13 @@ func (b *Bucket) putFrom(ctx context.Context, key string, up Upload, open func()
 		if !other.open {
 			continue
 		}
-		if o, again := b.putOnce(ctx, key, other.up, other.sum, open); again == nil {
+		o, again := b.putOnce(ctx, key, other.up, other.sum, open)
+		if again == nil && !refusedWay(err) { // the server may have failed for another reason, and take the whole again
+			if whole, third := b.putOnce(ctx, key, up, sum, open); third == nil {
+				return whole, nil
+			}
+		}
+		if again == nil {
 			b.learn(other.way, err)
 			return o, nil
 		}
