@@ -60,7 +60,7 @@ func codesInUse(t *testing.T) map[string]string {
 		t.Fatal(err)
 	}
 	for _, code := range []string{
-		"storage-digest", "target-missing", "virus-scanner", // of earlier versions, which may be on record
+		"record-refused", "storage-digest", "target-missing", "virus-scanner", // of earlier versions, which may be on record
 	} {
 		codes[code] = "the record"
 	}
@@ -75,7 +75,7 @@ func codesInUse(t *testing.T) map[string]string {
 
 // faultKinds are what can be wrong with each service.
 func faultKinds() map[string][]fault.Kind {
-	server := []fault.Kind{fault.Unavailable, fault.Overloaded, fault.Denied, fault.Missing, fault.Full, fault.ReadOnly, fault.WrongAnswer}
+	server := []fault.Kind{fault.Unavailable, fault.Overloaded, fault.Denied, fault.Missing, fault.Full, fault.ReadOnly, fault.WrongAnswer, fault.Refused}
 	return map[string][]fault.Kind{
 		fault.Bucket("any"): append(slices.Clone(server), fault.Skewed),
 		fault.Redis:         server,

@@ -48,7 +48,7 @@ type Target struct {
 	AccessKeyID     string         `env:"ACCESS_KEY_ID" is:"an access key ID" doc:"Access key, if it differs from that of the other buckets"`
 	SecretAccessKey storage.Secret `env:"SECRET_ACCESS_KEY" is:"a secret access key" doc:"Secret of that access key"`
 	StorageClass    string         `env:"STORAGE_CLASS" is:"an S3 storage class" doc:"Storage class of every write"`
-	Checksum        string         `env:"CHECKSUM" envDefault:"auto" is:"auto, sha256 or etag" oneof:"auto sha256 etag" doc:"How the store proves what it has: auto finds it out; sha256 takes its checksums for given, etag an ETag that is the MD5"`
+	Checksum        string         `env:"CHECKSUM" envDefault:"auto" is:"auto, sha256 or etag" oneof:"auto sha256 etag" doc:"Proof of stored bytes: auto finds out if the store keeps checksums; sha256 takes them for given, etag an ETag that is the MD5"`
 }
 
 // Storage is all the buckets that a worker writes to.
