@@ -86,7 +86,7 @@ const rows = `SELECT string_agg(line, E'\n' ORDER BY line) FROM (
 					relname = 'deletion_requests' AND attname IN ('token_sha256', 'requested_as', 'approved_as', 'on_paper', 'cancel_reason', 'begins_at')
 					OR relname = 'schedules' AND attname IN ('paused_by', 'paused_at', 'pause_reason')
 					OR relname IN ('work_item_audit', 'stage_settings_audit') AND attname = 'actor'
-					OR relname = 'deletion_receipts' AND attname = 'begun_at'
+					OR relname = 'deletion_receipts' AND attname IN ('begun_at', 'kept_by_store')
 					OR relname = 'request_settings' AND attname = 'deletion_wait'
 					OR relname = 'plans' AND attname IN ('approved_by', 'approved_at')
 					OR relname = 'retrievals' AND attname = 'requested_by'
