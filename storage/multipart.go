@@ -468,7 +468,7 @@ func (u *upload) prove(ctx context.Context, o Object) error {
 		return u.bucket.lied("the server has ETag %s, expected %s", o.ETag, etag)
 	case etag != "" && o.ETag == etag && (u.parts.MD5 != nil || !u.unproven.Load()), u.proof != byETag && !u.unproven.Load():
 		return nil
-	case !known(u.up.SHA256[:]) && u.proof == byETag && etag != "" && likeETag(o.ETag, len(u.done)):
+	case !known(u.up.SHA256[:]) && u.proof == byETag && etag != "" && o.ETag != etag && likeETag(o.ETag, len(u.done)):
 		return u.bucket.lied("the server has ETag %s, expected %s", o.ETag, etag)
 	case u.up.Later || !known(u.up.SHA256[:]):
 		return nil
