@@ -17,24 +17,24 @@ import (
 	"github.com/farol-preservation/farol/registry/requests"
 )
 
-// retained has the store of a target keep all copies of a bag until a time.
-func (a *archive) retained(target, bag string, until time.Time) {
+// retained has the store of Standard-OR keep all copies of a bag until a time.
+func (a *archive) retained(bag string, until time.Time) {
 	a.T.Helper()
-	a.eachKey(target, bag, func(bucket, key string) { a.S3.Retain(a.T, bucket, key, until) })
+	a.eachKey(bag, func(bucket, key string) { a.S3.Retain(a.T, bucket, key, until) })
 }
 
 // held puts them under a legal hold, or lifts it.
-func (a *archive) held(target, bag string, on bool) {
+func (a *archive) held(bag string, on bool) {
 	a.T.Helper()
-	a.eachKey(target, bag, func(bucket, key string) { a.S3.LegalHold(a.T, bucket, key, on) })
+	a.eachKey(bag, func(bucket, key string) { a.S3.LegalHold(a.T, bucket, key, on) })
 }
 
-func (a *archive) eachKey(target, bag string, do func(bucket, key string)) {
+func (a *archive) eachKey(bag string, do func(bucket, key string)) {
 	a.T.Helper()
 	keys := pipelinetest.Value[[]string](a, `SELECT array_agg(s.key) FROM storage_records s JOIN generic_files f ON f.id = s.generic_file_id
-		WHERE s.target = $1 AND f.identifier LIKE 'test.edu/' || $2 || '/%'`, target, bag)
+		WHERE s.target = 'Standard-OR' AND f.identifier LIKE 'test.edu/' || $1 || '/%'`, bag)
 	for _, key := range keys {
-		do(a.Deps.Targets[target].Name(), key)
+		do(a.Deps.Targets["Standard-OR"].Name(), key)
 	}
 }
 
@@ -102,7 +102,7 @@ func TestDeletionWaitsUntilTheStoreLetsGo(t *testing.T) {
 	files := pipelinetest.Value[[]string](a, `SELECT array_agg(identifier) FROM generic_files`)
 	before := a.AllCopies()
 	until := time.Now().Add(time.Hour).Truncate(time.Second).UTC()
-	a.retained("Standard-OR", "locked", until)
+	a.retained("locked", until)
 	d := a.Doomed("test.edu/locked")
 	id := pipelinetest.Value[int64](a, `SELECT id FROM work_items WHERE action = 'Delete'`)
 	a.Request(a.Engine(), "Delete")
@@ -115,7 +115,7 @@ func TestDeletionWaitsUntilTheStoreLetsGo(t *testing.T) {
 		t.Errorf("it is due at %v, want just after %s", due, until)
 	}
 	soon := time.Now().Add(3 * time.Second).Truncate(time.Second).UTC()
-	a.retained("Standard-OR", "locked", soon)
+	a.retained("locked", soon)
 	a.Exec(fmt.Sprintf(`SELECT requeue(%d)`, id)) // or else it would look in an hour
 	a.Work()
 	a.isDeleted(d, files...)
@@ -149,7 +149,7 @@ func TestDeletionUnderALegalHold(t *testing.T) {
 	a.Locked("Standard-OR")
 	a.Ingested(bagtest.Spec{Name: "hold", Files: []bagtest.File{{Path: "data/a.txt", Content: "a"}}})
 	before := a.AllCopies()
-	a.held("Standard-OR", "hold", true)
+	a.held("hold", true)
 	const kept = "kept by the store under a legal hold"
 	d := a.Doomed("test.edu/hold")
 	id := pipelinetest.Value[int64](a, `SELECT id FROM work_items WHERE action = 'Delete'`)
@@ -180,7 +180,7 @@ func TestDeletionUnderALegalHold(t *testing.T) {
 	d = a.Doomed("test.edu/hold")
 	id = pipelinetest.Value[int64](a, `SELECT max(id) FROM work_items WHERE action = 'Delete'`)
 	a.Request(engine, "Delete")
-	a.held("Standard-OR", "hold", false)
+	a.held("hold", false)
 	a.Exec(fmt.Sprintf(`SELECT requeue(%d)`, id))
 	a.Work()
 	if item := a.Item(id); item.Status != "Success" {
@@ -207,13 +207,14 @@ func TestCopyThatIsLockedAtItsRemoval(t *testing.T) {
 			id := pipelinetest.Value[int64](a, `SELECT id FROM work_items WHERE action = 'Delete'`)
 			direct := map[string]string{}
 			var once sync.Once
+			lock := func() { a.held("whole", true) }
 			for _, name := range []string{"Standard-VA", "Standard-OR"} {
 				b := a.Deps.Targets[name]
 				direct[name] = b.Name()
 				a.Deps.Targets[name] = a.Behind(b, func(proxy *httputil.ReverseProxy) http.Handler {
 					return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 						if r.Method == http.MethodDelete {
-							once.Do(func() { a.held("Standard-OR", "whole", true) })
+							once.Do(lock)
 						}
 						proxy.ServeHTTP(w, r)
 					})
@@ -234,7 +235,7 @@ func TestCopyThatIsLockedAtItsRemoval(t *testing.T) {
 			if n := pipelinetest.Value[int](a, `SELECT count(*) FROM deletion_receipts WHERE target = 'Standard-OR' AND kept_by_store <> '' AND begun_at IS NULL`); n == 0 {
 				t.Error("no receipt says that its copy is kept")
 			}
-			a.held("Standard-OR", "whole", false)
+			a.held("whole", false)
 			if cancelled {
 				a.cancelled(id)
 				a.whatIsThereIsChecked()
