@@ -46,13 +46,15 @@ func (b *Bucket) Put(ctx context.Context, key string, body io.Reader, up Upload)
 // another name, the first 256 bytes or less, and no half of an escaped byte.
 func Beginning(name, value string) (shortName, short string) {
 	const most = 256
+	short = value
 	if len(value) > most {
-		value = value[:most]
+		short = value[:most]
+		if i := strings.LastIndexByte(short, '%'); i > most-3 {
+			short = short[:i]
+		}
+		short = strings.TrimRight(short, " ")
 	}
-	if i := strings.LastIndexByte(value, '%'); i > len(value)-3 {
-		value = value[:i]
-	}
-	return strings.TrimSuffix(name, beginning) + beginning, strings.TrimRight(value, " ")
+	return strings.TrimSuffix(name, beginning) + beginning, short
 }
 
 const beginning = "-beginning"

@@ -186,3 +186,21 @@ func signed(t *testing.T, b *storage.Bucket, key string, content []byte) {
 		_ = b.Abort(context.WithoutCancel(t.Context()), u)
 	}
 }
+
+// A beginning is never longer than the value, ends in no half of an escaped byte, and is the value
+// itself where that is short.
+func TestBeginningOfMetadata(t *testing.T) {
+	t.Parallel()
+	for value, want := range map[string]string{
+		"": "", "b": "b", "%4": "", "a%41": "a%41",
+		strings.Repeat("x", 256):              strings.Repeat("x", 256),
+		strings.Repeat("x", 255) + "%41":      strings.Repeat("x", 255),
+		strings.Repeat("x", 254) + "%41":      strings.Repeat("x", 254),
+		strings.Repeat("x", 253) + "%41y":     strings.Repeat("x", 253) + "%41",
+		strings.Repeat("x", 250) + "      yz": strings.Repeat("x", 250),
+	} {
+		if name, got := storage.Beginning("bagpath-encoded", value); got != want || name != "bagpath-encoded-beginning" {
+			t.Errorf("Beginning(%q) = %s, %q; want %q", value, name, got, want)
+		}
+	}
+}
