@@ -67,27 +67,35 @@ func OfS3(operation, code string, status int) (k Kind, ok bool) {
 	if k, known := ofS3[code]; known {
 		return k, k != ""
 	}
-	return ofStatus(code, status)
+	if k, ok = ofStatus(code, status); !ok {
+		k = ""
+	}
+	return k, ok
 }
 
 // ofStatus sorts an answer of S3 whose code says nothing. status is 0 for one of the answers
 // to a request about several keys.
 func ofStatus(code string, status int) (k Kind, ok bool) {
-	switch {
-	case status == http.StatusUnauthorized || status == http.StatusForbidden || status == http.StatusProxyAuthRequired:
+	switch status {
+	case http.StatusUnauthorized, http.StatusForbidden, http.StatusProxyAuthRequired:
 		return Denied, true
-	case status == http.StatusMovedPermanently || status == http.StatusTemporaryRedirect:
+	case http.StatusMovedPermanently, http.StatusTemporaryRedirect:
 		return Missing, true
-	case status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable:
+	case http.StatusTooManyRequests, http.StatusServiceUnavailable:
 		return Overloaded, true
-	case status == http.StatusInsufficientStorage:
+	case http.StatusInsufficientStorage:
 		return Full, true
-	case status == http.StatusRequestTimeout || status == http.StatusConflict || status >= 500 && status != http.StatusNotImplemented:
+	case http.StatusRequestTimeout, http.StatusConflict:
 		return Unavailable, true
-	case status == http.StatusNotFound || status == http.StatusPreconditionFailed || status == http.StatusNotModified:
+	case http.StatusNotFound, http.StatusPreconditionFailed, http.StatusNotModified:
 		return "", false
-	case status >= http.StatusBadRequest || status == 0 && code != "":
+	case http.StatusNotImplemented:
 		return Refused, true
+	case 0:
+		return Refused, code != ""
 	}
-	return "", false
+	if status >= http.StatusInternalServerError {
+		return Unavailable, true
+	}
+	return Refused, status >= http.StatusBadRequest
 }

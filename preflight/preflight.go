@@ -91,6 +91,19 @@ func (s Surroundings) checks(client *storage.Client) (list []check) {
 	if s.Redis != nil {
 		add(fault.Redis, "answers", s.checkRedis)
 	}
+	s.storeChecks(client, add)
+	if s.Viruses != nil {
+		add(fault.Scanner, "answers", s.checkScanner)
+	}
+	if s.Host != nil {
+		add(fault.Disk, "TMPDIR", s.checkDisk)
+		add(fault.Memory, "limits", s.checkLimits)
+	}
+	return list
+}
+
+// storeChecks adds those of the buckets and their stores.
+func (s Surroundings) storeChecks(client *storage.Client, add func(service, what string, run func(context.Context) []Finding)) {
 	if s.Storage != nil {
 		add(fault.Bucket(s.Storage.Staging), "staging bucket", func(ctx context.Context) []Finding { return s.checkStaging(ctx, client) })
 		if s.Storage.Keep != "" {
@@ -109,14 +122,6 @@ func (s Surroundings) checks(client *storage.Client) (list []check) {
 	if s.S3 != nil && s.Database != nil {
 		add("s3", institutionsCheck, func(ctx context.Context) []Finding { return s.checkInstitutions(ctx, client) })
 	}
-	if s.Viruses != nil {
-		add(fault.Scanner, "answers", s.checkScanner)
-	}
-	if s.Host != nil {
-		add(fault.Disk, "TMPDIR", s.checkDisk)
-		add(fault.Memory, "limits", s.checkLimits)
-	}
-	return list
 }
 
 // Examine makes all checks at the same time, in bounded time whatever hangs, and

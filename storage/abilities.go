@@ -1,8 +1,10 @@
 package storage
 
 import (
+	"errors"
 	"maps"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -153,15 +155,11 @@ func (c *Client) Detours() (bytes, requests int64) {
 // Can tells whether the bucket's store goes a way, as far as is known; known is false
 // before that was seen. A [ChecksumMode] that was set decides for it.
 func (b *Bucket) Can(w Way) (can, known bool) {
-	switch w {
-	case SHA256, PartSHA256, CopiedSHA256, Trailers:
-		if m := b.target.Checksum; !m.measured() {
-			return m == ChecksumSHA256, true
-		}
-	case ETagMD5:
-		if b.target.Checksum == ChecksumETag {
-			return true, true
-		}
+	if m := b.target.Checksum; !m.measured() && slices.Contains([]Way{SHA256, PartSHA256, CopiedSHA256, Trailers}, w) {
+		return m == ChecksumSHA256, true
+	}
+	if w == ETagMD5 && b.target.Checksum == ChecksumETag {
+		return true, true
 	}
 	s := b.store
 	s.mu.Lock()
@@ -196,6 +194,15 @@ func (b *Bucket) learn(w Way, why error) {
 	}
 	s.known.Ways[w] = seen
 	s.changes++
+}
+
+// learnKept notes whether the answer to something that was sent with a SHA-256 has one.
+func (b *Bucket) learnKept(w Way, checksum string) {
+	var why error
+	if checksum == "" {
+		why = errors.New("no checksum in its answers")
+	}
+	b.learn(w, why)
 }
 
 // note keeps the name of the server that answers, if it is the first to give one: a proxy

@@ -264,7 +264,6 @@ func differs(checksum string, want [32]byte) error {
 // alike compares a copied part with what is known of it, and tells whether that proves it.
 func (b *Bucket) alike(r *types.CopyPartResult, p part) (proved bool, err error) {
 	checksum, etag := aws.ToString(r.ChecksumSHA256), unquote(r.ETag)
-	_, seen := b.Can(ETagMD5)
 	switch {
 	case checksum != "":
 		return true, differs(checksum, p.sum)
@@ -272,7 +271,7 @@ func (b *Bucket) alike(r *types.CopyPartResult, p part) (proved bool, err error)
 		return !known(p.sum[:]), nil // there is nothing to compare with
 	case etag == ExpectedETag(p.md5, nil):
 		return true, nil
-	case seen && b.can(ETagMD5):
+	case b.target.Checksum == ChecksumETag:
 		return false, fmt.Errorf("%w: the copy has ETag %s, expected %x", ErrDigest, etag, p.md5)
 	}
 	return false, nil
@@ -298,11 +297,8 @@ func (b *Bucket) copyPart(ctx context.Context, src Source, p part) (types.Comple
 		// source that is wrong, reading it will tell.
 		return types.CompletedPart{}, fmt.Errorf("%w: copied part: %w", ErrUnsupported, err)
 	}
-	switch {
-	case p.summed && aws.ToString(r.ChecksumSHA256) != "":
-		b.learn(CopiedSHA256, nil)
-	case p.summed:
-		b.learn(CopiedSHA256, errors.New("no checksum in its answers"))
+	if p.summed {
+		b.learnKept(CopiedSHA256, aws.ToString(r.ChecksumSHA256))
 	}
 	if !proved {
 		p.unproven.Store(true)

@@ -180,7 +180,7 @@ func TestUncheckedCopyHasNoSHA256(t *testing.T) {
 }
 
 // A server that keeps no checksums is held to the MD5 of each part, whichever way
-// the part came, and a copy of which nothing can be compared is read back.
+// the part came, and a copy is read back if nothing of it can be compared.
 func TestCopiedPartsAreComparedWithTheirDigests(t *testing.T) {
 	t.Parallel()
 	content := noise(2*minPart + 17)

@@ -215,9 +215,14 @@ func kindOf(operation, code string, status int, k fault.Kind) error {
 	case fault.Missing:
 		return errNoBucket
 	case "":
+		return ofStatus(status)
 	default:
 		return nil
 	}
+}
+
+// ofStatus sorts an answer whose code says nothing.
+func ofStatus(status int) error {
 	switch status {
 	case http.StatusNotFound:
 		return ErrNotFound

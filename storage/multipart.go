@@ -328,8 +328,7 @@ func (b *Bucket) sendPart(
 
 // uploadPart reads as many bytes as the part has.
 func (b *Bucket) uploadPart(ctx context.Context, p part, src io.Reader) (types.CompletedPart, error) {
-	keeps, seen := b.Can(PartSHA256)
-	body := newBody(src, p.length, p.sum, (p.proof == byETag || p.proof == byDigest && p.summed && !(keeps && seen)) && b.can(ETagMD5))
+	body := newBody(src, p.length, p.sum, b.wantsMD5(p))
 	if p.proof == byTrailer {
 		body.sha = nil
 	}
@@ -361,23 +360,36 @@ func (b *Bucket) uploadPart(ctx context.Context, p part, src io.Reader) (types.C
 		sums, _ := s3.GetComputedInputChecksumsMetadata(out.ResultMetadata)
 		body.trailer = sums.ComputedChecksums[string(types.ChecksumAlgorithmSha256)]
 	}
-	proved, err := b.compare(body, unquote(out.ETag), aws.ToString(out.ChecksumSHA256))
-	if err != nil {
+	if err := b.judge(p, body, unquote(out.ETag), aws.ToString(out.ChecksumSHA256)); err != nil {
 		return types.CompletedPart{}, err
 	}
+	return types.CompletedPart{PartNumber: &p.number, ETag: out.ETag, ChecksumSHA256: out.ChecksumSHA256}, nil
+}
+
+// wantsMD5 reports whether the ETag of a part may have to prove it.
+func (b *Bucket) wantsMD5(p part) bool {
+	keeps, seen := b.Can(PartSHA256)
+	return b.can(ETagMD5) && (p.proof == byETag || p.proof == byDigest && p.summed && (!keeps || !seen))
+}
+
+// judge holds what the server says of a part against what was sent, and notes a part that
+// nothing proves.
+func (b *Bucket) judge(p part, sent *body, etag, checksum string) error {
+	proved, err := b.compare(sent, etag, checksum)
+	if err != nil {
+		return err
+	}
+	if p.proof == byDigest && p.summed {
+		b.learnKept(PartSHA256, checksum)
+	}
 	switch {
-	case p.proof == byDigest && p.summed && out.ChecksumSHA256 != nil:
-		b.learn(PartSHA256, nil)
-	case p.proof == byDigest && p.summed && b.target.Checksum.measured():
-		b.learn(PartSHA256, errors.New("no checksum in its answers"))
-	}
-	if !proved && body.md5 != nil && !known(p.sum[:]) { // nor would reading the object prove it
-		return types.CompletedPart{}, b.lied("ETag is %s, MD5 of the bytes sent is %x", unquote(out.ETag), body.md5.Sum(nil))
-	}
-	if !proved && (p.summed || body.md5 != nil || !b.can(ETagMD5)) && !(known(p.md5[:]) && unquote(out.ETag) == ExpectedETag(p.md5, nil)) {
+	case proved, known(p.md5[:]) && etag == ExpectedETag(p.md5, nil):
+	case sent.md5 != nil && !known(p.sum[:]): // nor would reading the object prove it
+		return b.lied("ETag is %s, MD5 of the bytes sent is %x", etag, sent.md5.Sum(nil))
+	case p.summed, sent.md5 != nil, !b.can(ETagMD5):
 		p.unproven.Store(true)
 	}
-	return types.CompletedPart{PartNumber: &p.number, ETag: out.ETag, ChecksumSHA256: out.ChecksumSHA256}, nil
+	return nil
 }
 
 // complete makes the parts an object. The answer to an earlier try may have been
@@ -464,16 +476,26 @@ func (u *upload) prove(ctx context.Context, o Object) error {
 		return nil
 	case sum != "" && o.SHA256 != "":
 		return u.bucket.lied("the server has SHA-256 %s, expected %s", o.SHA256, sum)
-	case u.bucket.target.Checksum == ChecksumETag && etag != "" && o.ETag != etag:
+	case etag != "" && o.ETag != etag && u.mustBe(o.ETag):
 		return u.bucket.lied("the server has ETag %s, expected %s", o.ETag, etag)
-	case etag != "" && o.ETag == etag && (u.parts.MD5 != nil || !u.unproven.Load()), u.proof != byETag && !u.unproven.Load():
-		return nil
-	case !known(u.up.SHA256[:]) && u.proof == byETag && etag != "" && o.ETag != etag && likeETag(o.ETag, len(u.done)):
-		return u.bucket.lied("the server has ETag %s, expected %s", o.ETag, etag)
-	case u.up.Later || !known(u.up.SHA256[:]):
+	case u.proved(etag != "" && o.ETag == etag), u.up.Later, !known(u.up.SHA256[:]):
 		return nil
 	}
 	return u.bucket.readBack(ctx, u.key, u.up.Size, u.up.SHA256)
+}
+
+// mustBe reports whether an ETag has to be that of the parts: people say so, or nothing else
+// could prove the object and it looks like one.
+func (u *upload) mustBe(etag string) bool {
+	return u.bucket.target.Checksum == ChecksumETag || u.proof == byETag && !known(u.up.SHA256[:]) && likeETag(etag, len(u.done))
+}
+
+// proved reports whether what was seen of the parts is enough; same says that the ETag is theirs.
+func (u *upload) proved(same bool) bool {
+	if u.unproven.Load() {
+		return same && u.parts.MD5 != nil
+	}
+	return same || u.proof != byETag
 }
 
 // likeETag reports whether an ETag is made as S3 makes that of so many parts: some stores have

@@ -215,24 +215,16 @@ func (b *Bucket) proven(ctx context.Context, sent *body, o *Object, up Upload, s
 	if err != nil {
 		return err
 	}
-	if sum && o.SHA256 != "" {
+	switch {
+	case !sum:
+	case o.SHA256 != "":
 		b.learn(SHA256, nil)
 		b.learnETag(up.MD5, o.ETag)
-	}
-	if sum && o.SHA256 == "" {
-		if _, seen := b.Can(SHA256); !seen { // some servers keep one, and do not say so at once
-			h, _, err := b.head(ctx, o.Key, "", 0)
-			if err != nil {
-				return b.explain(ctx, err)
-			}
-			o.SHA256 = h.Get("X-Amz-Checksum-Sha256")
-			if o.SHA256 == "" {
-				b.learn(SHA256, errors.New("no checksum in its answers"))
-			} else {
-				b.learn(SHA256, nil)
-			}
+	default:
+		if o.SHA256, err = b.keptSHA256(ctx, o.Key); err != nil {
+			return err
 		}
-		proved = o.SHA256 != "" && o.SHA256 == ExpectedChecksum(up.SHA256, nil) || known(up.MD5[:]) && o.ETag == ExpectedETag(up.MD5, nil)
+		proved = o.SHA256 == ExpectedChecksum(up.SHA256, nil) || known(up.MD5[:]) && o.ETag == ExpectedETag(up.MD5, nil)
 	}
 	if proved || up.Later || !known(up.SHA256[:]) && sent.md5 == nil {
 		return nil
@@ -244,6 +236,21 @@ func (b *Bucket) proven(ctx context.Context, sent *body, o *Object, up Upload, s
 		b.learn(ETagMD5, fmt.Errorf("ETag %s of an object with another MD5", o.ETag))
 	}
 	return nil
+}
+
+// keptSHA256 asks a store that has not said so at once whether it keeps the SHA-256 of an object;
+// "" without asking, if that is known.
+func (b *Bucket) keptSHA256(ctx context.Context, key string) (string, error) {
+	if _, seen := b.Can(SHA256); seen {
+		return "", nil
+	}
+	h, _, err := b.head(ctx, key, "", 0)
+	if err != nil {
+		return "", b.explain(ctx, err)
+	}
+	sum := h.Get("X-Amz-Checksum-Sha256")
+	b.learnKept(SHA256, sum)
+	return sum, nil
 }
 
 // learnETag compares an ETag with the MD5 of an object that the server has, as its checksum proves.
@@ -462,12 +469,11 @@ func (b *Bucket) compare(sent *body, etag, checksum string) (proved bool, err er
 		return false, nil
 	}
 	want := hex.EncodeToString(sent.md5.Sum(nil))
-	_, seen := b.Can(ETagMD5)
 	switch {
 	case etag == want:
 		b.learn(ETagMD5, nil)
 		return true, nil
-	case seen:
+	case b.target.Checksum == ChecksumETag: // else it may be no MD5 here, and reading the object tells
 		return false, b.lied("ETag is %s, MD5 of the bytes sent is %s", etag, want)
 	}
 	return false, nil

@@ -67,7 +67,7 @@ func TestEveryWayOfAStore(t *testing.T) {
 	}
 }
 
-// alsoLacks is what follows from the way besides its own.
+// alsoLacks is what else follows from the way.
 func alsoLacks(way string) []storage.Way {
 	return map[string][]storage.Way{
 		"no checksums":      {storage.PartSHA256, storage.CopiedSHA256, storage.Trailers},

@@ -66,7 +66,7 @@ caps mon = "allow rw"
 caps osd = "allow rwx"
 `
 
-// cephSteps are commands, each of which waits for what it needs; & begins those that stay.
+// cephSteps are commands; each waits for what it needs, and & begins those that stay.
 const cephSteps = `monmaptool --create --fsid %[1]s --addv a [v2:127.0.0.1:%[2]s] monmap
 ceph-mon --mkfs -i a --monmap monmap --keyring keyring
 & ceph-mon -i a -f

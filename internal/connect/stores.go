@@ -20,7 +20,7 @@ const (
 // shareAbilities takes over what other processes know of the stores and, until the services
 // are closed, tells them what this one learns. Nothing depends on it: a process that knows
 // nothing finds it out.
-func (s *Services) shareAbilities(ctx context.Context) {
+func (s *Services) shareAbilities(ctx context.Context) { //nolint:contextcheck // what it goes on with ends when the services are closed
 	records := stores.In(s.Registry)
 	if err := learn(ctx, records, s.client); err != nil {
 		slog.DebugContext(ctx, "cannot read what is known of the stores; finding it out", "err", err)

@@ -153,7 +153,7 @@ func (s S3Server) LegalHold(t testing.TB, bucket, key string, on bool) {
 	})
 }
 
-// eachVersion does something with all versions of a key, of which there is at least one.
+// eachVersion does something with each version of a key; there is at least one.
 func (s S3Server) eachVersion(t testing.TB, bucket, key string, do func(client *s3.Client, version *string) error) {
 	t.Helper()
 	client := s.Client(t)

@@ -100,7 +100,7 @@ func refuses(status int, code string, is func(*http.Request) bool) func(http.Res
 			_, _ = io.Copy(io.Discard, io.LimitReader(r.Body, most)) // or the client may not read the answer
 			w.Header().Set("Content-Type", "application/xml")
 			w.WriteHeader(status)
-			fmt.Fprintf(w, "<Error><Code>%s</Code><Message>not here</Message></Error>", code) //nolint:errcheck // the client may be gone
+			fmt.Fprintf(w, "<Error><Code>%s</Code><Message>not here</Message></Error>", code)
 			return true
 		}
 		return false

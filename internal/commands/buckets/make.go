@@ -137,13 +137,11 @@ func (m maker) create(ctx context.Context, b *storage.Bucket, lock bool, r *row)
 // it has of these is never weakened.
 func (m maker) protect(ctx context.Context, b *storage.Bucket, r *row) error {
 	has, err := b.Protection(ctx)
-	switch {
-	case err != nil:
+	if err == nil {
+		err = m.possible(has)
+	}
+	if err != nil {
 		return err
-	case m.want.Lock && !has.Lock:
-		return errNoLock
-	case m.want.Mode != "" && has.Mode != "" && (m.want.Mode != has.Mode || m.want.Days != has.Days):
-		return fmt.Errorf("%w: %s", errOther, inWords(has))
 	}
 	will := has
 	if will.Versions = true; m.want.Mode != "" {
@@ -167,6 +165,17 @@ func (m maker) protect(ctx context.Context, b *storage.Bucket, r *row) error {
 		err = fmt.Errorf("the store has accepted the request, and the bucket %s", inWords(has))
 	}
 	return err
+}
+
+// possible refuses what a bucket can no longer get.
+func (m maker) possible(has storage.Protection) error {
+	switch {
+	case m.want.Lock && !has.Lock:
+		return errNoLock
+	case m.want.Mode != "" && has.Mode != "" && (m.want.Mode != has.Mode || m.want.Days != has.Days):
+		return fmt.Errorf("%w: %s", errOther, inWords(has))
+	}
+	return nil
 }
 
 // change makes a change to a bucket that may have been there.
