@@ -20,13 +20,14 @@ const (
 // shareAbilities takes over what other processes know of the stores and, until the services
 // are closed, tells them what this one learns. Nothing depends on it: a process that knows
 // nothing finds it out.
-func (s *Services) shareAbilities(ctx context.Context) { //nolint:contextcheck // what it goes on with ends when the services are closed
+func (s *Services) shareAbilities(ctx context.Context) {
 	records := stores.In(s.Registry)
 	if err := learn(ctx, records, s.client); err != nil {
 		slog.DebugContext(ctx, "cannot read what is known of the stores; finding it out", "err", err)
 	}
 	_, told := s.client.Abilities()
-	done, stop := context.WithCancel(context.Background())
+	late := context.WithoutCancel(ctx) // what goes on ends when the services are closed
+	done, stop := context.WithCancel(late)
 	var loop sync.WaitGroup
 	loop.Go(func() {
 		tick := time.NewTicker(sharedEvery)
@@ -46,7 +47,7 @@ func (s *Services) shareAbilities(ctx context.Context) { //nolint:contextcheck /
 	s.closers = append(s.closers, func() error {
 		stop()
 		loop.Wait()
-		tell(context.Background(), records, s.client, told)
+		tell(late, records, s.client, told)
 		return nil
 	})
 }

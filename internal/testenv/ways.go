@@ -35,14 +35,14 @@ const most = 4 << 20
 func StoreWays(accessKeyID, secretAccessKey string) []StoreWay {
 	re := resigner{v4.NewSigner(func(o *v4.SignerOptions) { o.DisableURIPathEscaping = true }), accessKeyID, secretAccessKey}
 	return []StoreWay{
-		{"no checksums", re.withoutChecksums, answersWithout("(?s)<Checksum(SHA256|Type|Algorithm)>[^<]*</Checksum(SHA256|Type|Algorithm)>", "X-Amz-Checksum-Sha256", "X-Amz-Checksum-Type")},
+		{"no checksums", re.withoutChecksums, answersWithout("(?s)<Checksum(SHA256|Type|Algorithm)>[^<]*</Checksum(SHA256|Type|Algorithm)>", "X-Amz-Checksum-Sha256", "X-Amz-Checksum-Type")}, //nolint:bodyclose // the proxy closes it
 		{"refuses checksums", refuses(http.StatusBadRequest, "InvalidRequest", func(r *http.Request) bool {
 			return r.Header.Get("X-Amz-Checksum-Sha256")+r.Header.Get("X-Amz-Checksum-Algorithm")+r.Header.Get("X-Amz-Sdk-Checksum-Algorithm")+r.Header.Get("X-Amz-Trailer") != "" && !r.URL.Query().Has("delete")
 		}), nil},
 		copiesPartsWithout(),
 		{"no trailing checksums", refuses(http.StatusNotImplemented, "NotImplemented", func(r *http.Request) bool { return r.Header.Get("X-Amz-Trailer") != "" }), nil},
-		{"no ETag of what is completed", nil, inAnswersTo(isComplete, `<ETag>[^<]*</ETag>`, "<ETag></ETag>")},
-		{"ended uploads are no keys", nil, inAnswersTo(isUpload, "<Code>NoSuchUpload</Code>", "<Code>NoSuchKey</Code>")},
+		{"no ETag of what is completed", nil, inAnswersTo(isComplete, `<ETag>[^<]*</ETag>`, "<ETag></ETag>")},            //nolint:bodyclose // the proxy closes it
+		{"ended uploads are no keys", nil, inAnswersTo(isUpload, "<Code>NoSuchUpload</Code>", "<Code>NoSuchKey</Code>")}, //nolint:bodyclose // the proxy closes it
 		{"ended uploads without a word", nil, func(r *http.Response) error {
 			if isUpload(r.Request) && r.StatusCode == http.StatusNotFound {
 				return replace(r, nil)
@@ -151,7 +151,7 @@ func replace(r *http.Response, text []byte) error {
 
 // answersWithout takes elements and headers out of all answers that are no objects.
 func answersWithout(pattern string, headers ...string) func(*http.Response) error {
-	in := inAnswersTo(func(r *http.Request) bool { return r.Method != http.MethodHead }, pattern, "")
+	in := inAnswersTo(func(r *http.Request) bool { return r.Method != http.MethodHead }, pattern, "") //nolint:bodyclose // the proxy closes it
 	return func(r *http.Response) error {
 		for _, name := range headers {
 			r.Header.Del(name)
