@@ -117,7 +117,7 @@ func (b *Bucket) copyInParts(ctx context.Context, src Source, key string, up Upl
 			return b.sendPart(ctx, part, src.open)
 		}
 		done, err := b.copyPart(ctx, src, part)
-		if refusedWay(err) && !errors.Is(err, ErrUnsupported) && part.proof == byDigest && part.summed {
+		if refusedWay(err) && !errors.Is(err, ErrUnsupported) && part.proof == byDigest && part.checksums() {
 			return done, err // the upload begins again, without checksums
 		}
 		if !unable(err) {
@@ -180,19 +180,13 @@ func (b *Bucket) CopyWhole(ctx context.Context, src Source, key string, up Uploa
 	if err == nil || !refusedWay(err) {
 		return o, err
 	}
-	short, cut := up.shortened()
-	if sum && b.target.Checksum.measured() {
-		if o, again := b.copyOnce(ctx, src, key, up, false); again == nil {
-			b.learn(SHA256, err)
-			return o, nil
+	err = b.around(SHA256, up, sum, err, func(up Upload, sum bool) error {
+		made, err := b.copyOnce(ctx, src, key, up, sum)
+		if err == nil {
+			o = made
 		}
-	}
-	if cut {
-		if o, again := b.copyOnce(ctx, src, key, short, sum); again == nil {
-			b.learn(LongMetadata, err)
-			return o, nil
-		}
-	}
+		return err
+	})
 	return o, err
 }
 
@@ -228,7 +222,7 @@ func (b *Bucket) copyOnce(ctx context.Context, src Source, key string, up Upload
 	err = differs(o.SHA256, up.SHA256)
 	proved := o.SHA256 != "" || known(up.MD5[:]) && o.ETag == ExpectedETag(up.MD5, nil)
 	if err == nil && !proved && known(up.SHA256[:]) && !up.Later {
-		err = b.readBack(ctx, key, up.Size, up.SHA256)
+		err = b.readBack(ctx, key, Range{Length: -1}, up.SHA256)
 	}
 	if errors.Is(err, ErrDigest) {
 		return Object{}, b.discard(ctx, key, err)
@@ -279,7 +273,7 @@ func (b *Bucket) alike(r *types.CopyPartResult, p part) (proved bool, err error)
 
 func (b *Bucket) copyPart(ctx context.Context, src Source, p part) (types.CompletedPart, error) {
 	out, err := b.work.UploadPartCopy(ctx, &s3.UploadPartCopyInput{
-		Bucket: &b.target.Bucket, Key: &p.key, UploadId: &p.upload, PartNumber: &p.number,
+		Bucket: &b.target.Bucket, Key: &p.key, UploadId: &p.id, PartNumber: &p.number,
 		CopySource:        src.path(),
 		CopySourceIfMatch: src.ifMatch(),
 		CopySourceRange:   aws.String(fmt.Sprintf("bytes=%d-%d", src.Offset+p.offset, src.Offset+p.offset+p.length-1)),
@@ -297,7 +291,7 @@ func (b *Bucket) copyPart(ctx context.Context, src Source, p part) (types.Comple
 		// source that is wrong, reading it will tell.
 		return types.CompletedPart{}, fmt.Errorf("%w: copied part: %w", ErrUnsupported, err)
 	}
-	if p.summed {
+	if p.checksums() {
 		b.learnKept(CopiedSHA256, aws.ToString(r.ChecksumSHA256))
 	}
 	if !proved {

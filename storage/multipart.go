@@ -64,14 +64,11 @@ func (b *Bucket) PutParts(ctx context.Context, key string, up Upload, p Parts) (
 
 // A part of an upload.
 type part struct {
-	key, upload    string
+	*upload
 	number         int32 // from 1
 	offset, length int64
 	sum            [32]byte // zero: not known
 	md5            [16]byte // likewise
-	proof          proof
-	summed         bool         // the server is to keep a SHA-256 of it
-	unproven       *atomic.Bool // set where nothing that the server says proves the part
 }
 
 // A proof is what tells that the server has the bytes that it was sent.
@@ -98,11 +95,12 @@ type upload struct {
 	onlyNew bool   // no other object may be replaced
 	ended   bool   // by the caller's word, which is nothing against the upload
 
-	unproven atomic.Bool // one of the parts is
+	unproven atomic.Bool // nothing that the server says proves one of the parts
 	mixed    bool        // of an earlier upload, whose parts were sent in the other way
 
 	mu   sync.Mutex
 	done map[int32]types.CompletedPart
+	sent map[int32][32]byte // the SHA-256 of those that were sent from here
 }
 
 // count is the number of parts that size bytes make.
@@ -139,11 +137,14 @@ func (b *Bucket) inParts(ctx context.Context, key string, up Upload, p Parts, wa
 	}
 	p.Resume = "" // it was aborted
 	o, again := b.inPartsOnce(ctx, key, up, p, byETag, send)
-	if again != nil {
+	if again == nil {
+		b.learn(way, err)
+		return o, nil
+	}
+	if refusedWay(again) {
 		return Object{}, err
 	}
-	b.learn(way, err)
-	return o, nil
+	return Object{}, again // which is not about the way: the source may be gone
 }
 
 func (b *Bucket) inPartsOnce(ctx context.Context, key string, up Upload, p Parts, how proof, send transfer) (Object, error) {
@@ -152,7 +153,7 @@ func (b *Bucket) inPartsOnce(ctx context.Context, key string, up Upload, p Parts
 	if err != nil {
 		return Object{}, err
 	}
-	u := &upload{bucket: b, key: key, up: up, parts: p, proof: how, done: make(map[int32]types.CompletedPart)}
+	u := &upload{bucket: b, key: key, up: up, parts: p, proof: how, done: map[int32]types.CompletedPart{}, sent: map[int32][32]byte{}}
 	if o, err := u.resume(ctx); err != nil || o.Key != "" {
 		return o, err
 	}
@@ -181,10 +182,7 @@ func (u *upload) finish(ctx context.Context, send func() error) (Object, error) 
 }
 
 func (u *upload) part(number int32) part {
-	p := part{
-		key: u.key, upload: u.id, number: number, offset: int64(number-1) * u.parts.Size, proof: u.proof,
-		summed: u.checksums(), unproven: &u.unproven,
-	}
+	p := part{upload: u, number: number, offset: int64(number-1) * u.parts.Size}
 	p.length = min(u.parts.Size, u.up.Size-p.offset)
 	if number >= 1 && int(number) <= len(u.parts.SHA256) {
 		p.sum = u.parts.SHA256[number-1]
@@ -199,38 +197,13 @@ func (u *upload) part(number int32) part {
 // resume it, and [Bucket.AbortUploads] will find it.
 func (u *upload) create(ctx context.Context) error {
 	u.up = u.bucket.fits(u.up)
-	in := &s3.CreateMultipartUploadInput{
-		Bucket:       &u.bucket.target.Bucket,
-		Key:          &u.key,
-		ContentType:  nonEmpty(u.up.ContentType),
-		Metadata:     u.up.Metadata,
-		StorageClass: types.StorageClass(u.bucket.target.StorageClass),
-	}
-	if u.checksums() {
-		in.ChecksumAlgorithm = types.ChecksumAlgorithmSha256
-		in.ChecksumType = types.ChecksumTypeComposite
-	}
-	out, err := u.bucket.api.CreateMultipartUpload(ctx, in)
-	if err != nil && u.checksums() && u.bucket.target.Checksum.measured() && refusedWay(u.bucket.explain(ctx, err)) {
-		why := err
-		in.ChecksumAlgorithm, in.ChecksumType = "", ""
-		if out, err = u.bucket.api.CreateMultipartUpload(ctx, in); err == nil {
-			u.bucket.learn(PartSHA256, why)
-			u.proof = byETag
-		}
-	}
+	begin := func(up Upload, sum bool) error { return u.begin(ctx, up, sum) }
+	err := begin(u.up, u.checksums())
 	if err != nil {
-		out, err = u.createShort(ctx, in, u.bucket.explain(ctx, err))
+		err = u.bucket.around(PartSHA256, u.up, u.checksums(), err, begin)
 	}
-	if err != nil {
+	if err != nil || u.parts.SaveID == nil {
 		return err
-	}
-	u.id = aws.ToString(out.UploadId)
-	if u.id == "" {
-		return u.bucket.wrong(errors.New("the answer has no upload ID"))
-	}
-	if u.parts.SaveID == nil {
-		return nil
 	}
 	if err := u.parts.SaveID(ctx, u.id); err != nil {
 		u.abort(ctx)
@@ -240,28 +213,35 @@ func (u *upload) create(ctx context.Context) error {
 	return nil
 }
 
-// createShort begins an upload whose metadata may have been too long. A server that has failed for
-// another reason takes the whole again.
-func (u *upload) createShort(ctx context.Context, in *s3.CreateMultipartUploadInput, why error) (*s3.CreateMultipartUploadOutput, error) {
-	short, cut := u.up.shortened()
-	if !cut || !tooLong(why) {
-		return nil, why
+// begin has the server begin an upload, with or without checksums. One that it has begun in
+// another way ends.
+func (u *upload) begin(ctx context.Context, up Upload, sum bool) error {
+	in := &s3.CreateMultipartUploadInput{
+		Bucket:       &u.bucket.target.Bucket,
+		Key:          &u.key,
+		ContentType:  nonEmpty(up.ContentType),
+		Metadata:     up.Metadata,
+		StorageClass: types.StorageClass(u.bucket.target.StorageClass),
 	}
-	again := *in
-	again.Metadata = short.Metadata
-	out, err := u.bucket.api.CreateMultipartUpload(ctx, &again)
+	if sum {
+		in.ChecksumAlgorithm = types.ChecksumAlgorithmSha256
+		in.ChecksumType = types.ChecksumTypeComposite
+	}
+	out, err := u.bucket.api.CreateMultipartUpload(ctx, in)
 	if err != nil {
-		return nil, why
+		return u.bucket.explain(ctx, err)
 	}
-	if !refusedWay(why) {
-		if whole, err := u.bucket.api.CreateMultipartUpload(ctx, in); err == nil {
-			_ = u.bucket.abort(ctx, u.key, aws.ToString(out.UploadId)) // or the janitor does
-			return whole, nil
-		}
+	if aws.ToString(out.UploadId) == "" {
+		return u.bucket.wrong(errors.New("the answer has no upload ID"))
 	}
-	u.bucket.learn(LongMetadata, why)
-	u.up = short
-	return out, nil
+	if u.id != "" {
+		u.abort(ctx)
+	}
+	u.id, u.up = *out.UploadId, up
+	if !sum && u.checksums() {
+		u.proof = byETag
+	}
+	return nil
 }
 
 // checksums reports whether the server is to keep one of each part.
@@ -337,10 +317,10 @@ func (b *Bucket) uploadPart(ctx context.Context, p part, src io.Reader) (types.C
 		return types.CompletedPart{}, err
 	}
 	in := &s3.UploadPartInput{
-		Bucket: &b.target.Bucket, Key: &p.key, UploadId: &p.upload,
+		Bucket: &b.target.Bucket, Key: &p.key, UploadId: &p.id,
 		PartNumber: &p.number, ContentLength: &p.length, Body: reader,
 	}
-	if p.summed && p.proof == byDigest {
+	if p.checksums() && p.proof == byDigest {
 		in.ChecksumSHA256 = aws.String(ExpectedChecksum(p.sum, nil))
 	}
 	if p.proof == byTrailer {
@@ -363,13 +343,16 @@ func (b *Bucket) uploadPart(ctx context.Context, p part, src io.Reader) (types.C
 	if err := b.judge(p, body, unquote(out.ETag), aws.ToString(out.ChecksumSHA256)); err != nil {
 		return types.CompletedPart{}, err
 	}
+	p.mu.Lock()
+	p.sent[p.number] = body.sum()
+	p.mu.Unlock()
 	return types.CompletedPart{PartNumber: &p.number, ETag: out.ETag, ChecksumSHA256: out.ChecksumSHA256}, nil
 }
 
 // wantsMD5 reports whether the ETag of a part may have to prove it.
 func (b *Bucket) wantsMD5(p part) bool {
 	keeps, seen := b.Can(PartSHA256)
-	return b.can(ETagMD5) && (p.proof == byETag || p.proof == byDigest && p.summed && (!keeps || !seen))
+	return b.can(ETagMD5) && (p.proof == byETag || p.proof == byDigest && p.checksums() && (!keeps || !seen))
 }
 
 // judge holds what the server says of a part against what was sent, and notes a part that
@@ -379,14 +362,12 @@ func (b *Bucket) judge(p part, sent *body, etag, checksum string) error {
 	if err != nil {
 		return err
 	}
-	if p.proof == byDigest && p.summed {
+	if p.proof == byDigest && p.checksums() {
 		b.learnKept(PartSHA256, checksum)
 	}
 	switch {
 	case proved, known(p.md5[:]) && etag == ExpectedETag(p.md5, nil):
-	case sent.md5 != nil && !known(p.sum[:]): // nor would reading the object prove it
-		return b.lied("ETag is %s, MD5 of the bytes sent is %x", etag, sent.md5.Sum(nil))
-	case p.summed, sent.md5 != nil, !b.can(ETagMD5):
+	case p.checksums(), sent.md5 != nil, !b.can(ETagMD5):
 		p.unproven.Store(true)
 	}
 	return nil
@@ -413,23 +394,25 @@ func (u *upload) complete(ctx context.Context) (Object, error) {
 		}
 		return Object{}, err
 	}
-	if unquote(out.ETag) == "" {
-		u.bucket.learn(CompleteETag, errors.New("the answer to CompleteMultipartUpload has no ETag"))
-		u.bucket.store.detours.Add(1)
-		o, err := u.finished(ctx)
-		if errors.Is(err, errOther) {
-			err = u.bucket.wrong(fmt.Errorf("complete: %w", err))
-		}
-		return o, err
-	}
-	u.bucket.learn(CompleteETag, nil)
-	if in.IfNoneMatch != nil {
-		u.bucket.learn(CreateOnly, nil)
-	}
 	o := Object{
 		Key: u.key, Size: u.up.Size, ETag: unquote(out.ETag), SHA256: aws.ToString(out.ChecksumSHA256),
 		ContentType: u.up.ContentType, Metadata: u.up.Metadata, StorageClass: u.bucket.Class(),
 		VersionID: aws.ToString(out.VersionId),
+	}
+	if in.IfNoneMatch != nil {
+		u.bucket.learn(CreateOnly, nil)
+	}
+	if o.ETag != "" {
+		u.bucket.learn(CompleteETag, nil)
+	} else {
+		u.bucket.learn(CompleteETag, errors.New("the answer to CompleteMultipartUpload has no ETag"))
+		u.bucket.store.detours.Add(1)
+		switch o, err = u.bucket.Head(ctx, u.key); {
+		case errors.Is(err, ErrNotFound), err == nil && !u.describes(o):
+			return Object{}, u.bucket.wrong(fmt.Errorf("complete: %w", cmp.Or(err, errOther)))
+		case err != nil:
+			return Object{}, err
+		}
 	}
 	if err = u.prove(ctx, o); errors.Is(err, ErrDigest) {
 		return Object{}, u.bucket.discard(ctx, u.key, err)
@@ -478,16 +461,38 @@ func (u *upload) prove(ctx context.Context, o Object) error {
 		return u.bucket.lied("the server has SHA-256 %s, expected %s", o.SHA256, sum)
 	case etag != "" && o.ETag != etag && u.mustBe(o.ETag):
 		return u.bucket.lied("the server has ETag %s, expected %s", o.ETag, etag)
-	case u.proved(etag != "" && o.ETag == etag), u.up.Later, !known(u.up.SHA256[:]):
+	case u.proved(etag != "" && o.ETag == etag), u.up.Later, !u.canReadBack():
 		return nil
 	}
-	return u.bucket.readBack(ctx, u.key, u.up.Size, u.up.SHA256)
+	return u.readBack(ctx)
+}
+
+// canReadBack reports whether it is known what the object's bytes have to be.
+func (u *upload) canReadBack() bool {
+	return known(u.up.SHA256[:]) || len(u.sent) > 0 && len(u.sent) == len(u.done)
+}
+
+// readBack reads the object as a whole, or by its parts if they are all that is known.
+func (u *upload) readBack(ctx context.Context) error {
+	if known(u.up.SHA256[:]) {
+		return u.bucket.readBack(ctx, u.key, Range{Length: -1}, u.up.SHA256)
+	}
+	for number := int32(1); int(number) <= len(u.sent); number++ {
+		r := Range{Offset: u.part(number).offset, Length: u.part(number).length}
+		if int(number) == len(u.sent) {
+			r.Length = -1 // what is behind the end shows
+		}
+		if err := u.bucket.readBack(ctx, u.key, r, u.sent[number]); err != nil {
+			return fmt.Errorf("part %d: %w", number, err)
+		}
+	}
+	return nil
 }
 
 // mustBe reports whether an ETag has to be that of the parts: people say so, or nothing else
 // could prove the object and it looks like one.
 func (u *upload) mustBe(etag string) bool {
-	return u.bucket.target.Checksum == ChecksumETag || u.proof == byETag && !known(u.up.SHA256[:]) && likeETag(etag, len(u.done))
+	return u.bucket.target.Checksum == ChecksumETag || u.proof == byETag && !u.canReadBack() && likeETag(etag, len(u.done))
 }
 
 // proved reports whether what was seen of the parts is enough; same says that the ETag is theirs.

@@ -122,7 +122,7 @@ func again(content io.Reader, size int64) func() (io.Reader, error) {
 		case size <= smallBody:
 			return io.MultiReader(bytes.NewReader(kept.Bytes()), content), nil
 		}
-		return nil, errors.New("the body can be read only once")
+		return nil, errReadOnce
 	}
 }
 
@@ -131,38 +131,62 @@ func (b *Bucket) putFrom(ctx context.Context, key string, up Upload, open func()
 		return Object{}, err
 	}
 	up, sum := b.fits(up), b.can(SHA256) && known(up.SHA256[:])
-	short, cut := up.shortened()
 	o, err := b.putOnce(ctx, key, up, sum, open)
 	if err == nil {
-		if cut {
+		if _, long := up.shortened(); long {
 			b.learn(LongMetadata, nil)
 		}
 		return o, nil
 	}
+	refusal := err
+	err = b.around(SHA256, up, sum, refusal, func(up Upload, sum bool) error {
+		made, err := b.putOnce(ctx, key, up, sum, open)
+		switch {
+		case err == nil:
+			o = made
+		case errors.Is(err, errReadOnce):
+			return refusal
+		}
+		return err
+	})
+	return o, err
+}
+
+var errReadOnce = errors.New("the body can be read only once")
+
+// around asks for what a server has refused in the other ways that there are: without a SHA-256, with short metadata, with neither. It remembers what went well. If nothing does, the error is
+// the first that is about more than the way: what was to be read may be gone as well.
+func (b *Bucket) around(checksum Way, up Upload, sum bool, refusal error, ask func(up Upload, sum bool) error) error {
+	short, cut := up.shortened()
+	bare, cut := sum && refusedWay(refusal) && b.target.Checksum.measured(), cut && tooLong(refusal)
 	for _, other := range []struct {
-		way  Way
-		open bool
-		up   Upload
-		sum  bool
+		open  bool
+		up    Upload
+		sum   bool
+		lacks []Way
 	}{
-		{SHA256, sum && refusedWay(err) && b.target.Checksum.measured(), up, false},
-		{LongMetadata, cut && tooLong(err), short, sum},
+		{bare, up, false, []Way{checksum}},
+		{cut, short, sum, []Way{LongMetadata}},
+		{bare && cut, short, false, []Way{checksum, LongMetadata}},
 	} {
 		if !other.open {
 			continue
 		}
-		o, again := b.putOnce(ctx, key, other.up, other.sum, open)
-		if again == nil && !refusedWay(err) { // the server may have failed for another reason, and take the whole again
-			if whole, third := b.putOnce(ctx, key, up, sum, open); third == nil {
-				return whole, nil
-			}
+		err := ask(other.up, other.sum)
+		if err != nil && !tooLong(err) {
+			return err
 		}
-		if again == nil {
-			b.learn(other.way, err)
-			return o, nil
+		if err == nil && !refusedWay(refusal) && ask(up, sum) == nil {
+			return nil // it had failed for another reason, and takes the whole
+		}
+		if err == nil {
+			for _, way := range other.lacks {
+				b.learn(way, refusal)
+			}
+			return nil
 		}
 	}
-	return Object{}, err
+	return refusal
 }
 
 // putOnce sends one request, with or without a SHA-256, and proves what became of it.
@@ -229,7 +253,7 @@ func (b *Bucket) proven(ctx context.Context, sent *body, o *Object, up Upload, s
 	if proved || up.Later || !known(up.SHA256[:]) && sent.md5 == nil {
 		return nil
 	}
-	if err := b.readBack(ctx, o.Key, up.Size, sent.sum()); err != nil {
+	if err := b.readBack(ctx, o.Key, Range{Length: -1}, sent.sum()); err != nil {
 		return err
 	}
 	if sent.md5 != nil {
@@ -264,10 +288,10 @@ func (b *Bucket) learnETag(sum [16]byte, etag string) {
 	}
 }
 
-// readBack reads an object and hashes it, since its server proves nothing. An object in an archive
-// cannot be read, and stays unproven.
-func (b *Bucket) readBack(ctx context.Context, key string, size int64, want [sha256.Size]byte) error {
-	body, _, err := b.get(ctx, key, Range{Length: -1}, false)
+// readBack reads a range of an object and hashes it, since its server proves nothing. An object in
+// an archive cannot be read, and stays unproven.
+func (b *Bucket) readBack(ctx context.Context, key string, r Range, want [sha256.Size]byte) error {
+	body, _, err := b.get(ctx, key, r, false)
 	if errors.Is(err, ErrArchived) {
 		return nil
 	}
@@ -282,8 +306,8 @@ func (b *Bucket) readBack(ctx context.Context, key string, size int64, want [sha
 	if err != nil {
 		return err
 	}
-	if got := [sha256.Size]byte(h.Sum(nil)); n != size || got != want {
-		return b.lied("%d bytes with SHA-256 %x were read back, sent were %d with %x", n, got, size, want)
+	if got := [sha256.Size]byte(h.Sum(nil)); got != want {
+		return b.lied("%d bytes with SHA-256 %x were read back at %d, sent were others, with %x", n, got, r.Offset, want)
 	}
 	return nil
 }

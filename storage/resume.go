@@ -75,10 +75,10 @@ func (u *upload) usable(p types.Part) bool {
 		return false
 	}
 	switch {
-	case !want.summed && known(want.md5[:]) && u.bucket.can(ETagMD5):
+	case !want.checksums() && known(want.md5[:]) && u.bucket.can(ETagMD5):
 		return unquote(p.ETag) == ExpectedETag(want.md5, nil)
-	case !want.summed || !known(want.sum[:]):
-		u.unproven.Store(u.unproven.Load() || !want.summed)
+	case !want.checksums() || !known(want.sum[:]):
+		u.unproven.Store(u.unproven.Load() || !want.checksums())
 		return true // nothing else to go by
 	}
 	return aws.ToString(p.ChecksumSHA256) == ExpectedChecksum(want.sum, nil)
@@ -134,6 +134,11 @@ func (u *upload) etag() string {
 
 var errOther = errors.New("another object has the key")
 
+// describes reports whether an object may be this one, by all but its bytes.
+func (u *upload) describes(o Object) bool {
+	return o.Size == u.up.Size && maps.Equal(o.Metadata, u.up.Metadata) && (u.up.ContentType == "" || o.ContentType == u.up.ContentType)
+}
+
 // finished returns the object if it is beyond doubt the one of this upload. What the server says
 // of it may not tell: then it is read.
 func (u *upload) finished(ctx context.Context) (Object, error) {
@@ -141,18 +146,16 @@ func (u *upload) finished(ctx context.Context) (Object, error) {
 	if err != nil {
 		return Object{}, err
 	}
-	same := o.Size == u.up.Size && maps.Equal(o.Metadata, u.up.Metadata) &&
-		(u.up.ContentType == "" || o.ContentType == u.up.ContentType)
 	sum, etag := u.composite(), u.etag()
 	switch {
-	case !same, sum != "" && o.SHA256 != "" && o.SHA256 != sum:
+	case !u.describes(o), sum != "" && o.SHA256 != "" && o.SHA256 != sum:
 		return Object{}, errOther
 	case sum != "" && o.SHA256 == sum, etag != "" && o.ETag == etag:
 		return o, nil
-	case !known(u.up.SHA256[:]):
+	case !u.canReadBack():
 		return Object{}, errOther
 	}
-	if err := u.bucket.readBack(ctx, u.key, u.up.Size, u.up.SHA256); err != nil {
+	if err := u.readBack(ctx); err != nil {
 		if errors.Is(err, ErrDigest) {
 			err = errOther
 		}

@@ -97,7 +97,7 @@ func (b *Bucket) putStream(ctx context.Context, key string, up Upload, s Stream,
 	if _, err := p.count(s.Size); err != nil {
 		return Object{}, err
 	}
-	u := &upload{bucket: b, key: key, up: up, parts: p, proof: how, done: make(map[int32]types.CompletedPart)}
+	u := &upload{bucket: b, key: key, up: up, parts: p, proof: how, done: map[int32]types.CompletedPart{}, sent: map[int32][32]byte{}}
 	w := &production{upload: u, stream: s}
 	offset, err := w.resumed(ctx)
 	if err != nil {
@@ -125,7 +125,8 @@ func (w *production) resumed(ctx context.Context) (int64, error) {
 	w.id, w.kept = w.stream.Resume, true
 	first, begun := w.done[1]
 	switch {
-	case !begun, w.proof == byETag && first.ChecksumSHA256 != nil: // which then all parts would need
+	case !begun, w.proof == byETag && first.ChecksumSHA256 != nil, // which then all parts would need
+		first.ChecksumSHA256 == nil && !w.bucket.can(ETagMD5): // and nobody knows what the parts have to be
 		w.abort(ctx)
 		clear(w.done)
 		w.id, w.kept = "", false

@@ -33,22 +33,7 @@ func TestEveryWayOfAStore(t *testing.T) {
 	for _, way := range testenv.StoreWays(s.AccessKeyID, s.SecretAccessKey) {
 		t.Run(way.Name, func(t *testing.T) {
 			t.Parallel()
-			at, from := target(t, "to"), target(t, "from")
-			direct := create(t, at)
-			create(t, from)
-			var refused atomic.Int32
-			g := newTLSGate(t, at, func(w http.ResponseWriter, r *http.Request) bool {
-				answered := way.Request != nil && way.Request(w, r)
-				if answered {
-					refused.Add(1)
-				}
-				return answered
-			})
-			g.forward.ModifyResponse = way.Response
-			client := storage.NewClient(storage.Options{})
-			t.Cleanup(client.Close)
-			to, source := within(t, client, g.through(at)), within(t, client, g.through(from))
-			lifeOf(t, "first", direct, source, to)
+			to := livedThrough(t, way.Name)
 			lacked, known := lacks()[way.Name]
 			if can, seen := to.Can(lacked); known && (can || !seen) {
 				t.Errorf("%s: Can = %t, %t; the store does not", lacked, can, seen)
@@ -58,13 +43,77 @@ func TestEveryWayOfAStore(t *testing.T) {
 					t.Errorf("the store is said to lack %s", w)
 				}
 			}
-			refused.Store(0)
-			lifeOf(t, "second", direct, source, to)
-			if n := refused.Load(); n > 0 {
-				t.Errorf("%d requests were refused again", n)
-			}
 		})
 	}
+}
+
+// A store that lacks one thing may lack another.
+func TestStoreOfSeveralWays(t *testing.T) {
+	t.Parallel()
+	for _, names := range [][]string{
+		{"refuses checksums", "short metadata, said"},
+		{"refuses checksums", "short metadata", "no ETag of what is completed"},
+		{"no checksums", "ETags of its own", "no ETag of what is completed"},
+		{"no checksums of copied parts", "no conditions on what was uploaded in parts", "no trailing checksums"},
+		{"HTML without content", "batches need Content-MD5", "no conditions on what was uploaded in parts", "short metadata"},
+		{"refuses checksums", "no copies", "no batches", "no condition on writing", "ETags of its own", "short metadata, said"},
+	} {
+		t.Run(strings.Join(names, ", "), func(t *testing.T) {
+			t.Parallel()
+			livedThrough(t, names...)
+		})
+	}
+}
+
+// livedThrough has a store that goes some ways go through all, twice, and returns it.
+func livedThrough(t *testing.T, ways ...string) *storage.Bucket {
+	t.Helper()
+	at, from := target(t, "to"), target(t, "from")
+	direct := create(t, at)
+	create(t, from)
+	g, refused := going(t, at, func(*http.Request) {}, ways...)
+	client := storage.NewClient(storage.Options{})
+	t.Cleanup(client.Close)
+	to, source := within(t, client, g.through(at)), within(t, client, g.through(from))
+	lifeOf(t, "first", direct, source, to)
+	refused.Store(0)
+	lifeOf(t, "second", direct, source, to)
+	if n := refused.Load(); n > 0 {
+		t.Errorf("%d requests were refused again", n)
+	}
+	return to
+}
+
+// going is a gate that goes some of [testenv.StoreWays], after see was shown each request, and
+// counts what it refuses.
+func going(t *testing.T, at storage.Target, see func(*http.Request), names ...string) (*gate, *atomic.Int32) {
+	t.Helper()
+	ways := testenv.StoreWays(at.AccessKeyID, string(at.SecretAccessKey))
+	ways = slices.DeleteFunc(ways, func(w testenv.StoreWay) bool { return !slices.Contains(names, w.Name) })
+	if len(ways) != len(names) {
+		t.Fatalf("some of %q are no ways", names)
+	}
+	refused := new(atomic.Int32)
+	g := newTLSGate(t, at, func(w http.ResponseWriter, r *http.Request) bool {
+		see(r)
+		for _, way := range ways {
+			if way.Request != nil && way.Request(w, r) {
+				refused.Add(1)
+				return true
+			}
+		}
+		return false
+	})
+	g.forward.ModifyResponse = func(r *http.Response) error {
+		var all []error
+		for _, way := range ways {
+			if way.Response != nil {
+				all = append(all, way.Response(r))
+			}
+		}
+		return errors.Join(all...)
+	}
+	return g, refused
 }
 
 // alsoLacks is what else follows from the way.

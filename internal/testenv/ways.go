@@ -97,7 +97,7 @@ func longMetadata(r *http.Request) bool {
 func refuses(status int, code string, is func(*http.Request) bool) func(http.ResponseWriter, *http.Request) bool {
 	return func(w http.ResponseWriter, r *http.Request) bool {
 		if is(r) {
-			_, _ = io.Copy(io.Discard, io.LimitReader(r.Body, most)) // or the client may not read the answer
+			_, _ = io.Copy(io.Discard, r.Body) // or the client may not read the answer
 			w.Header().Set("Content-Type", "application/xml")
 			w.WriteHeader(status)
 			fmt.Fprintf(w, "<Error><Code>%s</Code><Message>not here</Message></Error>", code)
