@@ -21,7 +21,7 @@ const keptWords = "kept by the store until" // in the note of a deletion that wa
 // deposit makes the buckets and uploads all bags.
 func (l *life) deposit(ctx context.Context, o *outcome) error {
 	o.Want = len(l.Bags)
-	if err := errors.Join(l.makeBuckets(ctx), l.AddInstitutions(ctx)); err != nil {
+	if err := errors.Join(l.AddInstitutions(ctx), l.makeBuckets(ctx)); err != nil {
 		return err
 	}
 	for _, d := range l.deposits {

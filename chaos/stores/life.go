@@ -115,28 +115,25 @@ func (l *life) all(ctx context.Context) (list []outcome) {
 	return list
 }
 
-// makeBuckets makes every bucket that the settings and the institutions name.
+// makeBuckets has farol make every bucket that the settings and the institutions name.
 func (l *life) makeBuckets(ctx context.Context) error {
-	client := l.Store.Client
-	for _, b := range l.Buckets() {
-		in := &s3.CreateBucketInput{Bucket: &b}
-		if l.store.locked && slices.ContainsFunc(rig.TargetNames(), func(t string) bool { return l.TargetBucket(t) == b }) {
-			in.ObjectLockEnabledForBucket = aws.Bool(true)
-		}
-		_, err := client.CreateBucket(ctx, in)
-		if in.ObjectLockEnabledForBucket != nil && err == nil {
-			rule := &types.ObjectLockRule{DefaultRetention: &types.DefaultRetention{Mode: types.ObjectLockRetentionModeCompliance, Days: aws.Int32(1)}}
-			_, err = client.PutObjectLockConfiguration(ctx, &s3.PutObjectLockConfigurationInput{
-				Bucket: &b, ObjectLockConfiguration: &types.ObjectLockConfiguration{ObjectLockEnabled: types.ObjectLockEnabledEnabled, Rule: rule},
-			})
-		}
-		if l.store.versions && err == nil {
-			_, err = client.PutBucketVersioning(ctx, &s3.PutBucketVersioningInput{
-				Bucket: &b, VersioningConfiguration: &types.VersioningConfiguration{Status: types.BucketVersioningStatusEnabled},
-			})
-		}
+	args := []string{"bucket", "create"}
+	switch {
+	case l.store.locked:
+		args = append(args, "--lock", "compliance:1", "--yes")
+	case l.store.versions:
+		args = append(args, "--versions")
+	}
+	_, err := l.Farol(ctx, l.Env(), args...)
+	if err != nil || !l.store.versions {
+		return err
+	}
+	for _, b := range l.Buckets() { // those of no target as well
+		_, err := l.Store.Client.PutBucketVersioning(ctx, &s3.PutBucketVersioningInput{
+			Bucket: &b, VersioningConfiguration: &types.VersioningConfiguration{Status: types.BucketVersioningStatusEnabled},
+		})
 		if err != nil {
-			return fmt.Errorf("make bucket %s: %w", b, err)
+			return fmt.Errorf("enable versions in %s: %w", b, err)
 		}
 	}
 	return nil
