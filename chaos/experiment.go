@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -24,6 +25,32 @@ type experiment struct {
 	at      float64                            // how far the work has come when the script begins, from 0 to 1
 	mix     func(bags int) mix                 // nil: the usual one
 	promise oracle.Promise
+	way     string // of [storeways.All], that the store goes; "": it does what the gateway does
+}
+
+// The ways of a store under which experiments are made once more: as MinIO, and as Ceph RGW.
+const (
+	copiesUnproven = "no checksums of copied parts"
+	completeSilent = "no ETag of what is completed"
+)
+
+// otherStores are experiments again, on stores that make Farol take other ways. They are those
+// whose faults meet copies, uploads in parts, or what is read back.
+func otherStores(list []experiment) (again []experiment) {
+	for name, way := range map[string]string{
+		"s3-half-500": copiesUnproven, "s3-cut-each-second": copiesUnproven, "flip-staging": copiesUnproven,
+		"copies-cut": copiesUnproven, "staging-wiped": copiesUnproven, "restorations-decayed": copiesUnproven,
+		"kill-9": completeSilent, "s3-503": completeSilent, "s3-cut-bodies": completeSilent, "flip-receiving": completeSilent,
+		"bucket-gone": completeSilent, "restorations-flipped": completeSilent, "deletions": completeSilent,
+	} {
+		e := list[slices.IndexFunc(list, func(e experiment) bool { return e.name == name })]
+		e.name += map[string]string{copiesUnproven: "-minio", completeSilent: "-ceph"}[way]
+		e.does, e.way = e.does+"; the store gives "+way, way
+		e.short = name == "s3-half-500" || name == "bucket-gone"
+		again = append(again, e)
+	}
+	slices.SortFunc(again, func(a, b experiment) int { return strings.Compare(a.name, b.name) })
+	return again
 }
 
 // usual is one large bag, one with many files, and small ones; one small bag in ten
@@ -94,6 +121,9 @@ func run(ctx context.Context, srv *servers, e experiment, number int, o options)
 
 // experiment runs the processes, the script and the oracle.
 func (s *site) experiment(ctx context.Context, e experiment, o options, r *result) error {
+	if err := s.goes(e.way); err != nil {
+		return err
+	}
 	for i := range o.workers {
 		p, err := s.process(fmt.Sprintf("worker-%d", i+1), "work")
 		if err != nil {

@@ -17,7 +17,8 @@ import (
 )
 
 func experiments() []experiment {
-	return slices.Concat(processExperiments(), settingsExperiments(), s3Experiments(), answerExperiments(), redisExperiments(), postgresExperiments(), failoverExperiments(), dataExperiments(), requestExperiments())
+	list := slices.Concat(processExperiments(), settingsExperiments(), s3Experiments(), answerExperiments(), redisExperiments(), postgresExperiments(), failoverExperiments(), dataExperiments(), requestExperiments())
+	return append(list, otherStores(list)...)
 }
 
 func main() { rig.Main("chaos", chaos) }
@@ -79,7 +80,7 @@ func chaos(ctx context.Context, args []string) (ok bool, err error) {
 	}
 	if f.list {
 		for _, e := range experiments() {
-			fmt.Printf("%-20s %-6s %s\n", e.name, map[bool]string{true: "short"}[e.short], e.does)
+			fmt.Printf("%-26s %-6s %s\n", e.name, map[bool]string{true: "short"}[e.short], e.does)
 		}
 		return true, nil
 	}

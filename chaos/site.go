@@ -7,12 +7,14 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/farol-preservation/farol/chaos/rig"
+	"github.com/farol-preservation/farol/internal/storeways"
 )
 
 // A site is one Farol with the processes that work.
@@ -25,6 +27,21 @@ type site struct {
 	rng       *rand.Rand
 	notes     []string                      // what the experiment has to say
 	after     []func(context.Context) error // what ends with the experiment, the last first
+	way       *storeways.Way                // that the store goes; nil: it does what the gateway does
+}
+
+// goes has the store go a way before all processes that are made from now on.
+func (s *site) goes(name string) error {
+	if name == "" {
+		return nil
+	}
+	ways := storeways.All(s.AccessKeyID, s.SecretAccessKey)
+	i := slices.IndexFunc(ways, func(w storeways.Way) bool { return w.Name == name })
+	if i < 0 {
+		return fmt.Errorf("there is no store with %s", name)
+	}
+	s.way = &ways[i] // one for all processes: it remembers the uploads
+	return nil
 }
 
 // newSite makes a database, buckets and bags.
@@ -62,6 +79,9 @@ func (s *site) process(name string, args ...string) (*process, error) {
 	}
 	if p.s3, err = newS3Proxy(s.servers.gateway, s.Store.Trust, s.servers.ca); err != nil {
 		return nil, err
+	}
+	if s.way != nil {
+		p.s3.add(&rule{name: s.way.Name, answer: s.way.Request, change: s.way.Response})
 	}
 	redis, err := url.Parse(s.RedisURL)
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/farol-preservation/farol/internal/storeways"
 	"github.com/farol-preservation/farol/internal/testenv"
 	"github.com/farol-preservation/farol/pipeline"
 	"github.com/farol-preservation/farol/pipeline/pipelinetest"
@@ -18,7 +19,7 @@ import (
 
 // behind is the archive's dependencies with a store for Standard-VA that goes some ways, and else
 // answers where instead does.
-func behind(t *testing.T, a *pipelinetest.Archive, instead func(http.ResponseWriter, *http.Request) bool, ways ...testenv.StoreWay) pipeline.Deps {
+func behind(t *testing.T, a *pipelinetest.Archive, instead func(http.ResponseWriter, *http.Request) bool, ways ...storeways.Way) pipeline.Deps {
 	t.Helper()
 	forward := a.S3.Proxy(t)
 	forward.ModifyResponse = func(r *http.Response) error {
@@ -101,8 +102,8 @@ func TestRecordThatTheDatabaseRefusesWaits(t *testing.T) {
 func TestCopiesThatNothingProvesAreRead(t *testing.T) {
 	t.Parallel()
 	a := newArchive(t)
-	ways := testenv.StoreWays(a.S3.AccessKeyID, a.S3.SecretAccessKey)
-	ways = slices.DeleteFunc(ways, func(w testenv.StoreWay) bool { return w.Name != "no checksums" && w.Name != "ETags of its own" })
+	ways := storeways.All(a.S3.AccessKeyID, a.S3.SecretAccessKey)
+	ways = slices.DeleteFunc(ways, func(w storeways.Way) bool { return w.Name != "no checksums" && w.Name != "ETags of its own" })
 	if len(ways) != 2 {
 		t.Fatalf("%d ways, want two", len(ways))
 	}

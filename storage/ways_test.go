@@ -11,11 +11,12 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/farol-preservation/farol/internal/storeways"
 	"github.com/farol-preservation/farol/internal/testenv"
 	"github.com/farol-preservation/farol/storage"
 )
 
-// lacks is what a client learns of a store that goes one of [testenv.StoreWays].
+// lacks is what a client learns of a store that goes one of [storeways.All].
 func lacks() map[string]storage.Way {
 	return map[string]storage.Way{
 		"no checksums": storage.SHA256, "refuses checksums": storage.PartSHA256, "no checksums of copied parts": storage.CopiedSHA256,
@@ -30,7 +31,7 @@ func lacks() map[string]storage.Way {
 func TestEveryWayOfAStore(t *testing.T) {
 	t.Parallel()
 	s := testenv.S3(t)
-	for _, way := range testenv.StoreWays(s.AccessKeyID, s.SecretAccessKey) {
+	for _, way := range storeways.All(s.AccessKeyID, s.SecretAccessKey) {
 		t.Run(way.Name, func(t *testing.T) {
 			t.Parallel()
 			to := livedThrough(t, way.Name)
@@ -84,12 +85,12 @@ func livedThrough(t *testing.T, ways ...string) *storage.Bucket {
 	return to
 }
 
-// going is a gate that goes some of [testenv.StoreWays], after see was shown each request, and
+// going is a gate that goes some of [storeways.All], after see was shown each request, and
 // counts what it refuses.
 func going(t *testing.T, at storage.Target, see func(*http.Request), names ...string) (*gate, *atomic.Int32) {
 	t.Helper()
-	ways := testenv.StoreWays(at.AccessKeyID, string(at.SecretAccessKey))
-	ways = slices.DeleteFunc(ways, func(w testenv.StoreWay) bool { return !slices.Contains(names, w.Name) })
+	ways := storeways.All(at.AccessKeyID, string(at.SecretAccessKey))
+	ways = slices.DeleteFunc(ways, func(w storeways.Way) bool { return !slices.Contains(names, w.Name) })
 	if len(ways) != len(names) {
 		t.Fatalf("some of %q are no ways", names)
 	}

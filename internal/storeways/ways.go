@@ -1,4 +1,5 @@
-package testenv
+// Package storeways has what stores were seen to do otherwise than the gateway that all tests use.
+package storeways
 
 import (
 	"bytes"
@@ -17,8 +18,8 @@ import (
 	v4 "github.com/aws/aws-sdk-go-v2/aws/signer/v4"
 )
 
-// A StoreWay makes a proxy before the gateway answer as another store does.
-type StoreWay struct {
+// A Way makes a proxy before the gateway answer as another store does.
+type Way struct {
 	Name string
 	// Request may answer by itself, and returns true then; or change the request.
 	Request func(w http.ResponseWriter, r *http.Request) bool
@@ -29,12 +30,12 @@ type StoreWay struct {
 // most is how much of a body that is no object is read.
 const most = 4 << 20
 
-// StoreWays are what stores were seen to do otherwise than the gateway: Ceph RGW 16.2, MinIO of
+// All are what stores were seen to do otherwise than the gateway: Ceph RGW 16.2, MinIO of
 // February 2026, OpenStack Swift 2.30, Google Cloud Storage, and nginx before any of them. Some
 // remember what they have seen: each call makes new ones. The key signs what they change.
-func StoreWays(accessKeyID, secretAccessKey string) []StoreWay {
+func All(accessKeyID, secretAccessKey string) []Way {
 	re := resigner{v4.NewSigner(func(o *v4.SignerOptions) { o.DisableURIPathEscaping = true }), accessKeyID, secretAccessKey}
-	return []StoreWay{
+	return []Way{
 		{"no checksums", re.withoutChecksums, answersWithout("(?s)<Checksum(SHA256|Type|Algorithm)>[^<]*</Checksum(SHA256|Type|Algorithm)>", "X-Amz-Checksum-Sha256", "X-Amz-Checksum-Type")}, //nolint:bodyclose // the proxy closes it
 		{"refuses checksums", refuses(http.StatusBadRequest, "InvalidRequest", func(r *http.Request) bool {
 			return r.Header.Get("X-Amz-Checksum-Sha256")+r.Header.Get("X-Amz-Checksum-Algorithm")+r.Header.Get("X-Amz-Sdk-Checksum-Algorithm")+r.Header.Get("X-Amz-Trailer") != "" && !r.URL.Query().Has("delete")
@@ -108,10 +109,10 @@ func refuses(status int, code string, is func(*http.Request) bool) func(http.Res
 }
 
 // copiesPartsWithout takes no copied part into an upload that was begun with checksums, as MinIO.
-func copiesPartsWithout() StoreWay {
+func copiesPartsWithout() Way {
 	var begun sync.Map
 	summed := regexp.MustCompile(`<UploadId>([^<]*)</UploadId>`)
-	return StoreWay{"no checksums of copied parts", refuses(http.StatusBadRequest, "InvalidArgument", func(r *http.Request) bool {
+	return Way{"no checksums of copied parts", refuses(http.StatusBadRequest, "InvalidArgument", func(r *http.Request) bool {
 		_, with := begun.Load(r.URL.Query().Get("uploadId"))
 		return with && r.Header.Get("X-Amz-Copy-Source") != ""
 	}), func(r *http.Response) error {
