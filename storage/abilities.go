@@ -24,6 +24,7 @@ const (
 	ETagMD5      Way = "etag-md5"           // its ETag of an object or part is the MD5
 	CompleteETag Way = "complete-etag"      // it names the ETag of an object that it has put together
 	ServerCopy   Way = "copy"               // it copies between its buckets by itself
+	CopyPart     Way = "copy-part"          // it makes a part of an upload of a range of an object
 	CopyIfMatch  Way = "copy-if-match"      // only if the source still has an ETag, that of an upload in parts too
 	ReadIfMatch  Way = "read-if-match"      // likewise when it is read
 	CreateOnly   Way = "if-none-match"      // it writes an object only if there is none
@@ -35,7 +36,7 @@ const (
 // Ways lists all of them, in the order in which people read of them.
 func Ways() []Way {
 	return []Way{
-		SHA256, PartSHA256, CopiedSHA256, Trailers, ETagMD5, CompleteETag, ServerCopy, CopyIfMatch, ReadIfMatch, CreateOnly, Batch, LongMetadata, Archive,
+		SHA256, PartSHA256, CopiedSHA256, Trailers, ETagMD5, CompleteETag, ServerCopy, CopyPart, CopyIfMatch, ReadIfMatch, CreateOnly, Batch, LongMetadata, Archive,
 	}
 }
 
@@ -49,6 +50,7 @@ func (w Way) Instead() string {
 		ETagMD5:      "compares checksums, and else reads each object back and hashes it",
 		CompleteETag: "asks for the object once more after each upload in parts",
 		ServerCopy:   "sends the bytes through the worker",
+		CopyPart:     "sends the bytes of files in a bag through the worker",
 		CopyIfMatch:  "sends the bytes through the worker where the source was uploaded in parts",
 		ReadIfMatch:  "reads without a condition, and compares the ETag of the answer",
 		CreateOnly:   "asks whether there is an object before it writes one",

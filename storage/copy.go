@@ -65,12 +65,17 @@ func (b *Bucket) copy(ctx context.Context, src Source, key string, up Upload, p 
 	if !unable(err) {
 		return o, err
 	}
-	var refusal smithy.APIError
 	o, again := b.copyThrough(ctx, src, key, up, p)
-	if again == nil && errors.Is(err, ErrUnsupported) && errors.As(err, &refusal) {
+	if again == nil && errors.Is(err, ErrUnsupported) && inWords(err) {
 		b.learn(ServerCopy, err)
 	}
 	return o, again
+}
+
+// inWords reports whether an error is what the server said, and not what we made of it.
+func inWords(err error) bool {
+	var said smithy.APIError
+	return errors.As(err, &said)
 }
 
 // asPart has the content go as a single part.
@@ -111,7 +116,7 @@ func (b *Bucket) copyInParts(ctx context.Context, src Source, key string, up Upl
 		how = byETag
 	}
 	through := atomic.Bool{}
-	through.Store(!b.can(ServerCopy) || src.IfMatch != "" && !b.can(CopyIfMatch))
+	through.Store(!b.can(ServerCopy) || !b.can(CopyPart) || src.IfMatch != "" && !b.can(CopyIfMatch))
 	return b.inParts(ctx, key, up, p, CopiedSHA256, how, func(ctx context.Context, part part) (types.CompletedPart, error) {
 		if through.Load() {
 			return b.sendPart(ctx, part, src.open)
@@ -124,8 +129,11 @@ func (b *Bucket) copyInParts(ctx context.Context, src Source, key string, up Upl
 			return done, err
 		}
 		through.Store(true)
-		sent, err := b.sendPart(ctx, part, src.open)
-		return sent, err
+		sent, again := b.sendPart(ctx, part, src.open)
+		if again == nil && refusedWay(err) && inWords(err) {
+			b.learn(CopyPart, err)
+		}
+		return sent, again
 	})
 }
 
@@ -212,12 +220,18 @@ func (b *Bucket) copyOnce(ctx context.Context, src Source, key string, up Upload
 		ETag: strings.Trim(result.ETag, `"`), SHA256: result.ChecksumSHA256, LastModified: at,
 		StorageClass: b.Class(), VersionID: out.header.Get("X-Amz-Version-Id"),
 	}
-	if o.ETag == "" {
-		return Object{}, b.wrong(errors.New("the answer has no ETag"))
-	}
 	b.learn(ServerCopy, nil)
 	if src.IfMatch != "" {
 		b.learn(CopyIfMatch, nil)
+	}
+	if o.ETag == "" {
+		b.store.detours.Add(1)
+		if o, err = b.Head(ctx, key); err != nil {
+			return Object{}, err
+		}
+		if o.Size != up.Size {
+			return Object{}, b.wrong(fmt.Errorf("the copy has %d bytes, expected %d", o.Size, up.Size))
+		}
 	}
 	err = differs(o.SHA256, up.SHA256)
 	proved := o.SHA256 != "" || known(up.MD5[:]) && o.ETag == ExpectedETag(up.MD5, nil)
@@ -282,9 +296,10 @@ func (b *Bucket) copyPart(ctx context.Context, src Source, p part) (types.Comple
 		return types.CompletedPart{}, b.notCopied(ctx, src, b.explain(ctx, err))
 	}
 	r := out.CopyPartResult
-	if r == nil {
-		return types.CompletedPart{}, b.wrong(errors.New("the answer has no result"))
+	if r == nil || aws.ToString(r.ETag) == "" {
+		return types.CompletedPart{}, fmt.Errorf("%w: copied part: the answer has no ETag", ErrUnsupported)
 	}
+	b.learn(CopyPart, nil)
 	proved, err := b.alike(r, p)
 	if err != nil {
 		// Some servers report the checksum of the whole source here. If it is the

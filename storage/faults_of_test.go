@@ -324,7 +324,9 @@ func TestOtherBytesAreTheServersFailure(t *testing.T) {
 		return r.Method == http.MethodPut
 	})
 	g.forward.ModifyResponse = func(r *http.Response) error {
-		r.Header.Set("Etag", `"another"`)
+		if r.Request.Method != http.MethodHead { // by which we look once more
+			r.Header.Set("Etag", `"another"`)
+		}
 		return nil
 	}
 	b := open(t, g.through(at), storage.Options{})

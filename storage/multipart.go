@@ -399,9 +399,6 @@ func (u *upload) complete(ctx context.Context) (Object, error) {
 		ContentType: u.up.ContentType, Metadata: u.up.Metadata, StorageClass: u.bucket.Class(),
 		VersionID: aws.ToString(out.VersionId),
 	}
-	if in.IfNoneMatch != nil {
-		u.bucket.learn(CreateOnly, nil)
-	}
 	if o.ETag != "" {
 		u.bucket.learn(CompleteETag, nil)
 	} else {
@@ -420,32 +417,43 @@ func (u *upload) complete(ctx context.Context) (Object, error) {
 	return o, err
 }
 
-// completeNew replaces no other object if none may be. A store that knows no condition is asked
-// for the object a moment before: of two who write at once, the last one wins there.
+// completeNew replaces no other object if none may be. Of a store that was not seen to refuse such a
+// request, the object is asked for a moment before: it may leave conditions unheeded. Of two who
+// write there at once, the last one wins.
 func (u *upload) completeNew(ctx context.Context, in *s3.CompleteMultipartUploadInput) (*s3.CompleteMultipartUploadOutput, error) {
-	if !u.onlyNew {
-		return u.bucket.work.CompleteMultipartUpload(ctx, in)
-	}
-	var why error
-	if u.bucket.can(CreateOnly) {
-		in.IfNoneMatch = aws.String("*")
-		out, err := u.bucket.work.CompleteMultipartUpload(ctx, in)
-		if err == nil || !refusedWay(u.bucket.explain(ctx, err)) {
-			return out, err
+	b := u.bucket
+	can, seen := b.Can(CreateOnly)
+	if u.onlyNew && !(can && seen) {
+		_, err := b.Head(ctx, u.key)
+		switch {
+		case err == nil:
+			return nil, ErrChanged
+		case !errors.Is(err, ErrNotFound):
+			return nil, err
 		}
-		why = err
 	}
-	_, err := u.bucket.Head(ctx, u.key)
-	switch {
-	case err == nil:
-		return nil, ErrChanged
-	case !errors.Is(err, ErrNotFound):
+	if !u.onlyNew || !can {
+		return b.work.CompleteMultipartUpload(ctx, in)
+	}
+	in.IfNoneMatch = aws.String("*")
+	out, err := b.work.CompleteMultipartUpload(ctx, in)
+	if err == nil {
+		return out, nil
+	}
+	why := b.explain(ctx, err)
+	if errors.Is(why, ErrChanged) {
+		b.learn(CreateOnly, nil)
+	}
+	if !refusedWay(why) {
 		return nil, err
 	}
 	in.IfNoneMatch = nil
-	out, err := u.bucket.work.CompleteMultipartUpload(ctx, in)
-	if err == nil && why != nil {
-		u.bucket.learn(CreateOnly, why)
+	if seen { // and so nobody has looked yet
+		b.learn(CreateOnly, why)
+		return u.completeNew(ctx, in)
+	}
+	if out, err = b.work.CompleteMultipartUpload(ctx, in); err == nil {
+		b.learn(CreateOnly, why)
 	}
 	return out, err
 }

@@ -70,21 +70,35 @@ func (b *Bucket) sendIf(ctx context.Context, r *request, etag string) (*reply, e
 	if etag != "" && b.can(ReadIfMatch) {
 		set(r.header, "If-Match", quoted(etag))
 		got, err := b.send(ctx, r)
-		if err == nil {
+		switch {
+		case err == nil && etagOf(got.header) == etag:
 			b.learn(ReadIfMatch, nil)
-		}
-		if err == nil || !errors.Is(b.explain(ctx, err), ErrChanged) || !b.still(ctx, r.key, etag) {
+			return got, nil
+		case err == nil: // the condition went unheeded, or the answer is another request's
+			return got, b.other(ctx, r.key, etag, got)
+		case !errors.Is(b.explain(ctx, err), ErrChanged) || !b.still(ctx, r.key, etag):
 			return got, err
 		}
 		b.learn(ReadIfMatch, b.explain(ctx, err))
 		delete(r.header, "If-Match")
 	}
 	got, err := b.send(ctx, r)
-	if err == nil && etag != "" && etagOf(got.header) != etag { // with the condition it would be a wrong answer
-		_ = got.body.Close() // nobody reads it
-		return nil, fmt.Errorf("%w: its ETag is %s, and not %s", ErrChanged, etagOf(got.header), etag)
+	if err == nil && etag != "" && etagOf(got.header) != etag {
+		return nil, b.other(ctx, r.key, etag, got)
 	}
 	return got, err
+}
+
+// other is the error of an answer with another ETag than was asked for: the object has changed,
+// unless another look says that it has not.
+func (b *Bucket) other(ctx context.Context, key, etag string, got *reply) error {
+	if got.body != nil {
+		_ = got.body.Close() // nobody reads it
+	}
+	if b.still(ctx, key, etag) {
+		return b.wrong(fmt.Errorf("asked for the object with ETag %s, answered with that of ETag %s", etag, etagOf(got.header)))
+	}
+	return fmt.Errorf("%w: its ETag is %s, and not %s", ErrChanged, etagOf(got.header), etag)
 }
 
 // Get reads a range of an object. The reader ends with io.EOF only after every
@@ -140,9 +154,6 @@ func (b *Bucket) checkRange(r Range, asked bool, out *reply) error {
 	got := out.header.Get("Content-Range")
 	if asked && !strings.HasPrefix(got, fmt.Sprintf("bytes %d-", r.Offset)) {
 		return b.wrong(fmt.Errorf("asked for bytes from %d, answered %q", r.Offset, got))
-	}
-	if etag := etagOf(out.header); r.IfMatch != "" && etag != r.IfMatch {
-		return b.wrong(fmt.Errorf("asked for the object with ETag %s, answered with that of ETag %s", r.IfMatch, etag))
 	}
 	if r.Length > 0 && out.size != r.Length {
 		err := fmt.Errorf("%w: %d of the %d bytes at %d", io.ErrUnexpectedEOF, out.size, r.Length, r.Offset)

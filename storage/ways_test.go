@@ -21,7 +21,7 @@ func lacks() map[string]storage.Way {
 	return map[string]storage.Way{
 		"no checksums": storage.SHA256, "refuses checksums": storage.PartSHA256, "no checksums of copied parts": storage.CopiedSHA256,
 		"no trailing checksums": storage.Trailers, "no ETag of what is completed": storage.CompleteETag, "no batches": storage.Batch,
-		"no copies": storage.ServerCopy, "no conditions on what was uploaded in parts": storage.CopyIfMatch, "no condition on writing": storage.CreateOnly,
+		"no copies": storage.ServerCopy, "no copies of parts": storage.CopyPart, "no conditions on what was uploaded in parts": storage.CopyIfMatch, "no condition on writing": storage.CreateOnly,
 		"short metadata": storage.LongMetadata, "short metadata, said": storage.LongMetadata, "ETags of its own": storage.ETagMD5,
 	}
 }
@@ -165,6 +165,9 @@ func lifeOf(t *testing.T, pass string, direct, from, to *storage.Bucket) {
 	r, err := to.Get(ctx, pass+"small", storage.Range{Offset: 10, Length: 20, IfMatch: o.ETag})
 	must("Get", err)
 	must("Close", r.Close())
+	if r, err = to.Get(ctx, pass+"small", storage.Range{Length: 20, IfMatch: "0123"}); !errors.Is(err, storage.ErrChanged) {
+		t.Errorf("%s: Get of another version = %v, %v", pass, r, err)
+	}
 	parts := describeParts(large)
 	for part := range slices.Chunk(large, minPart) {
 		parts.MD5 = append(parts.MD5, md5.Sum(part))

@@ -61,6 +61,17 @@ func All(accessKeyID, secretAccessKey string) []Way {
 		}), nil},
 		{"no batches", refuses(http.StatusNotImplemented, "NotImplemented", func(r *http.Request) bool { return r.URL.Query().Has("delete") }), nil},
 		{"no copies", refuses(http.StatusNotImplemented, "NotImplemented", func(r *http.Request) bool { return r.Header.Get("X-Amz-Copy-Source") != "" }), nil},
+		{"no copies of parts", refuses(http.StatusNotImplemented, "NotImplemented", func(r *http.Request) bool {
+			return r.Header.Get("X-Amz-Copy-Source") != "" && r.URL.Query().Has("partNumber")
+		}), nil},
+		{"no ETag of a copy", nil, inAnswersTo(func(r *http.Request) bool { //nolint:bodyclose // the proxy closes it
+			return r.Header.Get("X-Amz-Copy-Source") != "" && !r.URL.Query().Has("partNumber")
+		}, `<ETag>[^<]*</ETag>`, "")},
+		{"conditions unheeded", func(_ http.ResponseWriter, r *http.Request) bool {
+			r.Header.Del("If-Match")
+			r.Header.Del("If-None-Match")
+			return false
+		}, nil},
 		{"no conditions on what was uploaded in parts", refuses(http.StatusPreconditionFailed, "PreconditionFailed", func(r *http.Request) bool {
 			return strings.Contains(r.Header.Get("If-Match")+r.Header.Get("X-Amz-Copy-Source-If-Match"), "-")
 		}), nil},
