@@ -93,6 +93,7 @@ type upload struct {
 	id      string // "" before it is begun
 	kept    bool   // the ID is in safe hands, so that the upload can be resumed
 	onlyNew bool   // no other object may be replaced
+	blind   bool   // likewise, and nobody looks for one first
 	ended   bool   // by the caller's word, which is nothing against the upload
 
 	unproven atomic.Bool // nothing that the server says proves one of the parts
@@ -423,7 +424,7 @@ func (u *upload) complete(ctx context.Context) (Object, error) {
 func (u *upload) completeNew(ctx context.Context, in *s3.CompleteMultipartUploadInput) (*s3.CompleteMultipartUploadOutput, error) {
 	b := u.bucket
 	can, seen := b.Can(CreateOnly)
-	if u.onlyNew && !(can && seen) {
+	if u.onlyNew && !u.blind && !(can && seen) {
 		_, err := b.Head(ctx, u.key)
 		switch {
 		case err == nil:
@@ -432,7 +433,7 @@ func (u *upload) completeNew(ctx context.Context, in *s3.CompleteMultipartUpload
 			return nil, err
 		}
 	}
-	if !u.onlyNew || !can {
+	if !u.onlyNew || !can && !u.blind {
 		return b.work.CompleteMultipartUpload(ctx, in)
 	}
 	in.IfNoneMatch = aws.String("*")
@@ -441,6 +442,9 @@ func (u *upload) completeNew(ctx context.Context, in *s3.CompleteMultipartUpload
 		return out, nil
 	}
 	why := b.explain(ctx, err)
+	if u.blind {
+		return nil, err
+	}
 	if errors.Is(why, ErrChanged) {
 		b.learn(CreateOnly, nil)
 	}

@@ -121,31 +121,64 @@ func (b *Bucket) SignPart(ctx context.Context, u OpenUpload, number int, length 
 // there is another object of the key, unless it may be replaced; and with [ErrNotFound] as
 // [Bucket.SentParts] does.
 func (b *Bucket) CompleteUpload(ctx context.Context, open OpenUpload, size int64, replace bool) (Object, error) {
-	sent, err := b.SentParts(ctx, open)
+	u, err := b.sentUpload(ctx, open, size)
 	if err != nil {
 		return Object{}, err
 	}
-	u := &upload{
-		bucket: b, key: open.Key, up: Upload{Size: size}, parts: Parts{Size: SignedPartSize(size)}, proof: byTrailer,
-		id: open.ID, onlyNew: !replace, done: map[int32]types.CompletedPart{},
-	}
-	count, err := u.parts.count(size)
-	if err != nil {
-		return Object{}, b.errorf("complete the upload of", open.Key, fmt.Errorf("%w: %w", ErrIncomplete, err))
-	}
-	for i, p := range sent {
-		number := int32(i + 1)
-		if p.Number != i+1 || number > count || p.Size != u.part(number).length {
-			return Object{}, b.errorf("complete the upload of", open.Key, fmt.Errorf("%w: part %d has %d bytes", ErrIncomplete, p.Number, p.Size))
-		}
-		u.done[number] = types.CompletedPart{PartNumber: &number, ETag: aws.String(p.etag), ChecksumSHA256: nonEmpty(p.SHA256)}
-	}
-	if len(sent) < int(count) {
-		return Object{}, b.errorf("complete the upload of", open.Key, fmt.Errorf("%w: part %d of %d is missing", ErrIncomplete, len(sent)+1, count))
-	}
+	u.onlyNew = !replace
 	o, err := u.complete(ctx)
 	if err != nil {
 		return Object{}, b.errorf("complete the upload of", open.Key, noUpload(err))
 	}
 	return o, nil
+}
+
+// TryCreateOnly finds out whether the store heeds the condition of [CreateOnly]: it completes an
+// upload under a key that has an object, which may be replaced. Errors are those of
+// [Bucket.CompleteUpload] and of the service; a store without the condition is none.
+func (b *Bucket) TryCreateOnly(ctx context.Context, open OpenUpload, size int64) error {
+	u, err := b.sentUpload(ctx, open, size)
+	if err != nil {
+		return err
+	}
+	u.onlyNew, u.blind = true, true
+	_, err = u.complete(ctx)
+	switch {
+	case err == nil:
+		b.learn(CreateOnly, errors.New("it replaced an object"))
+	case errors.Is(err, ErrChanged):
+		b.learn(CreateOnly, nil)
+	case refusedWay(err):
+		b.learn(CreateOnly, err)
+	default:
+		return b.errorf("complete the upload of", open.Key, noUpload(err))
+	}
+	return nil
+}
+
+// sentUpload is an upload whose parts are all there.
+func (b *Bucket) sentUpload(ctx context.Context, open OpenUpload, size int64) (*upload, error) {
+	sent, err := b.SentParts(ctx, open)
+	if err != nil {
+		return nil, err
+	}
+	u := &upload{
+		bucket: b, key: open.Key, up: Upload{Size: size}, parts: Parts{Size: SignedPartSize(size)}, proof: byTrailer,
+		id: open.ID, done: map[int32]types.CompletedPart{},
+	}
+	count, err := u.parts.count(size)
+	if err != nil {
+		return nil, b.errorf("complete the upload of", open.Key, fmt.Errorf("%w: %w", ErrIncomplete, err))
+	}
+	for i, p := range sent {
+		number := int32(i + 1)
+		if p.Number != i+1 || number > count || p.Size != u.part(number).length {
+			return nil, b.errorf("complete the upload of", open.Key, fmt.Errorf("%w: part %d has %d bytes", ErrIncomplete, p.Number, p.Size))
+		}
+		u.done[number] = types.CompletedPart{PartNumber: &number, ETag: aws.String(p.etag), ChecksumSHA256: nonEmpty(p.SHA256)}
+	}
+	if len(sent) < int(count) {
+		return nil, b.errorf("complete the upload of", open.Key, fmt.Errorf("%w: part %d of %d is missing", ErrIncomplete, len(sent)+1, count))
+	}
+	return u, nil
 }

@@ -209,30 +209,71 @@ func lifeOf(t *testing.T, pass string, direct, from, to *storage.Bucket) {
 	}
 }
 
+// Whether a store heeds the condition that there is no object is found out on one that may go. A
+// client that does not know it replaces none.
+func TestConditionOnWritingIsTried(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		ways []string
+		can  bool
+	}{{nil, true}, {[]string{"conditions unheeded"}, false}, {[]string{"no condition on writing"}, false}} {
+		t.Run(strings.Join(tt.ways, ""), func(t *testing.T) {
+			t.Parallel()
+			at := target(t, "new")
+			create(t, at)
+			g, _ := going(t, at, func(*http.Request) {}, tt.ways...)
+			b, content := open(t, g.through(at), storage.Options{}), noise(1000)
+			if _, err := b.Put(t.Context(), "key", bytes.NewReader(content), describe(content)); err != nil {
+				t.Fatal(err)
+			}
+			for range 2 {
+				u := sent(t, b, "key", content)
+				if _, err := b.CompleteUpload(t.Context(), u, 1000, false); !errors.Is(err, storage.ErrChanged) {
+					t.Errorf("CompleteUpload = %v, want ErrChanged", err)
+				}
+				if err := b.TryCreateOnly(t.Context(), u, 1000); err != nil {
+					t.Error(err)
+				}
+				if can, seen := b.Can(storage.CreateOnly); can != tt.can || !seen {
+					t.Errorf("Can = %t, %t, want %t", can, seen, tt.can)
+				}
+				_ = b.Abort(context.WithoutCancel(t.Context()), u)
+			}
+		})
+	}
+}
+
+// sent is an upload whose only part was sent as a browser does.
+func sent(t *testing.T, b *storage.Bucket, key string, content []byte) storage.OpenUpload {
+	t.Helper()
+	u, err := b.BeginUpload(t.Context(), key, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	up := describe(content)
+	part, err := b.SignPart(t.Context(), u, 1, up.Size, up.SHA256, testenv.Patience)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPut, part.URL, bytes.NewReader(content))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header = part.Header.Clone()
+	response, err := (&http.Client{Transport: b.Transport()}).Do(r)
+	if err != nil || response.StatusCode != http.StatusOK {
+		t.Fatalf("PUT by a signed URL: %v, %v", response, err)
+	}
+	_ = response.Body.Close()
+	return u
+}
+
 // signed sends an object as a browser does, and once more, which the first one forbids.
 func signed(t *testing.T, b *storage.Bucket, key string, content []byte) {
 	t.Helper()
 	for n := range 2 {
-		u, err := b.BeginUpload(t.Context(), key, "")
-		if err != nil {
-			t.Fatal(err)
-		}
-		up := describe(content)
-		part, err := b.SignPart(t.Context(), u, 1, up.Size, up.SHA256, testenv.Patience)
-		if err != nil {
-			t.Fatal(err)
-		}
-		r, err := http.NewRequestWithContext(t.Context(), http.MethodPut, part.URL, bytes.NewReader(content))
-		if err != nil {
-			t.Fatal(err)
-		}
-		r.Header = part.Header.Clone()
-		response, err := (&http.Client{Transport: b.Transport()}).Do(r)
-		if err != nil || response.StatusCode != http.StatusOK {
-			t.Fatalf("PUT by a signed URL: %v, %v", response, err)
-		}
-		_ = response.Body.Close()
-		_, err = b.CompleteUpload(t.Context(), u, up.Size, false)
+		u := sent(t, b, key, content)
+		_, err := b.CompleteUpload(t.Context(), u, int64(len(content)), false)
 		if n == 0 && err != nil || n == 1 && !errors.Is(err, storage.ErrChanged) {
 			t.Errorf("CompleteUpload = %v for object %d of the key", err, n)
 		}

