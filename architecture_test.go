@@ -50,7 +50,8 @@ func mayImport() map[string][]string {
 		"registry/upkeep":   {"registry", "registry/requests"},
 
 		"claim":            {"fault", "registry", "retry"},
-		"storage":          {"fault", "registry", "retry"},
+		"storage":          {"fault", "registry", "retry", "storage/..."},
+		"storage/partsum":  nil,
 		"progress":         {"fault", "registry", "retry"},
 		"explain":          {"claim", "explain/estimate", "fault", "internal/human", "progress", "registry/..."},
 		"explain/estimate": {"registry"},
