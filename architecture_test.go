@@ -52,6 +52,7 @@ func mayImport() map[string][]string {
 		"claim":            {"fault", "registry", "retry"},
 		"storage":          {"fault", "registry", "retry", "storage/..."},
 		"storage/partsum":  nil,
+		"storage/wire":     {"fault", "retry"},
 		"progress":         {"fault", "registry", "retry"},
 		"explain":          {"claim", "explain/estimate", "fault", "internal/human", "progress", "registry/..."},
 		"explain/estimate": {"registry"},

@@ -319,7 +319,7 @@ func (s Surroundings) checkS3Clock(ctx context.Context, client *storage.Client, 
 		return nil // its buckets have rows of their own
 	}
 	err = b.Check(ctx)
-	skew, known := b.Skew()
+	skew, known := b.Conn().Skew()
 	text := skewText(skew) + " that of " + s3URL(t)
 	switch {
 	case !known:

@@ -2,7 +2,6 @@ package storage
 
 import (
 	"context"
-	"errors"
 	"net/http"
 	"slices"
 	"strings"
@@ -10,7 +9,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 	"github.com/aws/aws-sdk-go-v2/service/s3/types"
-	smithy "github.com/aws/smithy-go"
+
+	"github.com/farol-preservation/farol/storage/wire"
 )
 
 // corsRule is the ID of our rule among those of a bucket.
@@ -30,11 +30,11 @@ func (b *Bucket) AllowUploads(ctx context.Context, origin string) error {
 	rules = append(rules, types.CORSRule{
 		ID: aws.String(corsRule), AllowedMethods: []string{http.MethodPut}, AllowedOrigins: []string{origin}, AllowedHeaders: []string{"*"}, MaxAgeSeconds: aws.Int32(corsAge),
 	})
-	_, err = b.api.PutBucketCors(ctx, &s3.PutBucketCorsInput{
-		Bucket: &b.target.Bucket, CORSConfiguration: &types.CORSConfiguration{CORSRules: rules},
+	_, err = b.conn.API.PutBucketCors(ctx, &s3.PutBucketCorsInput{
+		Bucket: &b.conn.Target.Bucket, CORSConfiguration: &types.CORSConfiguration{CORSRules: rules},
 	})
 	if err != nil {
-		return b.errorf("allow uploads to", "", b.explain(ctx, err))
+		return b.conn.Wrap("allow uploads to", "", b.conn.Explain(ctx, err))
 	}
 	return nil
 }
@@ -58,13 +58,12 @@ func fits(patterns []string, value string) bool {
 
 // corsRules are those of the bucket; none if it has no configuration.
 func (b *Bucket) corsRules(ctx context.Context) ([]types.CORSRule, error) {
-	out, err := b.api.GetBucketCors(ctx, &s3.GetBucketCorsInput{Bucket: &b.target.Bucket})
-	var api smithy.APIError
-	switch {
+	out, err := b.conn.API.GetBucketCors(ctx, &s3.GetBucketCorsInput{Bucket: &b.conn.Target.Bucket})
+	switch code, _ := wire.Words(err); {
 	case err == nil:
 		return out.CORSRules, nil
-	case errors.As(err, &api) && api.ErrorCode() == "NoSuchCORSConfiguration":
+	case code == "NoSuchCORSConfiguration":
 		return nil, nil
 	}
-	return nil, b.errorf("read the CORS configuration of", "", b.explain(ctx, err))
+	return nil, b.conn.Wrap("read the CORS configuration of", "", b.conn.Explain(ctx, err))
 }

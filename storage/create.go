@@ -9,8 +9,9 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 	"github.com/aws/aws-sdk-go-v2/service/s3/types"
-	smithy "github.com/aws/smithy-go"
 	smithyhttp "github.com/aws/smithy-go/transport/http"
+
+	"github.com/farol-preservation/farol/storage/wire"
 )
 
 // ErrTaken says that a bucket of this name is another account's.
@@ -34,17 +35,17 @@ func (b *Bucket) Create(ctx context.Context) error {
 // not there before. One that is there and ours stays as it is. The error is [ErrTaken] for a
 // name that another account has, and [ErrDenied] if we may not make it.
 func (b *Bucket) Make(ctx context.Context, lock bool) (made bool, err error) {
-	in := &s3.CreateBucketInput{Bucket: &b.target.Bucket}
+	in := &s3.CreateBucketInput{Bucket: &b.conn.Target.Bucket}
 	if lock {
 		in.ObjectLockEnabledForBucket = aws.Bool(true)
 	}
 	if b.isAWS() {
 		in.CreateBucketConfiguration = b.location()
 	}
-	_, err = b.api.CreateBucket(ctx, in)
-	if codeOf(err) == "IllegalLocationConstraintException" && in.CreateBucketConfiguration == nil {
+	_, err = b.conn.API.CreateBucket(ctx, in)
+	if code, _ := wire.Words(err); code == "IllegalLocationConstraintException" && in.CreateBucketConfiguration == nil {
 		in.CreateBucketConfiguration = b.location() // Wasabi and newer gateways want it, Ceph refuses one that it does not know
-		_, err = b.api.CreateBucket(ctx, in)
+		_, err = b.conn.API.CreateBucket(ctx, in)
 	}
 	var owned *types.BucketAlreadyOwnedByYou
 	var taken *types.BucketAlreadyExists
@@ -54,41 +55,41 @@ func (b *Bucket) Make(ctx context.Context, lock bool) (made bool, err error) {
 	case errors.As(err, &owned):
 		return false, nil
 	case errors.As(err, &taken):
-		return false, fmt.Errorf("create bucket %s: %w: %q", b.target.name(), ErrTaken, b.target.Bucket)
+		return false, fmt.Errorf("create bucket %s: %w: %q", b.conn.Name(), ErrTaken, b.conn.Target.Bucket)
 	}
-	return false, fmt.Errorf("create bucket %s: %w", b.target.name(), b.explain(ctx, err))
+	return false, fmt.Errorf("create bucket %s: %w", b.conn.Name(), b.conn.Explain(ctx, err))
 }
 
 func (b *Bucket) isAWS() bool {
-	host := b.endpoint.Hostname()
+	host := b.conn.Endpoint.Hostname()
 	return strings.HasSuffix(host, ".amazonaws.com") || strings.HasSuffix(host, ".amazonaws.com.cn")
 }
 
 // location is nil for us-east-1, which S3 does not accept by its name.
 func (b *Bucket) location() *types.CreateBucketConfiguration {
-	if b.target.region() == "us-east-1" {
+	if b.conn.Region() == "us-east-1" {
 		return nil
 	}
-	return &types.CreateBucketConfiguration{LocationConstraint: types.BucketLocationConstraint(b.target.region())}
+	return &types.CreateBucketConfiguration{LocationConstraint: types.BucketLocationConstraint(b.conn.Region())}
 }
 
 // Protection asks how the bucket protects its objects. A server that does not know versions or
 // Object Lock has none.
 func (b *Bucket) Protection(ctx context.Context) (p Protection, err error) {
-	versions, err := b.api.GetBucketVersioning(ctx, &s3.GetBucketVersioningInput{Bucket: &b.target.Bucket})
+	versions, err := b.conn.API.GetBucketVersioning(ctx, &s3.GetBucketVersioningInput{Bucket: &b.conn.Target.Bucket})
 	switch {
-	case unsupported(err):
+	case wire.Unsupported(err):
 	case err != nil:
-		return p, fmt.Errorf("versioning of %s: %w", b.target.name(), b.explain(ctx, err))
+		return p, fmt.Errorf("versioning of %s: %w", b.conn.Name(), b.conn.Explain(ctx, err))
 	default:
 		p.Versions = versions.Status == types.BucketVersioningStatusEnabled
 	}
-	lock, err := b.api.GetObjectLockConfiguration(ctx, &s3.GetObjectLockConfigurationInput{Bucket: &b.target.Bucket})
-	switch {
-	case unsupported(err), codeOf(err) == "ObjectLockConfigurationNotFoundError":
+	lock, err := b.conn.API.GetObjectLockConfiguration(ctx, &s3.GetObjectLockConfigurationInput{Bucket: &b.conn.Target.Bucket})
+	switch code, _ := wire.Words(err); {
+	case wire.Unsupported(err), code == "ObjectLockConfigurationNotFoundError":
 		return p, nil
 	case err != nil:
-		return p, fmt.Errorf("lock configuration of %s: %w", b.target.name(), b.explain(ctx, err))
+		return p, fmt.Errorf("lock configuration of %s: %w", b.conn.Name(), b.conn.Explain(ctx, err))
 	case lock.ObjectLockConfiguration == nil:
 		return p, nil
 	}
@@ -104,11 +105,11 @@ func (b *Bucket) Protection(ctx context.Context) (p Protection, err error) {
 // EnableVersions has the bucket keep a version of each object that is replaced or deleted from
 // now on.
 func (b *Bucket) EnableVersions(ctx context.Context) error {
-	_, err := b.api.PutBucketVersioning(ctx, &s3.PutBucketVersioningInput{
-		Bucket: &b.target.Bucket, VersioningConfiguration: &types.VersioningConfiguration{Status: types.BucketVersioningStatusEnabled},
+	_, err := b.conn.API.PutBucketVersioning(ctx, &s3.PutBucketVersioningInput{
+		Bucket: &b.conn.Target.Bucket, VersioningConfiguration: &types.VersioningConfiguration{Status: types.BucketVersioningStatusEnabled},
 	}, withMD5)
 	if err != nil {
-		return fmt.Errorf("enable versions in %s: %w", b.target.name(), b.explain(ctx, err))
+		return fmt.Errorf("enable versions in %s: %w", b.conn.Name(), b.conn.Explain(ctx, err))
 	}
 	b.versioned.Store(aws.Bool(true))
 	return nil
@@ -117,8 +118,8 @@ func (b *Bucket) EnableVersions(ctx context.Context) error {
 // SetRetention has new objects in a bucket with Object Lock be kept for some days, in the mode
 // GOVERNANCE or COMPLIANCE.
 func (b *Bucket) SetRetention(ctx context.Context, mode string, days int) error {
-	_, err := b.api.PutObjectLockConfiguration(ctx, &s3.PutObjectLockConfigurationInput{
-		Bucket: &b.target.Bucket,
+	_, err := b.conn.API.PutObjectLockConfiguration(ctx, &s3.PutObjectLockConfigurationInput{
+		Bucket: &b.conn.Target.Bucket,
 		ObjectLockConfiguration: &types.ObjectLockConfiguration{
 			ObjectLockEnabled: types.ObjectLockEnabledEnabled,
 			Rule: &types.ObjectLockRule{DefaultRetention: &types.DefaultRetention{
@@ -127,7 +128,7 @@ func (b *Bucket) SetRetention(ctx context.Context, mode string, days int) error 
 		},
 	}, withMD5)
 	if err != nil {
-		return fmt.Errorf("set the default retention of %s: %w", b.target.name(), b.explain(ctx, err))
+		return fmt.Errorf("set the default retention of %s: %w", b.conn.Name(), b.conn.Explain(ctx, err))
 	}
 	return nil
 }
@@ -138,13 +139,4 @@ func Unsupported(err error) bool { return errors.Is(err, ErrUnsupported) }
 // withMD5 adds the digest that some servers demand of such a request, next to the SDK's.
 func withMD5(o *s3.Options) {
 	o.APIOptions = append(o.APIOptions, smithyhttp.AddContentChecksumMiddleware)
-}
-
-// codeOf is the code of an error in S3's words; "" without one.
-func codeOf(err error) string {
-	var api smithy.APIError
-	if !errors.As(err, &api) {
-		return ""
-	}
-	return api.ErrorCode()
 }

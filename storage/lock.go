@@ -12,7 +12,6 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 	"github.com/aws/aws-sdk-go-v2/service/s3/types"
-	smithy "github.com/aws/smithy-go"
 	smithyhttp "github.com/aws/smithy-go/transport/http"
 	"golang.org/x/sync/errgroup"
 
@@ -96,7 +95,7 @@ func (b *Bucket) free(ctx context.Context, versions []Version) error {
 	if all == nil {
 		return nil
 	}
-	return b.errorf("erase", one, all)
+	return b.conn.Wrap("erase", one, all)
 }
 
 // locked reads the locks of versions, by key.
@@ -125,23 +124,23 @@ func (b *Bucket) locked(ctx context.Context, versions []Version) (map[string]*Ke
 
 // lockOf reads the lock of a version; nil if it has none, or is not there.
 func (b *Bucket) lockOf(ctx context.Context, key, version string) (*Kept, error) {
-	head, err := b.api.HeadObject(ctx, &s3.HeadObjectInput{Bucket: &b.target.Bucket, Key: &key, VersionId: nonEmpty(version)})
+	head, err := b.conn.API.HeadObject(ctx, &s3.HeadObjectInput{Bucket: &b.conn.Target.Bucket, Key: &key, VersionId: nonEmpty(version)})
 	if failed := b.unanswered(ctx, err); failed != nil {
-		return nil, b.errorf("read the lock of", key, failed)
+		return nil, b.conn.Wrap("read the lock of", key, failed)
 	}
 	k := &Kept{}
 	switch {
 	case err == nil && (head.ObjectLockMode != "" || head.ObjectLockLegalHoldStatus != ""):
 		k.Until, k.Mode = aws.ToTime(head.ObjectLockRetainUntilDate), string(head.ObjectLockMode)
 		k.LegalHold = head.ObjectLockLegalHoldStatus == types.ObjectLockLegalHoldStatusOn
-	case errors.Is(b.explain(ctx, err), ErrNotFound):
+	case errors.Is(b.conn.Explain(ctx, err), ErrNotFound):
 		return nil, nil
 	default:
 		if k, err = b.lockApart(ctx, key, version); err != nil {
-			return nil, b.errorf("read the lock of", key, err)
+			return nil, b.conn.Wrap("read the lock of", key, err)
 		}
 	}
-	if ahead, _ := b.Skew(); !k.Until.After(time.Now().Add(ahead)) {
+	if ahead, _ := b.conn.Skew(); !k.Until.After(time.Now().Add(ahead)) {
 		k.Until, k.Mode = time.Time{}, ""
 	}
 	if *k == (Kept{}) {
@@ -154,14 +153,14 @@ func (b *Bucket) lockOf(ctx context.Context, key, version string) (*Kept, error)
 // for that, or on a server that never does.
 func (b *Bucket) lockApart(ctx context.Context, key, version string) (*Kept, error) {
 	k := &Kept{}
-	r, err := b.api.GetObjectRetention(ctx, &s3.GetObjectRetentionInput{Bucket: &b.target.Bucket, Key: &key, VersionId: nonEmpty(version)})
+	r, err := b.conn.API.GetObjectRetention(ctx, &s3.GetObjectRetentionInput{Bucket: &b.conn.Target.Bucket, Key: &key, VersionId: nonEmpty(version)})
 	if err == nil && r.Retention != nil {
 		k.Until, k.Mode = aws.ToTime(r.Retention.RetainUntilDate), string(r.Retention.Mode)
 	}
 	if err = b.unanswered(ctx, err); err != nil {
 		return nil, err
 	}
-	h, err := b.api.GetObjectLegalHold(ctx, &s3.GetObjectLegalHoldInput{Bucket: &b.target.Bucket, Key: &key, VersionId: nonEmpty(version)})
+	h, err := b.conn.API.GetObjectLegalHold(ctx, &s3.GetObjectLegalHoldInput{Bucket: &b.conn.Target.Bucket, Key: &key, VersionId: nonEmpty(version)})
 	k.LegalHold = err == nil && h.LegalHold != nil && h.LegalHold.Status == types.ObjectLockLegalHoldStatusOn
 	return k, b.unanswered(ctx, err)
 }
@@ -172,18 +171,18 @@ func (b *Bucket) mayLock(ctx context.Context) (bool, error) {
 	if known := b.locks.Load(); known != nil {
 		return *known, nil
 	}
-	out, err := b.api.GetObjectLockConfiguration(ctx, &s3.GetObjectLockConfigurationInput{Bucket: &b.target.Bucket})
+	out, err := b.conn.API.GetObjectLockConfiguration(ctx, &s3.GetObjectLockConfigurationInput{Bucket: &b.conn.Target.Bucket})
 	may := err == nil && out.ObjectLockConfiguration != nil && out.ObjectLockConfiguration.ObjectLockEnabled == types.ObjectLockEnabledEnabled
 	if failed := b.unanswered(ctx, err); failed != nil {
-		return false, fmt.Errorf("lock configuration of %s: %w", b.target.name(), failed)
+		return false, fmt.Errorf("lock configuration of %s: %w", b.conn.Name(), failed)
 	}
-	if err != nil && errors.Is(b.explain(ctx, err), ErrDenied) {
+	if err != nil && errors.Is(b.conn.Explain(ctx, err), ErrDenied) {
 		if may, err = b.KeepsVersions(ctx); err != nil {
 			return false, err
 		}
 	}
 	b.locks.Store(&may)
-	b.store.noteBucket(b.target.Bucket, func(f *BucketFacts) { f.Lock = lockText(may, out) })
+	b.store.noteBucket(b.conn.Target.Bucket, func(f *BucketFacts) { f.Lock = lockText(may, out) })
 	return may, nil
 }
 
@@ -210,7 +209,7 @@ func (b *Bucket) Lock(ctx context.Context) (string, error) {
 	}
 	b.store.mu.Lock()
 	defer b.store.mu.Unlock()
-	return b.store.known.Buckets[b.target.Bucket].Lock, nil
+	return b.store.known.Buckets[b.conn.Target.Bucket].Lock, nil
 }
 
 // unanswered is the failure of a question about locks; nil if the server has answered,
@@ -221,7 +220,7 @@ func (b *Bucket) unanswered(ctx context.Context, err error) error {
 		return nil
 	}
 	var response *smithyhttp.ResponseError
-	explained := b.explain(ctx, err)
+	explained := b.conn.Explain(ctx, err)
 	f := fault.In(explained)
 	switch {
 	case ctx.Err() != nil:
@@ -259,13 +258,4 @@ func (b *Bucket) asKept(ctx context.Context, id types.ObjectIdentifier, code, me
 		return err
 	}
 	return k
-}
-
-// wordsOf are the code and the message of an error that the server gave.
-func wordsOf(err error) (code, message string) {
-	var api smithy.APIError
-	if errors.As(err, &api) {
-		return api.ErrorCode(), api.ErrorMessage()
-	}
-	return "", ""
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/s3/types"
 
 	"github.com/farol-preservation/farol/storage/partsum"
+	"github.com/farol-preservation/farol/storage/wire"
 )
 
 // A Proof is what a server says of all bytes of an object, in a form that can be
@@ -52,11 +53,11 @@ func (p Proof) Agrees(sum []byte) bool {
 // them, or the ETag. ifMatch is as in [Range]. With an error, too, the Proof has a
 // digest, that agrees with nothing.
 func (b *Bucket) Proof(ctx context.Context, key, ifMatch string) (Proof, error) {
-	h, size, err := b.head(ctx, key, ifMatch, 0)
+	got, err := b.head(ctx, key, ifMatch, 0)
 	if err != nil {
-		return unproven(), b.errorf("head", key, b.explain(ctx, err))
+		return unproven(), b.conn.Wrap("head", key, b.conn.Explain(ctx, err))
 	}
-	return b.proofOf(ctx, key, ifMatch, h, size), nil
+	return b.proofOf(ctx, key, ifMatch, got), nil
 }
 
 // GetProven is [Bucket.Get] of all of an object, with its [Proof].
@@ -65,27 +66,28 @@ func (b *Bucket) GetProven(ctx context.Context, key, ifMatch string) (io.ReadClo
 	if err != nil {
 		return nil, unproven(), err
 	}
-	return body, b.proofOf(ctx, key, etagOf(out.header), out.header, out.size), nil
+	return body, b.proofOf(ctx, key, out.ETag(), out), nil
 }
 
 // unproven has a digest, that agrees with nothing.
 func unproven() Proof { return Proof{name: "SHA-256", new: sha256.New} }
 
-// proofOf reads a proof from an answer about an object of a size.
-func (b *Bucket) proofOf(ctx context.Context, key, ifMatch string, h http.Header, size int64) Proof {
+// proofOf reads a proof from an answer about an object.
+func (b *Bucket) proofOf(ctx context.Context, key, ifMatch string, got *wire.Reply) Proof {
+	h := got.Header
 	if p, ok := checksumOf(h); ok {
 		return p
 	}
 	const encryption = "X-Amz-Server-Side-Encryption"
 	encrypted := strings.HasPrefix(h.Get(encryption), "aws:kms") || h.Get(encryption+"-Customer-Algorithm") != ""
-	want, parts := ofETag(etagOf(h))
+	want, parts := ofETag(got.ETag())
 	switch {
 	case encrypted || want == nil:
 		return unproven()
 	case parts == 0:
 		return Proof{"MD5", md5.New, want}
 	}
-	part := b.partOf(ctx, key, ifMatch, size, parts)
+	part := b.partOf(ctx, key, ifMatch, got.Size, parts)
 	if part == 0 {
 		return unproven()
 	}
@@ -139,9 +141,9 @@ const nvme = 0x9a6c9329ac4bc9b5
 // server is asked for it. One that does not tell leaves us with what most clients
 // would have chosen for so many parts; a wrong guess proves nothing. 0: nobody knows.
 func (b *Bucket) partOf(ctx context.Context, key, ifMatch string, size int64, parts int) int64 {
-	h, first, err := b.head(ctx, key, ifMatch, 1)
-	if err == nil && h.Get("X-Amz-Mp-Parts-Count") == strconv.Itoa(parts) && partsum.Makes(first, size, parts) {
-		return first
+	first, err := b.head(ctx, key, ifMatch, 1)
+	if err == nil && first.Header.Get("X-Amz-Mp-Parts-Count") == strconv.Itoa(parts) && partsum.Makes(first.Size, size, parts) {
+		return first.Size
 	}
 	return partsum.Likely(size, parts)
 }

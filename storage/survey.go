@@ -10,6 +10,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 	"github.com/aws/aws-sdk-go-v2/service/s3/types"
+
+	"github.com/farol-preservation/farol/storage/wire"
 )
 
 // Tops walks what is at the top of the bucket: each name before the first slash
@@ -17,15 +19,15 @@ import (
 // none. It ends at the first error, which comes with a zero Object.
 func (b *Bucket) Tops(ctx context.Context) iter.Seq2[Object, error] {
 	return func(yield func(Object, error) bool) {
-		in := &s3.ListObjectsV2Input{Bucket: &b.target.Bucket, Delimiter: aws.String("/"), EncodingType: types.EncodingTypeUrl}
+		in := &s3.ListObjectsV2Input{Bucket: &b.conn.Target.Bucket, Delimiter: aws.String("/"), EncodingType: types.EncodingTypeUrl}
 		for {
-			out, err := b.api.ListObjectsV2(ctx, in)
+			out, err := b.conn.API.ListObjectsV2(ctx, in)
 			if err != nil {
-				yield(Object{}, b.errorf("list", "", b.explain(ctx, err)))
+				yield(Object{}, b.conn.Wrap("list", "", b.conn.Explain(ctx, err)))
 				return
 			}
 			if out.IsTruncated == nil {
-				yield(Object{}, b.errorf("list", "", b.wrong(errNotWhole)))
+				yield(Object{}, b.conn.Wrap("list", "", b.conn.Wrong(errNotWhole)))
 				return
 			}
 			for i := range out.CommonPrefixes {
@@ -44,7 +46,7 @@ func (b *Bucket) Tops(ctx context.Context) iter.Seq2[Object, error] {
 				return
 			}
 			if aws.ToString(out.NextContinuationToken) == "" {
-				yield(Object{}, b.errorf("list", "", b.wrong(errors.New("the listing is truncated but has no token for the next page"))))
+				yield(Object{}, b.conn.Wrap("list", "", b.conn.Wrong(errors.New("the listing is truncated but has no token for the next page"))))
 				return
 			}
 			in.ContinuationToken = out.NextContinuationToken
@@ -71,11 +73,11 @@ type OpenUpload struct {
 // first error, which comes with a zero OpenUpload.
 func (b *Bucket) OpenUploads(ctx context.Context) iter.Seq2[OpenUpload, error] {
 	return func(yield func(OpenUpload, error) bool) {
-		in := &s3.ListMultipartUploadsInput{Bucket: &b.target.Bucket}
+		in := &s3.ListMultipartUploadsInput{Bucket: &b.conn.Target.Bucket}
 		for {
-			out, err := b.api.ListMultipartUploads(ctx, in)
+			out, err := b.conn.API.ListMultipartUploads(ctx, in)
 			if err != nil {
-				yield(OpenUpload{}, b.errorf("list the uploads of", "", b.explain(ctx, err)))
+				yield(OpenUpload{}, b.conn.Wrap("list the uploads of", "", b.conn.Explain(ctx, err)))
 				return
 			}
 			for _, u := range out.Uploads {
@@ -109,19 +111,19 @@ func (b *Bucket) DeleteMatching(ctx context.Context, key, etag string) error {
 		return err
 	}
 	if object.ETag != etag {
-		return b.errorf("delete", key, ErrChanged)
+		return b.conn.Wrap("delete", key, ErrChanged)
 	}
-	in := &s3.DeleteObjectInput{Bucket: &b.target.Bucket, Key: &key, IfMatch: aws.String(`"` + etag + `"`)}
-	_, err = b.api.DeleteObject(ctx, in)
-	if err != nil && unsupported(err) {
+	in := &s3.DeleteObjectInput{Bucket: &b.conn.Target.Bucket, Key: &key, IfMatch: aws.String(wire.Quoted(etag))}
+	_, err = b.conn.API.DeleteObject(ctx, in)
+	if err != nil && wire.Unsupported(err) {
 		in.IfMatch = nil
-		_, err = b.api.DeleteObject(ctx, in)
+		_, err = b.conn.API.DeleteObject(ctx, in)
 	}
 	if err == nil {
 		return nil
 	}
-	if err = b.explain(ctx, err); errors.Is(err, ErrNotFound) {
+	if err = b.conn.Explain(ctx, err); errors.Is(err, ErrNotFound) {
 		return nil
 	}
-	return b.errorf("delete", key, err)
+	return b.conn.Wrap("delete", key, err)
 }
