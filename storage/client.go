@@ -2,12 +2,14 @@ package storage
 
 import (
 	"cmp"
+	"context"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/singleflight"
 
+	"github.com/farol-preservation/farol/storage/setup"
 	"github.com/farol-preservation/farol/storage/wire"
 )
 
@@ -89,4 +91,10 @@ func (c *Client) Bucket(t Target) (*Bucket, error) {
 	}
 	b.conn, b.store = conn, c.storeOf(conn.Endpoint.String())
 	return b, nil
+}
+
+// Create makes the bucket. One that is there already and ours is success.
+func (b *Bucket) Create(ctx context.Context) error {
+	_, err := setup.Make(ctx, b.conn, false)
+	return err
 }
