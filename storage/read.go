@@ -204,24 +204,13 @@ func (f readerAt) ReadAt(p []byte, offset int64) (int, error) { return f(p, offs
 // comes with a zero Object.
 func (b *Bucket) List(ctx context.Context, prefix, startAfter string) iter.Seq2[Object, error] {
 	return func(yield func(Object, error) bool) {
-		in := &s3.ListObjectsV2Input{
-			Bucket:       &b.conn.Target.Bucket,
-			Prefix:       nonEmpty(prefix),
-			StartAfter:   nonEmpty(startAfter),
-			EncodingType: types.EncodingTypeUrl, // XML has no control characters, keys may
-		}
-		for {
-			out, err := b.conn.API.ListObjectsV2(ctx, in)
+		for page, err := range b.pages(ctx, &s3.ListObjectsV2Input{Prefix: nonEmpty(prefix), StartAfter: nonEmpty(startAfter)}) {
 			if err != nil {
-				yield(Object{}, b.conn.Wrap("list", prefix, b.conn.Explain(ctx, err)))
+				yield(Object{}, err)
 				return
 			}
-			if out.IsTruncated == nil {
-				yield(Object{}, b.conn.Wrap("list", prefix, b.conn.Wrong(errNotWhole)))
-				return
-			}
-			for i := range out.Contents {
-				o, err := listed(&out.Contents[i], out.EncodingType)
+			for i := range page.Contents {
+				o, err := listed(&page.Contents[i], page.EncodingType)
 				if err != nil {
 					yield(Object{}, b.conn.Wrap("list", prefix, err))
 					return
@@ -230,11 +219,29 @@ func (b *Bucket) List(ctx context.Context, prefix, startAfter string) iter.Seq2[
 					return
 				}
 			}
-			if !aws.ToBool(out.IsTruncated) {
+		}
+	}
+}
+
+// pages walks the answers that a listing consists of. It ends at the first error, which comes with nil.
+func (b *Bucket) pages(ctx context.Context, in *s3.ListObjectsV2Input) iter.Seq2[*s3.ListObjectsV2Output, error] {
+	in.Bucket = &b.conn.Target.Bucket
+	in.EncodingType = types.EncodingTypeUrl // XML has no control characters, keys may
+	return func(yield func(*s3.ListObjectsV2Output, error) bool) {
+		for {
+			out, err := b.conn.API.ListObjectsV2(ctx, in)
+			switch {
+			case err != nil:
+				err = b.conn.Explain(ctx, err)
+			case out.IsTruncated == nil:
+				err = b.conn.Wrong(errNotWhole)
+			case !yield(out, nil) || !*out.IsTruncated:
 				return
+			case aws.ToString(out.NextContinuationToken) == "":
+				err = b.conn.Wrong(errors.New("the listing is truncated but has no token for the next page"))
 			}
-			if aws.ToString(out.NextContinuationToken) == "" {
-				yield(Object{}, b.conn.Wrap("list", prefix, b.conn.Wrong(errors.New("the listing is truncated but has no token for the next page"))))
+			if err != nil {
+				yield(nil, b.conn.Wrap("list", aws.ToString(in.Prefix), err))
 				return
 			}
 			in.ContinuationToken = out.NextContinuationToken
@@ -242,15 +249,11 @@ func (b *Bucket) List(ctx context.Context, prefix, startAfter string) iter.Seq2[
 	}
 }
 
-// listed decodes the key only if the server says that it has encoded it.
+// listed is an object of a listing.
 func listed(o *types.Object, encoding types.EncodingType) (Object, error) {
-	key := aws.ToString(o.Key)
-	if encoding == types.EncodingTypeUrl {
-		plain, err := url.QueryUnescape(key)
-		if err != nil {
-			return Object{}, fmt.Errorf("key %q: %w", key, err)
-		}
-		key = plain
+	key, err := decoded(aws.ToString(o.Key), encoding)
+	if err != nil {
+		return Object{}, fmt.Errorf("key %q: %w", aws.ToString(o.Key), err)
 	}
 	return Object{
 		Key:          key,
@@ -259,6 +262,14 @@ func listed(o *types.Object, encoding types.EncodingType) (Object, error) {
 		LastModified: aws.ToTime(o.LastModified),
 		StorageClass: cmp.Or(string(o.StorageClass), standard),
 	}, nil
+}
+
+// decoded is a name as it was, if the server says that it has encoded it.
+func decoded(name string, encoding types.EncodingType) (string, error) {
+	if encoding != types.EncodingTypeUrl {
+		return name, nil
+	}
+	return url.QueryUnescape(name)
 }
 
 func nonEmpty(s string) *string {

@@ -4,12 +4,10 @@ import (
 	"context"
 	"errors"
 	"iter"
-	"net/url"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
-	"github.com/aws/aws-sdk-go-v2/service/s3/types"
 
 	"github.com/farol-preservation/farol/storage/wire"
 )
@@ -19,46 +17,25 @@ import (
 // none. It ends at the first error, which comes with a zero Object.
 func (b *Bucket) Tops(ctx context.Context) iter.Seq2[Object, error] {
 	return func(yield func(Object, error) bool) {
-		in := &s3.ListObjectsV2Input{Bucket: &b.conn.Target.Bucket, Delimiter: aws.String("/"), EncodingType: types.EncodingTypeUrl}
-		for {
-			out, err := b.conn.API.ListObjectsV2(ctx, in)
+		for page, err := range b.pages(ctx, &s3.ListObjectsV2Input{Delimiter: aws.String("/")}) {
 			if err != nil {
-				yield(Object{}, b.conn.Wrap("list", "", b.conn.Explain(ctx, err)))
+				yield(Object{}, err)
 				return
 			}
-			if out.IsTruncated == nil {
-				yield(Object{}, b.conn.Wrap("list", "", b.conn.Wrong(errNotWhole)))
-				return
-			}
-			for i := range out.CommonPrefixes {
-				name, err := decoded(aws.ToString(out.CommonPrefixes[i].Prefix), out.EncodingType)
+			for i := range page.CommonPrefixes {
+				name, err := decoded(aws.ToString(page.CommonPrefixes[i].Prefix), page.EncodingType)
 				if !yield(Object{Key: name}, err) || err != nil {
 					return
 				}
 			}
-			for i := range out.Contents {
-				o, err := listed(&out.Contents[i], out.EncodingType)
+			for i := range page.Contents {
+				o, err := listed(&page.Contents[i], page.EncodingType)
 				if !yield(o, err) || err != nil {
 					return
 				}
 			}
-			if !aws.ToBool(out.IsTruncated) {
-				return
-			}
-			if aws.ToString(out.NextContinuationToken) == "" {
-				yield(Object{}, b.conn.Wrap("list", "", b.conn.Wrong(errors.New("the listing is truncated but has no token for the next page"))))
-				return
-			}
-			in.ContinuationToken = out.NextContinuationToken
 		}
 	}
-}
-
-func decoded(name string, encoding types.EncodingType) (string, error) {
-	if encoding != types.EncodingTypeUrl {
-		return name, nil
-	}
-	return url.QueryUnescape(name)
 }
 
 // An OpenUpload is a multipart upload that was begun and neither completed nor
