@@ -50,7 +50,11 @@ func mayImport() map[string][]string {
 		"registry/upkeep":   {"registry", "registry/requests"},
 
 		"claim":            {"fault", "registry", "retry"},
-		"storage":          {"fault", "registry", "retry"},
+		"storage":          {"fault", "registry", "retry", "storage/..."},
+		"storage/lock":     {"fault", "storage/wire"},
+		"storage/partsum":  nil,
+		"storage/setup":    {"storage/lock", "storage/wire"},
+		"storage/wire":     {"fault", "retry"},
 		"progress":         {"fault", "registry", "retry"},
 		"explain":          {"claim", "explain/estimate", "fault", "internal/human", "progress", "registry/..."},
 		"explain/estimate": {"registry"},
@@ -94,10 +98,10 @@ func mayImport() map[string][]string {
 
 		// A group of commands knows no other group.
 		"internal/commands/values":    commands(),
-		"internal/commands/accounts":  commands("internal/commands/values", "registry/people", "web/permission"),
+		"internal/commands/accounts":  commands("internal/commands/values", "registry/people", "storage/setup", "web/permission"),
 		"internal/commands/items":     commands("claim", "client", "explain/...", "internal/commands/values", "pipeline", "pipeline/ingest", "pipeline/interim", "pipeline/steps", "progress", "registry/...", "storage"),
 		"internal/commands/archive":   commands("client", "format", "internal/commands/values", "pipeline/fixity", "pipeline/restore", "pipeline/upkeep", "registry/...", "storage"),
-		"internal/commands/buckets":   commands("fault", "storage"),
+		"internal/commands/buckets":   commands("fault", "storage", "storage/setup"),
 		"internal/commands/control":   commands("client", "internal/commands/values"),
 		"internal/commands/validate":  commands("bag"),
 		"internal/commands/mails":     commands("registry/...", "web/mail"),
@@ -109,7 +113,7 @@ func mayImport() map[string][]string {
 		"internal/memory":   nil,
 		"internal/monitor":  {"claim", "internal/cli", "internal/settings", "nsqcompat", "pipeline/...", "registry/...", "storage", "web/pull"},
 		"internal/settings": with("internal/human", "pipeline", "pipeline/ingest", "pipeline/steps"),
-		"preflight":         with("internal/human", "internal/memory", "internal/settings", "migrations", "pipeline"),
+		"preflight":         with("internal/human", "internal/memory", "internal/settings", "migrations", "pipeline", "storage/setup"),
 		"cmd":               with("explain", "internal/...", "migrations", "nsqcompat", "pipeline/...", "preflight", "web/..."),
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/farol-preservation/farol/preflight/trial"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/storage"
+	"github.com/farol-preservation/farol/storage/setup"
 )
 
 // bucketsAtOnce is how many buckets of institutions are asked at a time.
@@ -277,7 +278,7 @@ func (s Surroundings) institutionBucket(ctx context.Context, client *storage.Cli
 		}
 	}
 	if origin != "" {
-		if allowed, err := b.AllowsUploads(ctx, origin); err != nil || !allowed {
+		if allowed, err := setup.AllowsUploads(ctx, b.Conn(), origin); err != nil || !allowed {
 			found := "bucket answers; pages of " + origin + " may not upload to it"
 			if err != nil {
 				found = fmt.Sprintf("bucket answers; whether pages of %s may upload to it is unknown: %v", origin, err)
@@ -319,7 +320,7 @@ func (s Surroundings) checkS3Clock(ctx context.Context, client *storage.Client, 
 		return nil // its buckets have rows of their own
 	}
 	err = b.Check(ctx)
-	skew, known := b.Skew()
+	skew, known := b.Conn().Skew()
 	text := skewText(skew) + " that of " + s3URL(t)
 	switch {
 	case !known:

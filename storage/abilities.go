@@ -157,10 +157,10 @@ func (c *Client) Detours() (bytes, requests int64) {
 // Can tells whether the bucket's store goes a way, as far as is known; known is false
 // before that was seen. A [ChecksumMode] that was set decides for it.
 func (b *Bucket) Can(w Way) (can, known bool) {
-	if m := b.target.Checksum; !m.measured() && slices.Contains([]Way{SHA256, PartSHA256, CopiedSHA256, Trailers}, w) {
+	if m := b.conn.Target.Checksum; !m.Measured() && slices.Contains([]Way{SHA256, PartSHA256, CopiedSHA256, Trailers}, w) {
 		return m == ChecksumSHA256, true
 	}
-	if w == ETagMD5 && b.target.Checksum == ChecksumETag {
+	if w == ETagMD5 && b.conn.Target.Checksum == ChecksumETag {
 		return true, true
 	}
 	s := b.store

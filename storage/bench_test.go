@@ -60,7 +60,7 @@ func BenchmarkRequests(b *testing.B) {
 			"HEAD",
 			func(ctx context.Context) error { return bare(ctx, http.MethodHead, nil, nil) },
 			func(ctx context.Context) error {
-				_, err := bucket.SDK().HeadObject(ctx, &s3.HeadObjectInput{Bucket: &at.Bucket, Key: aws.String("source"), ChecksumMode: types.ChecksumModeEnabled})
+				_, err := bucket.Conn().API.HeadObject(ctx, &s3.HeadObjectInput{Bucket: &at.Bucket, Key: aws.String("source"), ChecksumMode: types.ChecksumModeEnabled})
 				return err
 			},
 			func(ctx context.Context) error { _, err := bucket.Head(ctx, "source"); return err },

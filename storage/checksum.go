@@ -7,7 +7,6 @@ import (
 	"encoding/base64"
 	"encoding/hex"
 	"fmt"
-	"strings"
 )
 
 const (
@@ -57,13 +56,6 @@ func ExpectedETag(whole [16]byte, parts [][16]byte) string {
 		h.Write(p[:])
 	}
 	return fmt.Sprintf("%x-%d", h.Sum(nil), len(parts))
-}
-
-func unquote(etag *string) string {
-	if etag == nil {
-		return ""
-	}
-	return strings.Trim(*etag, `"`)
 }
 
 // known reports whether a digest was given: that of no content is all zeros.

@@ -1,18 +1,19 @@
 package storage
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
-	"strings"
 	"sync/atomic"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 	"github.com/aws/aws-sdk-go-v2/service/s3/types"
-	smithy "github.com/aws/smithy-go"
+
+	"github.com/farol-preservation/farol/storage/wire"
 )
 
 // A Source is an object to copy, or a range of one.
@@ -41,7 +42,7 @@ type Source struct {
 func (b *Bucket) Copy(ctx context.Context, src Source, key string, up Upload, p Parts) (Object, error) {
 	o, err := b.copy(ctx, src, key, up, p)
 	if err != nil {
-		return Object{}, b.errorf(fmt.Sprintf("copy %s/%s to", src.Bucket.target.name(), src.Key), key, err)
+		return Object{}, b.conn.Wrap(fmt.Sprintf("copy %s/%s to", src.Bucket.conn.Name(), src.Key), key, err)
 	}
 	return o, nil
 }
@@ -74,8 +75,8 @@ func (b *Bucket) copy(ctx context.Context, src Source, key string, up Upload, p 
 
 // inWords reports whether an error is what the server said, and not what we made of it.
 func inWords(err error) bool {
-	var said smithy.APIError
-	return errors.As(err, &said)
+	code, _ := wire.Words(err)
+	return code != ""
 }
 
 // asPart has the content go as a single part.
@@ -98,14 +99,14 @@ func (s Source) inParts(up Upload, p Parts) bool {
 // Reaches reports whether requests to b may name objects of src: both are at one endpoint, with
 // one key.
 func (b *Bucket) Reaches(src *Bucket) bool {
-	return *b.endpoint == *src.endpoint &&
-		b.target.AccessKeyID == src.target.AccessKeyID &&
-		b.target.SecretAccessKey == src.target.SecretAccessKey
+	return *b.conn.Endpoint == *src.conn.Endpoint &&
+		b.conn.Target.AccessKeyID == src.conn.Target.AccessKeyID &&
+		b.conn.Target.SecretAccessKey == src.conn.Target.SecretAccessKey
 }
 
 // unable reports whether the bytes should be tried by way of this process. If it
 // is the source or the target that is closed to us, that will say so again.
-func unable(err error) bool { return refusedWay(err) || errors.Is(err, ErrDenied) }
+func unable(err error) bool { return wire.OtherWay(err) || errors.Is(err, ErrDenied) }
 
 // copyInParts stays with one upload whichever way its parts come, so that what
 // has been brought by either way counts when it is resumed. A server that does not compute a
@@ -122,7 +123,7 @@ func (b *Bucket) copyInParts(ctx context.Context, src Source, key string, up Upl
 			return b.sendPart(ctx, part, src.open)
 		}
 		done, err := b.copyPart(ctx, src, part)
-		if refusedWay(err) && !errors.Is(err, ErrUnsupported) && part.proof == byDigest && part.checksums() {
+		if wire.OtherWay(err) && !errors.Is(err, ErrUnsupported) && part.proof == byDigest && part.checksums() {
 			return done, err // the upload begins again, without checksums
 		}
 		if !unable(err) {
@@ -130,7 +131,7 @@ func (b *Bucket) copyInParts(ctx context.Context, src Source, key string, up Upl
 		}
 		through.Store(true)
 		sent, again := b.sendPart(ctx, part, src.open)
-		if again == nil && refusedWay(err) && inWords(err) {
+		if again == nil && wire.OtherWay(err) && inWords(err) {
 			b.learn(CopyPart, err)
 		}
 		return sent, again
@@ -165,16 +166,7 @@ func (s Source) open(ctx context.Context, offset, length int64) (io.ReadCloser, 
 	return s.Bucket.Get(ctx, s.Key, Range{Offset: s.Offset + offset, Length: length, IfMatch: s.IfMatch})
 }
 
-func (s Source) ifMatch() *string {
-	if s.IfMatch == "" {
-		return nil
-	}
-	return aws.String(`"` + s.IfMatch + `"`)
-}
-
-func (s Source) path() *string {
-	return aws.String(s.Bucket.target.Bucket + "/" + escapeKey(s.Key))
-}
+func (s Source) path() string { return s.Bucket.conn.Target.Bucket + "/" + wire.EscapeKey(s.Key) }
 
 // CopyWhole has the server copy an object by one request, and tries no other way than [Bucket.Copy]'s
 // first: what the server cannot do is [ErrUnsupported]. It is asked for the checksum of the copy,
@@ -185,7 +177,7 @@ func (b *Bucket) CopyWhole(ctx context.Context, src Source, key string, up Uploa
 	}
 	up, sum := b.fits(up), b.can(SHA256) && !src.Unchecked
 	o, err := b.copyOnce(ctx, src, key, up, sum)
-	if err == nil || !refusedWay(err) {
+	if err == nil || !wire.OtherWay(err) {
 		return o, err
 	}
 	err = b.around(SHA256, up, sum, err, func(up Upload, sum bool) error {
@@ -199,26 +191,26 @@ func (b *Bucket) CopyWhole(ctx context.Context, src Source, key string, up Uploa
 }
 
 func (b *Bucket) copyOnce(ctx context.Context, src Source, key string, up Upload, sum bool) (Object, error) {
-	r := &request{operation: "CopyObject", method: http.MethodPut, key: key, header: make(http.Header), payload: noContent}
-	b.describe(r.header, up)
-	set(r.header, "X-Amz-Copy-Source", *src.path())
-	set(r.header, "X-Amz-Copy-Source-If-Match", quoted(src.IfMatch))
-	set(r.header, "X-Amz-Metadata-Directive", "REPLACE")
+	r := wire.NewRequest("CopyObject", http.MethodPut, key)
+	b.describe(r, up)
+	r.Set("X-Amz-Copy-Source", src.path())
+	r.Set("X-Amz-Copy-Source-If-Match", wire.Quoted(src.IfMatch))
+	r.Set("X-Amz-Metadata-Directive", "REPLACE")
 	if sum {
-		set(r.header, "X-Amz-Checksum-Algorithm", "SHA256")
+		r.Set("X-Amz-Checksum-Algorithm", "SHA256")
 	}
-	out, err := b.send(ctx, r)
+	out, err := b.conn.Send(ctx, r)
 	if err != nil {
-		return Object{}, b.notCopied(ctx, src, b.explain(ctx, err))
+		return Object{}, b.notCopied(ctx, src, b.conn.Explain(ctx, err))
 	}
-	result, at, err := readCopyResult(out.body)
+	made, err := out.Copied()
 	if err != nil {
-		return Object{}, b.wrong(err)
+		return Object{}, b.conn.Wrong(err)
 	}
 	o := Object{
 		Key: key, Size: up.Size, ContentType: up.ContentType, Metadata: up.Metadata,
-		ETag: strings.Trim(result.ETag, `"`), SHA256: result.ChecksumSHA256, LastModified: at,
-		StorageClass: b.Class(), VersionID: out.header.Get("X-Amz-Version-Id"),
+		ETag: made.ETag, SHA256: made.ChecksumSHA256, LastModified: made.LastModified,
+		StorageClass: b.Class(), VersionID: out.Header.Get("X-Amz-Version-Id"),
 	}
 	b.learn(ServerCopy, nil)
 	if src.IfMatch != "" {
@@ -226,11 +218,11 @@ func (b *Bucket) copyOnce(ctx context.Context, src Source, key string, up Upload
 	}
 	if o.ETag == "" {
 		b.store.detours.Add(1)
-		if o, err = b.Head(ctx, key); err != nil {
+		switch o, err = b.Head(ctx, key); {
+		case errors.Is(err, ErrNotFound), err == nil && o.Size != up.Size:
+			return Object{}, b.conn.Wrong(fmt.Errorf("the copy has %d bytes, expected %d, %w", o.Size, up.Size, cmp.Or(err, errOther)))
+		case err != nil:
 			return Object{}, err
-		}
-		if o.Size != up.Size {
-			return Object{}, b.wrong(fmt.Errorf("the copy has %d bytes, expected %d", o.Size, up.Size))
 		}
 	}
 	err = differs(o.SHA256, up.SHA256)
@@ -256,9 +248,9 @@ func (b *Bucket) notCopied(ctx context.Context, src Source, err error) error {
 
 // still reports whether an object has an ETag, without a condition.
 func (b *Bucket) still(ctx context.Context, key, etag string) bool {
-	h, _, err := b.head(ctx, key, "", 0)
+	got, err := b.head(ctx, key, "", 0)
 	b.store.detours.Add(1)
-	return err == nil && etagOf(h) == etag
+	return err == nil && got.ETag() == etag
 }
 
 // differs compares what both sides know.
@@ -271,7 +263,7 @@ func differs(checksum string, want [32]byte) error {
 
 // alike compares a copied part with what is known of it, and tells whether that proves it.
 func (b *Bucket) alike(r *types.CopyPartResult, p part) (proved bool, err error) {
-	checksum, etag := aws.ToString(r.ChecksumSHA256), unquote(r.ETag)
+	checksum, etag := aws.ToString(r.ChecksumSHA256), wire.Unquoted(aws.ToString(r.ETag))
 	switch {
 	case checksum != "":
 		return true, differs(checksum, p.sum)
@@ -279,21 +271,21 @@ func (b *Bucket) alike(r *types.CopyPartResult, p part) (proved bool, err error)
 		return !known(p.sum[:]), nil // there is nothing to compare with
 	case etag == ExpectedETag(p.md5, nil):
 		return true, nil
-	case b.target.Checksum == ChecksumETag:
+	case b.conn.Target.Checksum == ChecksumETag:
 		return false, fmt.Errorf("%w: the copy has ETag %s, expected %x", ErrDigest, etag, p.md5)
 	}
 	return false, nil
 }
 
 func (b *Bucket) copyPart(ctx context.Context, src Source, p part) (types.CompletedPart, error) {
-	out, err := b.work.UploadPartCopy(ctx, &s3.UploadPartCopyInput{
-		Bucket: &b.target.Bucket, Key: &p.key, UploadId: &p.id, PartNumber: &p.number,
-		CopySource:        src.path(),
-		CopySourceIfMatch: src.ifMatch(),
+	out, err := b.conn.Work.UploadPartCopy(ctx, &s3.UploadPartCopyInput{
+		Bucket: &b.conn.Target.Bucket, Key: &p.key, UploadId: &p.id, PartNumber: &p.number,
+		CopySource:        aws.String(src.path()),
+		CopySourceIfMatch: nonEmpty(wire.Quoted(src.IfMatch)),
 		CopySourceRange:   aws.String(fmt.Sprintf("bytes=%d-%d", src.Offset+p.offset, src.Offset+p.offset+p.length-1)),
 	})
 	if err != nil {
-		return types.CompletedPart{}, b.notCopied(ctx, src, b.explain(ctx, err))
+		return types.CompletedPart{}, b.notCopied(ctx, src, b.conn.Explain(ctx, err))
 	}
 	r := out.CopyPartResult
 	if r == nil || aws.ToString(r.ETag) == "" {

@@ -14,7 +14,7 @@ import (
 	smithyhttp "github.com/aws/smithy-go/transport/http"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/farol-preservation/farol/fault"
+	"github.com/farol-preservation/farol/storage/wire"
 )
 
 // deleteAtOnce is how many keys S3 takes in one DeleteObjects.
@@ -33,7 +33,7 @@ func (b *Bucket) Delete(ctx context.Context, keys ...string) error {
 
 func (b *Bucket) remove(ctx context.Context, ids []types.ObjectIdentifier) error {
 	for batch := range slices.Chunk(ids, deleteAtOnce) {
-		if len(batch) == 1 || b.target.Checksum == ChecksumETag || !b.can(Batch) { // a batch has a checksum
+		if len(batch) == 1 || b.conn.Target.Checksum == ChecksumETag || !b.can(Batch) { // a batch has a checksum
 			if err := b.deleteEach(ctx, batch); err != nil {
 				return err
 			}
@@ -43,7 +43,7 @@ func (b *Bucket) remove(ctx context.Context, ids []types.ObjectIdentifier) error
 		if err == nil {
 			b.learn(Batch, nil)
 		}
-		if refusedWay(err) {
+		if wire.OtherWay(err) {
 			why := err
 			if err = b.deleteEach(ctx, batch); err == nil {
 				b.learn(Batch, why)
@@ -57,30 +57,22 @@ func (b *Bucket) remove(ctx context.Context, ids []types.ObjectIdentifier) error
 }
 
 func (b *Bucket) deleteBatch(ctx context.Context, ids []types.ObjectIdentifier) error {
-	out, err := b.api.DeleteObjects(ctx, &s3.DeleteObjectsInput{
-		Bucket:            &b.target.Bucket,
+	out, err := b.conn.API.DeleteObjects(ctx, &s3.DeleteObjectsInput{
+		Bucket:            &b.conn.Target.Bucket,
 		Delete:            &types.Delete{Objects: ids, Quiet: aws.Bool(true)},
 		ChecksumAlgorithm: types.ChecksumAlgorithmSha256,
 	}, s3.WithAPIOptions(smithyhttp.AddContentChecksumMiddleware)) // S3 demands one of the two, others the second
 	if err != nil {
-		return fmt.Errorf("delete %d keys from %s: %w", len(ids), b.target.name(), b.explain(ctx, err))
+		return fmt.Errorf("delete %d keys from %s: %w", len(ids), b.conn.Name(), b.conn.Explain(ctx, err))
 	}
 	for _, e := range out.Errors {
 		code, message := aws.ToString(e.Code), aws.ToString(e.Message)
-		k, ok := fault.OfS3("DeleteObject", code, 0) // a batch has no status for each key
-		kind := kindOf("", code, 0, k)
-		if errors.Is(kind, ErrNotFound) {
+		err := b.conn.ErrorOf("DeleteObject", code, message)
+		if errors.Is(err, ErrNotFound) {
 			continue
 		}
-		err := errors.New(strings.TrimSuffix(code+": "+message, ": "))
-		if kind != nil {
-			err = fmt.Errorf("%w: %w", kind, err)
-		}
-		if ok {
-			err = b.fault(k, code, err)
-		}
 		err = b.asKept(ctx, types.ObjectIdentifier{Key: e.Key, VersionId: e.VersionId}, code, message, err)
-		return b.errorf("delete", aws.ToString(e.Key), err)
+		return b.conn.Wrap("delete", aws.ToString(e.Key), err)
 	}
 	return nil
 }
@@ -90,15 +82,15 @@ func (b *Bucket) deleteEach(ctx context.Context, ids []types.ObjectIdentifier) e
 	group.SetLimit(b.options.Concurrency)
 	for _, id := range ids {
 		group.Go(func() error {
-			_, err := b.api.DeleteObject(ctx, &s3.DeleteObjectInput{Bucket: &b.target.Bucket, Key: id.Key, VersionId: id.VersionId})
+			_, err := b.conn.API.DeleteObject(ctx, &s3.DeleteObjectInput{Bucket: &b.conn.Target.Bucket, Key: id.Key, VersionId: id.VersionId})
 			if err == nil {
 				return nil
 			}
-			if err = b.explain(ctx, err); errors.Is(err, ErrNotFound) {
+			if err = b.conn.Explain(ctx, err); errors.Is(err, ErrNotFound) {
 				return nil
 			}
-			code, message := wordsOf(err)
-			return b.errorf("delete", *id.Key, b.asKept(ctx, id, code, message, err))
+			code, message := wire.Words(err)
+			return b.conn.Wrap("delete", *id.Key, b.asKept(ctx, id, code, message, err))
 		})
 	}
 	return group.Wait()
@@ -111,11 +103,11 @@ func (b *Bucket) deleteEach(ctx context.Context, ids []types.ObjectIdentifier) e
 func (b *Bucket) AbortUploads(ctx context.Context, prefix string, before time.Time) (int, error) {
 	count := 0
 	var first error
-	in := &s3.ListMultipartUploadsInput{Bucket: &b.target.Bucket, Prefix: nonEmpty(prefix)}
+	in := &s3.ListMultipartUploadsInput{Bucket: &b.conn.Target.Bucket, Prefix: nonEmpty(prefix)}
 	for {
-		out, err := b.api.ListMultipartUploads(ctx, in)
+		out, err := b.conn.API.ListMultipartUploads(ctx, in)
 		if err != nil {
-			return count, fmt.Errorf("list uploads in %s: %w", b.target.name(), b.explain(ctx, err))
+			return count, fmt.Errorf("list uploads in %s: %w", b.conn.Name(), b.conn.Explain(ctx, err))
 		}
 		for _, u := range out.Uploads {
 			key := aws.ToString(u.Key)

@@ -4,67 +4,21 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"regexp"
 	"sync"
-	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
-	"github.com/aws/aws-sdk-go-v2/service/s3"
 	"github.com/aws/aws-sdk-go-v2/service/s3/types"
-	smithy "github.com/aws/smithy-go"
-	smithyhttp "github.com/aws/smithy-go/transport/http"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/farol-preservation/farol/fault"
+	"github.com/farol-preservation/farol/storage/lock"
 )
 
-// ErrKept says that the store keeps a version under Object Lock and removes it for
-// nobody. It is not the store's failure, and a matter of time: the error is a [*Kept].
-var ErrKept = errors.New("kept by the store")
+// Kept says until when a store keeps versions under Object Lock: see [lock.Kept].
+type Kept = lock.Kept
 
-// Kept says until when a store keeps versions under Object Lock.
-type Kept struct {
-	Until     time.Time // end of the retention, by the store's clock; zero: it has none, or the store does not say
-	LegalHold bool      // until a person lifts it
-	Mode      string    // of the retention: GOVERNANCE, which Farol never bypasses, or COMPLIANCE; "": not known
-}
-
-// Error says until when, in words for people.
-func (k *Kept) Error() string {
-	text := ErrKept.Error()
-	if !k.Until.IsZero() {
-		text += " until " + k.Until.UTC().Format("2006-01-02 15:04:05 UTC")
-	}
-	switch {
-	case k.LegalHold && !k.Until.IsZero():
-		text += " and under a legal hold"
-	case k.LegalHold:
-		text += " under a legal hold"
-	case k.Until.IsZero():
-		text += ", which does not say until when"
-	}
-	return text
-}
-
-// Is has callers that look for [ErrKept] find it.
-func (k *Kept) Is(target error) bool { return target == ErrKept }
-
-// And is what keeps both. nil keeps nothing.
-func (k *Kept) And(other *Kept) *Kept {
-	switch {
-	case k == nil:
-		return other
-	case other == nil:
-		return k
-	}
-	both := *k
-	both.LegalHold = k.LegalHold || other.LegalHold
-	if other.Until.After(k.Until) {
-		both.Until, both.Mode = other.Until, other.Mode
-	}
-	return &both
-}
+// ErrKept says that the store removes a version for nobody: see [lock.ErrKept].
+var ErrKept = lock.ErrKept
 
 // Locks returns those of the keys that the store keeps, whichever of their versions it
 // is. A bucket without Object Lock is asked once whether it has it, and then nothing.
@@ -96,7 +50,7 @@ func (b *Bucket) free(ctx context.Context, versions []Version) error {
 	if all == nil {
 		return nil
 	}
-	return b.errorf("erase", one, all)
+	return b.conn.Wrap("erase", one, all)
 }
 
 // locked reads the locks of versions, by key.
@@ -110,7 +64,7 @@ func (b *Bucket) locked(ctx context.Context, versions []Version) (map[string]*Ke
 			continue
 		}
 		group.Go(func() error {
-			k, err := b.lockOf(ctx, v.Key, v.ID)
+			k, err := lock.Of(ctx, b.conn, v.Key, nonEmpty(v.ID))
 			if k != nil {
 				mu.Lock()
 				defer mu.Unlock()
@@ -123,83 +77,24 @@ func (b *Bucket) locked(ctx context.Context, versions []Version) (map[string]*Ke
 	return kept, err
 }
 
-// lockOf reads the lock of a version; nil if it has none, or is not there.
-func (b *Bucket) lockOf(ctx context.Context, key, version string) (*Kept, error) {
-	head, err := b.api.HeadObject(ctx, &s3.HeadObjectInput{Bucket: &b.target.Bucket, Key: &key, VersionId: nonEmpty(version)})
-	if failed := b.unanswered(ctx, err); failed != nil {
-		return nil, b.errorf("read the lock of", key, failed)
-	}
-	k := &Kept{}
-	switch {
-	case err == nil && (head.ObjectLockMode != "" || head.ObjectLockLegalHoldStatus != ""):
-		k.Until, k.Mode = aws.ToTime(head.ObjectLockRetainUntilDate), string(head.ObjectLockMode)
-		k.LegalHold = head.ObjectLockLegalHoldStatus == types.ObjectLockLegalHoldStatusOn
-	case errors.Is(b.explain(ctx, err), ErrNotFound):
-		return nil, nil
-	default:
-		if k, err = b.lockApart(ctx, key, version); err != nil {
-			return nil, b.errorf("read the lock of", key, err)
-		}
-	}
-	if ahead, _ := b.Skew(); !k.Until.After(time.Now().Add(ahead)) {
-		k.Until, k.Mode = time.Time{}, ""
-	}
-	if *k == (Kept{}) {
-		return nil, nil
-	}
-	return k, nil
-}
-
-// lockApart asks for the lock where HEAD does not show it: to a key that lacks the right
-// for that, or on a server that never does.
-func (b *Bucket) lockApart(ctx context.Context, key, version string) (*Kept, error) {
-	k := &Kept{}
-	r, err := b.api.GetObjectRetention(ctx, &s3.GetObjectRetentionInput{Bucket: &b.target.Bucket, Key: &key, VersionId: nonEmpty(version)})
-	if err == nil && r.Retention != nil {
-		k.Until, k.Mode = aws.ToTime(r.Retention.RetainUntilDate), string(r.Retention.Mode)
-	}
-	if err = b.unanswered(ctx, err); err != nil {
-		return nil, err
-	}
-	h, err := b.api.GetObjectLegalHold(ctx, &s3.GetObjectLegalHoldInput{Bucket: &b.target.Bucket, Key: &key, VersionId: nonEmpty(version)})
-	k.LegalHold = err == nil && h.LegalHold != nil && h.LegalHold.Status == types.ObjectLockLegalHoldStatusOn
-	return k, b.unanswered(ctx, err)
-}
-
 // mayLock asks the server whether the bucket has Object Lock, and remembers the answer. If
 // it does not answer us, any bucket may that keeps versions.
 func (b *Bucket) mayLock(ctx context.Context) (bool, error) {
 	if known := b.locks.Load(); known != nil {
 		return *known, nil
 	}
-	out, err := b.api.GetObjectLockConfiguration(ctx, &s3.GetObjectLockConfigurationInput{Bucket: &b.target.Bucket})
-	may := err == nil && out.ObjectLockConfiguration != nil && out.ObjectLockConfiguration.ObjectLockEnabled == types.ObjectLockEnabledEnabled
-	if failed := b.unanswered(ctx, err); failed != nil {
-		return false, fmt.Errorf("lock configuration of %s: %w", b.target.name(), failed)
+	has, err := lock.Configured(ctx, b.conn)
+	if failed := lock.Unanswered(ctx, b.conn, err); failed != nil {
+		return false, fmt.Errorf("lock configuration of %s: %w", b.conn.Name(), failed)
 	}
-	if err != nil && errors.Is(b.explain(ctx, err), ErrDenied) {
-		if may, err = b.KeepsVersions(ctx); err != nil {
+	if err != nil && errors.Is(b.conn.Explain(ctx, err), ErrDenied) {
+		if has.Enabled, err = b.KeepsVersions(ctx); err != nil {
 			return false, err
 		}
 	}
-	b.locks.Store(&may)
-	b.store.noteBucket(b.target.Bucket, func(f *BucketFacts) { f.Lock = lockText(may, out) })
-	return may, nil
-}
-
-// lockText is the Object Lock of a bucket, for people; "" is none.
-func lockText(may bool, out *s3.GetObjectLockConfigurationOutput) string {
-	switch {
-	case !may:
-		return ""
-	case out == nil || out.ObjectLockConfiguration == nil || out.ObjectLockConfiguration.Rule == nil || out.ObjectLockConfiguration.Rule.DefaultRetention == nil:
-		return "on"
-	}
-	d := out.ObjectLockConfiguration.Rule.DefaultRetention
-	if years := aws.ToInt32(d.Years); years > 0 {
-		return fmt.Sprintf("%s, %d years", d.Mode, years)
-	}
-	return fmt.Sprintf("%s, %d days", d.Mode, aws.ToInt32(d.Days))
+	b.locks.Store(&has.Enabled)
+	b.store.noteBucket(b.Name(), func(f *BucketFacts) { f.Lock = has.String() })
+	return has.Enabled, nil
 }
 
 // Lock is the Object Lock that the bucket gives to objects: "" is none, "on" is one for those who
@@ -210,27 +105,7 @@ func (b *Bucket) Lock(ctx context.Context) (string, error) {
 	}
 	b.store.mu.Lock()
 	defer b.store.mu.Unlock()
-	return b.store.known.Buckets[b.target.Bucket].Lock, nil
-}
-
-// unanswered is the failure of a question about locks; nil if the server has answered,
-// even if it is that there is no lock, that it does not know the question, or that it is
-// not for us.
-func (b *Bucket) unanswered(ctx context.Context, err error) error {
-	if err == nil {
-		return nil
-	}
-	var response *smithyhttp.ResponseError
-	explained := b.explain(ctx, err)
-	f := fault.In(explained)
-	switch {
-	case ctx.Err() != nil:
-		return explained
-	case f == nil, f.Kind == fault.Denied, f.Kind == fault.WrongAnswer, f.Kind == fault.Refused,
-		errors.As(err, &response) && response.HTTPStatusCode() == http.StatusNotImplemented:
-		return nil
-	}
-	return explained
+	return b.store.known.Buckets[b.conn.Target.Bucket].Lock, nil
 }
 
 // speaksOfLocks finds the words by which servers refuse to remove what is locked:
@@ -246,7 +121,7 @@ func (b *Bucket) asKept(ctx context.Context, id types.ObjectIdentifier, code, me
 		return err
 	}
 	b.locks.Store(nil) // the bucket may have got it since we asked
-	k, failed := b.lockOf(ctx, aws.ToString(id.Key), aws.ToString(id.VersionId))
+	k, failed := lock.Of(ctx, b.conn, aws.ToString(id.Key), nonEmpty(aws.ToString(id.VersionId)))
 	if failed != nil {
 		return err
 	}
@@ -259,13 +134,4 @@ func (b *Bucket) asKept(ctx context.Context, id types.ObjectIdentifier, code, me
 		return err
 	}
 	return k
-}
-
-// wordsOf are the code and the message of an error that the server gave.
-func wordsOf(err error) (code, message string) {
-	var api smithy.APIError
-	if errors.As(err, &api) {
-		return api.ErrorCode(), api.ErrorMessage()
-	}
-	return "", ""
 }

@@ -273,25 +273,3 @@ func TestLockThatCameLaterIsSeen(t *testing.T) {
 		t.Errorf("Locks = %v, %v, want what the refusal has taught", locks, err)
 	}
 }
-
-// What keeps several is the latest time, and any legal hold.
-func TestKeptAndKept(t *testing.T) {
-	t.Parallel()
-	early, late := time.Date(2026, 12, 1, 0, 0, 0, 0, time.UTC), time.Date(2027, 1, 2, 3, 4, 5, 0, time.UTC)
-	var none *storage.Kept
-	for _, tc := range []struct {
-		a, b *storage.Kept
-		want string
-	}{
-		{&storage.Kept{Until: early}, &storage.Kept{Until: late, Mode: "COMPLIANCE"}, "kept by the store until 2027-01-02 03:04:05 UTC"},
-		{&storage.Kept{LegalHold: true}, &storage.Kept{Until: early}, "kept by the store until 2026-12-01 00:00:00 UTC and under a legal hold"},
-		{&storage.Kept{}, none, "kept by the store, which does not say until when"},
-	} {
-		if ab, ba := tc.a.And(tc.b), tc.b.And(tc.a); ab.Error() != tc.want || *ab != *ba {
-			t.Errorf("%+v and %+v = %q, %q, want %q", tc.a, tc.b, ab, ba, tc.want)
-		}
-	}
-	if none.And(nil) != nil {
-		t.Error("nothing and nothing keep something")
-	}
-}

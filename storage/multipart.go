@@ -20,6 +20,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/farol-preservation/farol/retry"
+	"github.com/farol-preservation/farol/storage/wire"
 )
 
 // Parts says how an object is uploaded piece by piece.
@@ -51,13 +52,13 @@ type Parts struct {
 // upload is aborted; on others it stays for Resume, if p.SaveID kept its ID.
 func (b *Bucket) PutParts(ctx context.Context, key string, up Upload, p Parts) (Object, error) {
 	if p.Open == nil {
-		return Object{}, b.errorf("put", key, errors.New("nothing to open parts with"))
+		return Object{}, b.conn.Wrap("put", key, errors.New("nothing to open parts with"))
 	}
 	o, err := b.inParts(ctx, key, up, p, PartSHA256, b.ofParts(), func(ctx context.Context, part part) (types.CompletedPart, error) {
 		return b.sendPart(ctx, part, p.Open)
 	})
 	if err != nil {
-		return Object{}, b.errorf("put", key, err)
+		return Object{}, b.conn.Wrap("put", key, err)
 	}
 	return o, nil
 }
@@ -133,7 +134,7 @@ func (b *Bucket) inParts(ctx context.Context, key string, up Upload, p Parts, wa
 		return Object{}, err
 	}
 	o, err := b.inPartsOnce(ctx, key, up, p, how, send)
-	if err == nil || !refusedWay(err) || ctx.Err() != nil || how != byDigest || p.SHA256 == nil || !b.target.Checksum.measured() {
+	if err == nil || !wire.OtherWay(err) || ctx.Err() != nil || how != byDigest || p.SHA256 == nil || !b.conn.Target.Checksum.Measured() {
 		return o, err
 	}
 	p.Resume = "" // it was aborted
@@ -142,7 +143,7 @@ func (b *Bucket) inParts(ctx context.Context, key string, up Upload, p Parts, wa
 		b.learn(way, err)
 		return o, nil
 	}
-	if refusedWay(again) {
+	if wire.OtherWay(again) {
 		return Object{}, err
 	}
 	return Object{}, again // which is not about the way: the source may be gone
@@ -218,22 +219,22 @@ func (u *upload) create(ctx context.Context) error {
 // another way ends.
 func (u *upload) begin(ctx context.Context, up Upload, sum bool) error {
 	in := &s3.CreateMultipartUploadInput{
-		Bucket:       &u.bucket.target.Bucket,
+		Bucket:       &u.bucket.conn.Target.Bucket,
 		Key:          &u.key,
 		ContentType:  nonEmpty(up.ContentType),
 		Metadata:     up.Metadata,
-		StorageClass: types.StorageClass(u.bucket.target.StorageClass),
+		StorageClass: types.StorageClass(u.bucket.conn.Target.StorageClass),
 	}
 	if sum {
 		in.ChecksumAlgorithm = types.ChecksumAlgorithmSha256
 		in.ChecksumType = types.ChecksumTypeComposite
 	}
-	out, err := u.bucket.api.CreateMultipartUpload(ctx, in)
+	out, err := u.bucket.conn.API.CreateMultipartUpload(ctx, in)
 	if err != nil {
-		return u.bucket.explain(ctx, err)
+		return u.bucket.conn.Explain(ctx, err)
 	}
 	if aws.ToString(out.UploadId) == "" {
-		return u.bucket.wrong(errors.New("the answer has no upload ID"))
+		return u.bucket.conn.Wrong(errors.New("the answer has no upload ID"))
 	}
 	if u.id != "" {
 		u.abort(ctx)
@@ -309,16 +310,16 @@ func (b *Bucket) sendPart(
 
 // uploadPart reads as many bytes as the part has.
 func (b *Bucket) uploadPart(ctx context.Context, p part, src io.Reader) (types.CompletedPart, error) {
-	body := newBody(src, p.length, p.sum, b.wantsMD5(p))
+	body := wire.NewBody(src, p.length, p.sum, b.wantsMD5(p))
 	if p.proof == byTrailer {
-		body.sha = nil
+		body.SHA256 = nil
 	}
-	reader, signed, err := b.prepare(body, p.sum)
+	reader, signed, err := b.conn.Prepare(body)
 	if err != nil {
 		return types.CompletedPart{}, err
 	}
 	in := &s3.UploadPartInput{
-		Bucket: &b.target.Bucket, Key: &p.key, UploadId: &p.id,
+		Bucket: &b.conn.Target.Bucket, Key: &p.key, UploadId: &p.id,
 		PartNumber: &p.number, ContentLength: &p.length, Body: reader,
 	}
 	if p.checksums() && p.proof == byDigest {
@@ -327,25 +328,25 @@ func (b *Bucket) uploadPart(ctx context.Context, p part, src io.Reader) (types.C
 	if p.proof == byTrailer {
 		in.ChecksumAlgorithm = types.ChecksumAlgorithmSha256
 	}
-	out, err := b.api.UploadPart(ctx, in, signed)
+	out, err := b.conn.API.UploadPart(ctx, in, signed)
 	switch {
-	case err != nil && body.err == nil && p.refused(err):
-		return types.CompletedPart{}, fmt.Errorf("%w: %w", errNoTrailers, b.explain(ctx, err))
+	case err != nil && body.Err() == nil && p.refused(err):
+		return types.CompletedPart{}, fmt.Errorf("%w: %w", errNoTrailers, b.conn.Explain(ctx, err))
 	case err != nil:
-		return types.CompletedPart{}, b.unsent(ctx, body, err)
+		return types.CompletedPart{}, b.conn.Unsent(ctx, body, err)
 	case p.proof == byTrailer && out.ChecksumSHA256 == nil:
 		return types.CompletedPart{}, fmt.Errorf("%w: the answer has none", errNoTrailers)
 	}
 	if p.proof == byTrailer {
 		b.learn(Trailers, nil)
 		sums, _ := s3.GetComputedInputChecksumsMetadata(out.ResultMetadata)
-		body.trailer = sums.ComputedChecksums[string(types.ChecksumAlgorithmSha256)]
+		body.Trailer = sums.ComputedChecksums[string(types.ChecksumAlgorithmSha256)]
 	}
-	if err := b.judge(p, body, unquote(out.ETag), aws.ToString(out.ChecksumSHA256)); err != nil {
+	if err := b.judge(p, body, wire.Unquoted(aws.ToString(out.ETag)), aws.ToString(out.ChecksumSHA256)); err != nil {
 		return types.CompletedPart{}, err
 	}
 	p.mu.Lock()
-	p.sent[p.number] = body.sum()
+	p.sent[p.number] = body.Sum()
 	p.mu.Unlock()
 	return types.CompletedPart{PartNumber: &p.number, ETag: out.ETag, ChecksumSHA256: out.ChecksumSHA256}, nil
 }
@@ -358,7 +359,7 @@ func (b *Bucket) wantsMD5(p part) bool {
 
 // judge holds what the server says of a part against what was sent, and notes a part that
 // nothing proves.
-func (b *Bucket) judge(p part, sent *body, etag, checksum string) error {
+func (b *Bucket) judge(p part, sent *wire.Body, etag, checksum string) error {
 	proved, err := b.compare(sent, etag, checksum)
 	if err != nil {
 		return err
@@ -368,7 +369,7 @@ func (b *Bucket) judge(p part, sent *body, etag, checksum string) error {
 	}
 	switch {
 	case proved, known(p.md5[:]) && etag == ExpectedETag(p.md5, nil):
-	case p.checksums(), sent.md5 != nil, !b.can(ETagMD5):
+	case p.checksums(), sent.MD5 != nil, !b.can(ETagMD5):
 		p.unproven.Store(true)
 	}
 	return nil
@@ -381,13 +382,13 @@ func (u *upload) complete(ctx context.Context) (Object, error) {
 		return cmp.Compare(*a.PartNumber, *b.PartNumber)
 	})
 	in := &s3.CompleteMultipartUploadInput{
-		Bucket: &u.bucket.target.Bucket, Key: &u.key, UploadId: &u.id,
+		Bucket: &u.bucket.conn.Target.Bucket, Key: &u.key, UploadId: &u.id,
 		MultipartUpload: &types.CompletedMultipartUpload{Parts: parts},
 	}
 	out, err := u.completeNew(ctx, in)
 	if err != nil {
-		err = fmt.Errorf("complete: %w", u.bucket.explain(ctx, err))
-		if !errors.Is(err, errNoUpload) {
+		err = fmt.Errorf("complete: %w", u.bucket.conn.Explain(ctx, err))
+		if !errors.Is(err, wire.ErrNoUpload) {
 			return Object{}, err
 		}
 		if o, headErr := u.finished(ctx); headErr == nil {
@@ -396,7 +397,7 @@ func (u *upload) complete(ctx context.Context) (Object, error) {
 		return Object{}, err
 	}
 	o := Object{
-		Key: u.key, Size: u.up.Size, ETag: unquote(out.ETag), SHA256: aws.ToString(out.ChecksumSHA256),
+		Key: u.key, Size: u.up.Size, ETag: wire.Unquoted(aws.ToString(out.ETag)), SHA256: aws.ToString(out.ChecksumSHA256),
 		ContentType: u.up.ContentType, Metadata: u.up.Metadata, StorageClass: u.bucket.Class(),
 		VersionID: aws.ToString(out.VersionId),
 	}
@@ -407,7 +408,7 @@ func (u *upload) complete(ctx context.Context) (Object, error) {
 		u.bucket.store.detours.Add(1)
 		switch o, err = u.bucket.Head(ctx, u.key); {
 		case errors.Is(err, ErrNotFound), err == nil && !u.describes(o):
-			return Object{}, u.bucket.wrong(fmt.Errorf("complete: %w", cmp.Or(err, errOther)))
+			return Object{}, u.bucket.conn.Wrong(fmt.Errorf("complete: %w", cmp.Or(err, errOther)))
 		case err != nil:
 			return Object{}, err
 		}
@@ -434,21 +435,21 @@ func (u *upload) completeNew(ctx context.Context, in *s3.CompleteMultipartUpload
 		}
 	}
 	if !u.onlyNew || !can && !u.blind {
-		return b.work.CompleteMultipartUpload(ctx, in)
+		return b.conn.Work.CompleteMultipartUpload(ctx, in)
 	}
 	in.IfNoneMatch = aws.String("*")
-	out, err := b.work.CompleteMultipartUpload(ctx, in)
+	out, err := b.conn.Work.CompleteMultipartUpload(ctx, in)
 	if err == nil {
 		return out, nil
 	}
-	why := b.explain(ctx, err)
+	why := b.conn.Explain(ctx, err)
 	if u.blind {
 		return nil, err
 	}
 	if errors.Is(why, ErrChanged) {
 		b.learn(CreateOnly, nil)
 	}
-	if !refusedWay(why) {
+	if !wire.OtherWay(why) {
 		return nil, err
 	}
 	in.IfNoneMatch = nil
@@ -456,7 +457,7 @@ func (u *upload) completeNew(ctx context.Context, in *s3.CompleteMultipartUpload
 		b.learn(CreateOnly, why)
 		return u.completeNew(ctx, in)
 	}
-	if out, err = b.work.CompleteMultipartUpload(ctx, in); err == nil {
+	if out, err = b.conn.Work.CompleteMultipartUpload(ctx, in); err == nil {
 		b.learn(CreateOnly, why)
 	}
 	return out, err
@@ -470,9 +471,9 @@ func (u *upload) prove(ctx context.Context, o Object) error {
 	case sum != "" && o.SHA256 == sum:
 		return nil
 	case sum != "" && o.SHA256 != "":
-		return u.bucket.lied("the server has SHA-256 %s, expected %s", o.SHA256, sum)
+		return u.bucket.conn.Lied("the server has SHA-256 %s, expected %s", o.SHA256, sum)
 	case etag != "" && o.ETag != etag && u.mustBe(o.ETag):
-		return u.bucket.lied("the server has ETag %s, expected %s", o.ETag, etag)
+		return u.bucket.conn.Lied("the server has ETag %s, expected %s", o.ETag, etag)
 	case u.proved(etag != "" && o.ETag == etag), u.up.Later, !u.canReadBack():
 		return nil
 	}
@@ -504,7 +505,7 @@ func (u *upload) readBack(ctx context.Context) error {
 // mustBe reports whether an ETag has to be that of the parts: people say so, or nothing else
 // could prove the object and it looks like one.
 func (u *upload) mustBe(etag string) bool {
-	return u.bucket.target.Checksum == ChecksumETag || u.proof == byETag && !u.canReadBack() && likeETag(etag, len(u.done))
+	return u.bucket.conn.Target.Checksum == ChecksumETag || u.proof == byETag && !u.canReadBack() && likeETag(etag, len(u.done))
 }
 
 // proved reports whether what was seen of the parts is enough; same says that the ETag is theirs.
@@ -528,26 +529,26 @@ func (u *upload) abort(ctx context.Context) {
 }
 
 func (b *Bucket) abort(ctx context.Context, key, id string) error {
-	_, err := b.api.AbortMultipartUpload(ctx, &s3.AbortMultipartUploadInput{
-		Bucket: &b.target.Bucket, Key: &key, UploadId: &id,
+	_, err := b.conn.API.AbortMultipartUpload(ctx, &s3.AbortMultipartUploadInput{
+		Bucket: &b.conn.Target.Bucket, Key: &key, UploadId: &id,
 	})
 	if err == nil {
 		return nil
 	}
-	if err = b.explain(ctx, err); errors.Is(err, errNoUpload) || errors.Is(err, ErrNotFound) {
+	if err = b.conn.Explain(ctx, err); errors.Is(err, wire.ErrNoUpload) || errors.Is(err, ErrNotFound) {
 		return nil
 	}
-	return fmt.Errorf("abort upload %s of %s/%s: %w", id, b.target.name(), key, err)
+	return fmt.Errorf("abort upload %s of %s/%s: %w", id, b.conn.Name(), key, err)
 }
 
 // retried calls f until it succeeds, fails for good, or has failed often enough.
 func retried(ctx context.Context, f func() error) error {
 	for attempt := 1; ; attempt++ {
 		err := f()
-		if err == nil || attempt == attempts || final(ctx, err) {
+		if err == nil || attempt == wire.Attempts || final(ctx, err) {
 			return err
 		}
-		limit := min(200*time.Millisecond<<attempt, maxBackoff)
+		limit := min(200*time.Millisecond<<attempt, wire.MaxBackoff)
 		if !retry.Pause(ctx, rand.N(limit)) {
 			return err
 		}

@@ -10,10 +10,10 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 	smithy "github.com/aws/smithy-go"
-	"github.com/aws/smithy-go/middleware"
 	smithyhttp "github.com/aws/smithy-go/transport/http"
 
 	"github.com/farol-preservation/farol/fault"
+	"github.com/farol-preservation/farol/storage/wire"
 )
 
 const (
@@ -24,9 +24,6 @@ const (
 	believedFor = 5 * time.Second
 )
 
-// Service is the name of the bucket as a service, see [fault.Bucket].
-func (b *Bucket) Service() string { return fault.Bucket(b.target.name()) }
-
 // Probe asks with one cheap signed request whether the bucket answers us, and waits a
 // few seconds for it. A bucket that does not carries a [fault.Error].
 func (b *Bucket) Probe(ctx context.Context) error {
@@ -34,7 +31,7 @@ func (b *Bucket) Probe(ctx context.Context) error {
 	defer cancel()
 	err := b.Check(limited)
 	if err != nil && fault.In(err) == nil && ctx.Err() == nil && limited.Err() != nil {
-		return b.fault(fault.Unavailable, "no answer before the timeout", err)
+		return b.conn.Fault(fault.Unavailable, "no answer before the timeout", err)
 	}
 	return err
 }
@@ -42,20 +39,20 @@ func (b *Bucket) Probe(ctx context.Context) error {
 // Check asks whether the bucket is there and open to us. A bucket that is
 // missing or closed is [ErrDenied].
 func (b *Bucket) Check(ctx context.Context) error {
-	_, err := b.api.HeadBucket(ctx, &s3.HeadBucketInput{Bucket: &b.target.Bucket})
+	_, err := b.conn.API.HeadBucket(ctx, &s3.HeadBucketInput{Bucket: &b.conn.Target.Bucket})
 	if err != nil && ctx.Err() == nil && refused(err) {
 		// The answer to a HEAD has a status and no words. Those tell an unknown key from a
 		// missing bucket or a wrong clock.
-		_, err = b.api.ListObjectsV2(ctx, &s3.ListObjectsV2Input{Bucket: &b.target.Bucket, MaxKeys: aws.Int32(1)})
+		_, err = b.conn.API.ListObjectsV2(ctx, &s3.ListObjectsV2Input{Bucket: &b.conn.Target.Bucket, MaxKeys: aws.Int32(1)})
 	}
 	if err == nil {
 		return nil
 	}
-	err = b.explain(ctx, err)
+	err = b.conn.Explain(ctx, err)
 	if errors.Is(err, ErrNotFound) {
-		err = b.fault(fault.Missing, "404", fmt.Errorf("%w: %q", errNoBucket, b.target.Bucket))
+		err = b.conn.Fault(fault.Missing, "404", fmt.Errorf("%w: %q", wire.ErrNoBucket, b.conn.Target.Bucket))
 	}
-	return fmt.Errorf("check bucket %s: %w", b.target.name(), err)
+	return fmt.Errorf("check bucket %s: %w", b.conn.Name(), err)
 }
 
 // refused reports whether the answer is a refusal, and no failure of the server's.
@@ -65,32 +62,18 @@ func refused(err error) bool {
 	return errors.As(err, &api) && errors.As(err, &response) && response.HTTPStatusCode() < http.StatusTooManyRequests
 }
 
-// listen notes when the bucket has answered the SDK as one that is there.
-func (b *Bucket) listen(stack *middleware.Stack) error {
-	return stack.Initialize.Add(middleware.InitializeMiddlewareFunc("FarolPresence", func(
-		ctx context.Context, in middleware.InitializeInput, next middleware.InitializeHandler,
-	) (middleware.InitializeOutput, middleware.Metadata, error) {
-		began := time.Now()
-		out, metadata, err := next.HandleInitialize(ctx, in)
-		b.heard(began, err)
-		return out, metadata, err
-	}), middleware.Before)
-}
-
-// heard notes what came of a request that began at a time.
-func (b *Bucket) heard(began time.Time, err error) {
+// heard notes what came of a request that began at a time: whether it shows that the bucket is there,
+// and what the answer says of the store.
+func (b *Bucket) heard(began time.Time, h http.Header, err error) {
 	if err == nil || speaksOfKeys(err) {
 		b.lastAnswer.Store(began.UnixNano())
 	}
+	b.store.note(h)
 }
 
 // speaksOfKeys reports whether an error is about a key in a bucket that is there.
 func speaksOfKeys(err error) bool {
-	var api smithy.APIError
-	if !errors.As(err, &api) {
-		return false
-	}
-	switch api.ErrorCode() {
+	switch code, _ := wire.Words(err); code {
 	case "NoSuchKey", "NoSuchVersion", "NoSuchUpload":
 		return true
 	}

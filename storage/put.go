@@ -3,31 +3,18 @@ package storage
 import (
 	"bytes"
 	"context"
-	"crypto/md5"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"hash"
 	"io"
 	"maps"
 	"net/http"
 	"strings"
 
-	"github.com/aws/aws-sdk-go-v2/aws"
-	v4 "github.com/aws/aws-sdk-go-v2/aws/signer/v4"
-	"github.com/aws/aws-sdk-go-v2/service/s3"
-	smithy "github.com/aws/smithy-go"
-	"github.com/aws/smithy-go/middleware"
+	"github.com/farol-preservation/farol/storage/wire"
 )
-
-// unsigned stands for the payload's hash where TLS protects the payload.
-const unsigned = "UNSIGNED-PAYLOAD"
-
-// smallBody is read into memory before it is sent, so that the request can be
-// repeated, and a connection that the server has just closed costs nothing.
-const smallBody = 64 << 10
 
 // Put writes an object in a single request, of at most 5 GiB, from body as it
 // comes; see [PartSize]. It reads up.Size bytes and does not touch body after it
@@ -37,7 +24,7 @@ const smallBody = 64 << 10
 func (b *Bucket) Put(ctx context.Context, key string, body io.Reader, up Upload) (Object, error) {
 	o, err := b.put(ctx, key, body, up)
 	if err != nil {
-		return Object{}, b.errorf("put", key, err)
+		return Object{}, b.conn.Wrap("put", key, err)
 	}
 	return o, nil
 }
@@ -89,8 +76,8 @@ func (b *Bucket) fits(up Upload) Upload {
 
 // tooLong reports whether an error may come of long metadata: some servers fail internally.
 func tooLong(err error) bool {
-	var api smithy.APIError
-	return refusedWay(err) || errors.As(err, &api) && api.ErrorCode() == "InternalError"
+	code, _ := wire.Words(err)
+	return wire.OtherWay(err) || code == "InternalError"
 }
 
 // put takes the way that the server is known to go. If it refuses that, put opens the content
@@ -115,11 +102,11 @@ func again(content io.Reader, size int64) func() (io.Reader, error) {
 		case seeks:
 			_, err = seeker.Seek(start, io.SeekStart)
 			return content, err
-		case first && size <= smallBody:
+		case first && size <= wire.SmallBody:
 			return io.TeeReader(content, &kept), nil
 		case first:
 			return content, nil
-		case size <= smallBody:
+		case size <= wire.SmallBody:
 			return io.MultiReader(bytes.NewReader(kept.Bytes()), content), nil
 		}
 		return nil, errReadOnce
@@ -158,7 +145,7 @@ var errReadOnce = errors.New("the body can be read only once")
 // the first that is about more than the way: what was to be read may be gone as well.
 func (b *Bucket) around(checksum Way, up Upload, sum bool, refusal error, ask func(up Upload, sum bool) error) error {
 	short, cut := up.shortened()
-	bare, cut := sum && refusedWay(refusal) && b.target.Checksum.measured(), cut && tooLong(refusal)
+	bare, cut := sum && wire.OtherWay(refusal) && b.conn.Target.Checksum.Measured(), cut && tooLong(refusal)
 	for _, other := range []struct {
 		open  bool
 		up    Upload
@@ -176,7 +163,7 @@ func (b *Bucket) around(checksum Way, up Upload, sum bool, refusal error, ask fu
 		if err != nil && !tooLong(err) {
 			return err
 		}
-		if err == nil && !refusedWay(refusal) && ask(up, sum) == nil {
+		if err == nil && !wire.OtherWay(refusal) && ask(up, sum) == nil {
 			return nil // it had failed for another reason, and takes the whole
 		}
 		if err == nil {
@@ -195,38 +182,32 @@ func (b *Bucket) putOnce(ctx context.Context, key string, up Upload, sum bool, o
 	if err != nil {
 		return Object{}, err
 	}
-	body := newBody(content, up.Size, up.SHA256, b.can(ETagMD5) && (!b.can(SHA256) || !sum && known(up.SHA256[:])))
-	r := &request{
-		operation: "PutObject", method: http.MethodPut, key: key, header: make(http.Header),
-		payload: b.payload(up.SHA256), stream: body,
-	}
-	b.describe(r.header, up)
+	body := wire.NewBody(content, up.Size, up.SHA256, b.can(ETagMD5) && (!b.can(SHA256) || !sum && known(up.SHA256[:])))
+	r := wire.NewRequest("PutObject", http.MethodPut, key)
+	b.describe(r, up)
 	if up.ContentType == "" {
-		set(r.header, "Content-Type", "application/octet-stream") // as S3 would take it to be
+		r.Set("Content-Type", "application/octet-stream") // as S3 would take it to be
 	}
 	switch {
 	case sum:
-		set(r.header, "X-Amz-Checksum-Sha256", ExpectedChecksum(up.SHA256, nil))
-	case body.md5 != nil && known(up.MD5[:]):
-		set(r.header, "Content-Md5", base64.StdEncoding.EncodeToString(up.MD5[:]))
+		r.Set("X-Amz-Checksum-Sha256", ExpectedChecksum(up.SHA256, nil))
+	case body.MD5 != nil && known(up.MD5[:]):
+		r.Set("Content-Md5", base64.StdEncoding.EncodeToString(up.MD5[:]))
 	}
-	if body.left <= smallBody {
-		if r.content, err = body.inMemory(); err != nil {
-			return Object{}, err
-		}
-		r.stream = nil
+	if err := b.conn.Carry(r, body); err != nil {
+		return Object{}, err
 	}
-	out, err := b.send(ctx, r)
+	out, err := b.conn.Send(ctx, r)
 	if err != nil {
-		return Object{}, b.unsent(ctx, body, err)
+		return Object{}, b.conn.Unsent(ctx, body, err)
 	}
 	o := Object{
-		Key: key, Size: up.Size, ETag: etagOf(out.header), SHA256: out.header.Get("X-Amz-Checksum-Sha256"),
+		Key: key, Size: up.Size, ETag: out.ETag(), SHA256: out.Header.Get("X-Amz-Checksum-Sha256"),
 		ContentType: up.ContentType, Metadata: up.Metadata, StorageClass: b.Class(),
-		VersionID: out.header.Get("X-Amz-Version-Id"),
+		VersionID: out.Header.Get("X-Amz-Version-Id"),
 	}
 	err = b.proven(ctx, body, &o, up, sum)
-	if errors.Is(err, ErrDigest) || body.left > 0 {
+	if errors.Is(err, ErrDigest) || body.Left > 0 {
 		return Object{}, b.discard(ctx, key, err)
 	}
 	return o, err
@@ -234,7 +215,7 @@ func (b *Bucket) putOnce(ctx context.Context, key string, up Upload, sum bool, o
 
 // proven holds what the server has against what was sent to it: by its checksum, by its ETag,
 // or by reading it.
-func (b *Bucket) proven(ctx context.Context, sent *body, o *Object, up Upload, sum bool) error {
+func (b *Bucket) proven(ctx context.Context, sent *wire.Body, o *Object, up Upload, sum bool) error {
 	proved, err := b.compare(sent, o.ETag, o.SHA256)
 	if err != nil {
 		return err
@@ -250,13 +231,13 @@ func (b *Bucket) proven(ctx context.Context, sent *body, o *Object, up Upload, s
 		}
 		proved = o.SHA256 == ExpectedChecksum(up.SHA256, nil) || known(up.MD5[:]) && o.ETag == ExpectedETag(up.MD5, nil)
 	}
-	if proved || up.Later || !known(up.SHA256[:]) && sent.md5 == nil {
+	if proved || up.Later || !known(up.SHA256[:]) && sent.MD5 == nil {
 		return nil
 	}
-	if err := b.readBack(ctx, o.Key, Range{Length: -1}, sent.sum()); err != nil {
+	if err := b.readBack(ctx, o.Key, Range{Length: -1}, sent.Sum()); err != nil {
 		return err
 	}
-	if sent.md5 != nil {
+	if sent.MD5 != nil {
 		b.learn(ETagMD5, fmt.Errorf("ETag %s of an object with another MD5", o.ETag))
 	}
 	return nil
@@ -268,11 +249,11 @@ func (b *Bucket) keptSHA256(ctx context.Context, key string) (string, error) {
 	if _, seen := b.Can(SHA256); seen {
 		return "", nil
 	}
-	h, _, err := b.head(ctx, key, "", 0)
+	got, err := b.head(ctx, key, "", 0)
 	if err != nil {
-		return "", b.explain(ctx, err)
+		return "", b.conn.Explain(ctx, err)
 	}
-	sum := h.Get("X-Amz-Checksum-Sha256")
+	sum := got.Header.Get("X-Amz-Checksum-Sha256")
 	b.learnKept(SHA256, sum)
 	return sum, nil
 }
@@ -286,6 +267,13 @@ func (b *Bucket) learnETag(sum [16]byte, etag string) {
 	default:
 		b.learn(ETagMD5, fmt.Errorf("ETag %s of an object with the MD5 %x", etag, sum))
 	}
+}
+
+// describe adds what an object is to be, in the headers of a PUT or a copy.
+func (b *Bucket) describe(r *wire.Request, up Upload) {
+	r.Set("Content-Type", up.ContentType)
+	r.Set("X-Amz-Storage-Class", b.conn.Target.StorageClass)
+	r.SetMetadata(up.Metadata)
 }
 
 // readBack reads a range of an object and hashes it, since its server proves nothing. An object in
@@ -307,7 +295,7 @@ func (b *Bucket) readBack(ctx context.Context, key string, r Range, want [sha256
 		return err
 	}
 	if got := [sha256.Size]byte(h.Sum(nil)); got != want {
-		return b.lied("%d bytes with SHA-256 %x were read back at %d, sent were others, with %x", n, got, r.Offset, want)
+		return b.conn.Lied("%d bytes with SHA-256 %x were read back at %d, sent were others, with %x", n, got, r.Offset, want)
 	}
 	return nil
 }
@@ -349,156 +337,28 @@ func plain(s string) bool {
 	return strings.Trim(s, " ") == s
 }
 
-// payload is what the signature says of a body with this SHA-256.
-func (b *Bucket) payload(sum [32]byte) string {
-	if b.endpoint.Scheme == "http" && known(sum[:]) {
-		return hex.EncodeToString(sum[:]) // so that nobody on the network can change the bytes
-	}
-	return unsigned
-}
-
-// prepare chooses how the SDK sends the body. A nil reader sends none.
-func (b *Bucket) prepare(body *body, sum [32]byte) (io.Reader, func(*s3.Options), error) {
-	payload := b.payload(sum)
-	if body.left > smallBody {
-		return body, func(o *s3.Options) {
-			o.Retryer = aws.NopRetryer{}
-			signAs(payload)(o)
-		}, nil
-	}
-	content, err := body.inMemory()
-	if err != nil || len(content) == 0 {
-		return nil, signAs(payload), err
-	}
-	return bytes.NewReader(content), signAs(payload), nil
-}
-
-// signAs names the payload's hash to the signer, which would otherwise read the
-// body for it.
-func signAs(payload string) func(*s3.Options) {
-	return s3.WithAPIOptions(func(stack *middleware.Stack) error {
-		return stack.Initialize.Add(middleware.InitializeMiddlewareFunc("FarolPayloadHash", func(
-			ctx context.Context, in middleware.InitializeInput, next middleware.InitializeHandler,
-		) (middleware.InitializeOutput, middleware.Metadata, error) {
-			return next.HandleInitialize(v4.SetPayloadHash(ctx, payload), in)
-		}), middleware.Before)
-	})
-}
-
-// A body passes on exactly the bytes that were promised, hashing them. It has no
-// lock: the SDK lets nobody read it once it has returned, though net/http would.
-type body struct {
-	src     io.Reader
-	left    int64     // bytes to come
-	want    [32]byte  // zero: not known
-	sha     hash.Hash // nil where the SDK computes it for a trailer
-	md5     hash.Hash // nil unless the ETag has to be compared
-	trailer string    // SHA-256 that followed the bytes, in base64
-	err     error     // what ended the reading early
-}
-
-func newBody(src io.Reader, size int64, want [32]byte, withMD5 bool) *body {
-	b := &body{src: src, left: size, want: want, sha: sha256.New()}
-	if withMD5 {
-		b.md5 = md5.New()
-	}
-	return b
-}
-
-func (b *body) Read(p []byte) (int, error) {
-	switch {
-	case b.err != nil:
-		return 0, b.err
-	case b.left == 0:
-		return 0, io.EOF
-	case len(p) == 0:
-		return 0, nil
-	}
-	p = p[:min(int64(len(p)), b.left)]
-	n, err := b.src.Read(p)
-	if b.sha != nil {
-		b.sha.Write(p[:n])
-	}
-	if b.md5 != nil {
-		b.md5.Write(p[:n])
-	}
-	b.left -= int64(n)
-	switch {
-	case b.left == 0 && (err == nil || errors.Is(err, io.EOF) || known(b.want[:])):
-		b.err = b.verify()
-	case errors.Is(err, io.EOF):
-		b.err = fmt.Errorf("body: %w: %d bytes missing", io.ErrUnexpectedEOF, b.left)
-	case err != nil:
-		b.err = fmt.Errorf("body: %w", err)
-	}
-	if b.err != nil && b.left == 0 {
-		return 0, b.err // the last bytes stay here, so the server has no object
-	}
-	return n, b.err
-}
-
-// inMemory reads all of a body, and is empty only if the body is.
-func (b *body) inMemory() ([]byte, error) {
-	content := make([]byte, b.left)
-	if len(content) == 0 {
-		return nil, b.verify()
-	}
-	_, err := io.ReadFull(b, content)
-	return content, err
-}
-
-func (b *body) verify() error {
-	if !known(b.want[:]) {
-		return nil
-	}
-	if got := b.sha.Sum(nil); !bytes.Equal(got, b.want[:]) {
-		return fmt.Errorf("%w: SHA-256 is %x, expected %x", ErrDigest, got, b.want)
-	}
-	return nil
-}
-
-// unsent prefers the reason why the body ended to what the request made of it.
-func (b *Bucket) unsent(ctx context.Context, sent *body, err error) error {
-	if sent.err != nil {
-		return sent.err
-	}
-	return b.explain(ctx, err)
-}
-
-// sum is the SHA-256 of what was sent.
-func (b *body) sum() [sha256.Size]byte {
-	if b.sha != nil {
-		return [sha256.Size]byte(b.sha.Sum(nil))
-	}
-	sum, err := base64.StdEncoding.DecodeString(b.trailer)
-	if err != nil || len(sum) != sha256.Size {
-		return [sha256.Size]byte{} // which no content has
-	}
-	return [sha256.Size]byte(sum)
-}
-
 // compare holds what the server says that it has against what was sent to it, and tells
 // whether that proves it.
-func (b *Bucket) compare(sent *body, etag, checksum string) (proved bool, err error) {
-	if sent.left > 0 {
-		return false, b.wrong(fmt.Errorf("%w: the server answered %d bytes before the end", io.ErrUnexpectedEOF, sent.left))
+func (b *Bucket) compare(sent *wire.Body, etag, checksum string) (proved bool, err error) {
+	if sent.Left > 0 {
+		return false, b.conn.Wrong(fmt.Errorf("%w: the server answered %d bytes before the end", io.ErrUnexpectedEOF, sent.Left))
 	}
 	if checksum != "" {
-		if sum := ExpectedChecksum(sent.sum(), nil); checksum != sum {
-			return false, b.lied("the server has SHA-256 %s, sent was %s", checksum, sum)
+		if sum := ExpectedChecksum(sent.Sum(), nil); checksum != sum {
+			return false, b.conn.Lied("the server has SHA-256 %s, sent was %s", checksum, sum)
 		}
 		return true, nil
 	}
-	if sent.md5 == nil {
+	if sent.MD5 == nil {
 		return false, nil
 	}
-	want := hex.EncodeToString(sent.md5.Sum(nil))
+	want := hex.EncodeToString(sent.MD5.Sum(nil))
 	switch {
 	case etag == want:
 		b.learn(ETagMD5, nil)
 		return true, nil
-	case b.target.Checksum == ChecksumETag: // else it may be no MD5 here, and reading the object tells
-		return false, b.lied("ETag is %s, MD5 of the bytes sent is %s", etag, want)
+	case b.conn.Target.Checksum == ChecksumETag: // else it may be no MD5 here, and reading the object tells
+		return false, b.conn.Lied("ETag is %s, MD5 of the bytes sent is %s", etag, want)
 	}
 	return false, nil
 }

@@ -15,90 +15,88 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 	"github.com/aws/aws-sdk-go-v2/service/s3/types"
+
+	"github.com/farol-preservation/farol/storage/wire"
 )
 
 // Head describes an object. Archived objects answer too.
 func (b *Bucket) Head(ctx context.Context, key string) (Object, error) {
 	began := time.Now()
-	h, size, err := b.head(ctx, key, "", 0)
+	got, err := b.head(ctx, key, "", 0)
 	if err != nil {
-		err = b.explain(ctx, err)
+		err = b.conn.Explain(ctx, err)
 		if errors.Is(err, ErrNotFound) {
 			err = cmp.Or(b.gone(ctx, began.Add(-believedFor)), err)
 		}
-		return Object{}, b.errorf("head", key, err)
+		return Object{}, b.conn.Wrap("head", key, err)
 	}
-	at, err := modified(h)
+	at, err := got.Modified()
 	if err != nil {
-		return Object{}, b.errorf("head", key, b.wrong(err))
+		return Object{}, b.conn.Wrap("head", key, b.conn.Wrong(err))
 	}
 	return Object{
 		Key:          key,
-		Size:         size,
-		ETag:         etagOf(h),
+		Size:         got.Size,
+		ETag:         got.ETag(),
 		LastModified: at,
-		ContentType:  h.Get("Content-Type"),
-		Metadata:     metadata(h),
-		StorageClass: cmp.Or(h.Get("X-Amz-Storage-Class"), standard),
-		SHA256:       h.Get("X-Amz-Checksum-Sha256"),
-		VersionID:    h.Get("X-Amz-Version-Id"),
-		Restoration:  restoration(h.Get("X-Amz-Restore")),
+		ContentType:  got.Header.Get("Content-Type"),
+		Metadata:     got.Metadata(),
+		StorageClass: cmp.Or(got.Header.Get("X-Amz-Storage-Class"), standard),
+		SHA256:       got.Header.Get("X-Amz-Checksum-Sha256"),
+		VersionID:    got.Header.Get("X-Amz-Version-Id"),
+		Restoration:  restoration(got.Header.Get("X-Amz-Restore")),
 	}, nil
 }
 
-// head asks for an object or, if part is not 0, for one of its parts. size is that of what
-// was asked for.
-func (b *Bucket) head(ctx context.Context, key, ifMatch string, part int) (h http.Header, size int64, err error) {
-	r := &request{operation: "HeadObject", method: http.MethodHead, key: key, header: make(http.Header), payload: noContent}
+// head asks for an object or, if part is not 0, for one of its parts. The size in the reply is that
+// of what was asked for.
+func (b *Bucket) head(ctx context.Context, key, ifMatch string, part int) (*wire.Reply, error) {
+	r := wire.NewRequest("HeadObject", http.MethodHead, key)
 	if b.can(SHA256) {
-		set(r.header, "X-Amz-Checksum-Mode", "ENABLED")
+		r.Set("X-Amz-Checksum-Mode", "ENABLED")
 	}
 	if part > 0 {
-		r.query = fmt.Sprintf("partNumber=%d", part)
+		r.Query = fmt.Sprintf("partNumber=%d", part)
 	}
-	got, err := b.sendIf(ctx, r, ifMatch)
-	if err != nil {
-		return nil, 0, err
-	}
-	return got.header, got.size, nil
+	return b.sendIf(ctx, r, ifMatch)
 }
 
 // sendIf reads an object that has an ETag; "" is any. A store that compares the condition with
 // another ETag than it shows, as some do of what was uploaded in parts, is asked without: then
 // the ETag of the answer decides.
-func (b *Bucket) sendIf(ctx context.Context, r *request, etag string) (*reply, error) {
+func (b *Bucket) sendIf(ctx context.Context, r *wire.Request, etag string) (*wire.Reply, error) {
 	if etag != "" && b.can(ReadIfMatch) {
-		set(r.header, "If-Match", quoted(etag))
-		got, err := b.send(ctx, r)
+		r.Set("If-Match", wire.Quoted(etag))
+		got, err := b.conn.Send(ctx, r)
 		switch {
-		case err == nil && etagOf(got.header) == etag:
+		case err == nil && got.ETag() == etag:
 			b.learn(ReadIfMatch, nil)
 			return got, nil
 		case err == nil: // the condition went unheeded, or the answer is another request's
-			return got, b.other(ctx, r.key, etag, got)
-		case !errors.Is(b.explain(ctx, err), ErrChanged) || !b.still(ctx, r.key, etag):
+			return got, b.other(ctx, r.Key, etag, got)
+		case !errors.Is(b.conn.Explain(ctx, err), ErrChanged) || !b.still(ctx, r.Key, etag):
 			return got, err
 		}
-		b.learn(ReadIfMatch, b.explain(ctx, err))
-		delete(r.header, "If-Match")
+		b.learn(ReadIfMatch, b.conn.Explain(ctx, err))
+		delete(r.Header, "If-Match")
 	}
-	got, err := b.send(ctx, r)
-	if err == nil && etag != "" && etagOf(got.header) != etag {
-		return nil, b.other(ctx, r.key, etag, got)
+	got, err := b.conn.Send(ctx, r)
+	if err == nil && etag != "" && got.ETag() != etag {
+		return nil, b.other(ctx, r.Key, etag, got)
 	}
 	return got, err
 }
 
 // other is the error of an answer with another ETag than was asked for: the object has changed,
 // unless another look says that it has not.
-func (b *Bucket) other(ctx context.Context, key, etag string, got *reply) error {
-	if got.body != nil {
-		_ = got.body.Close() // nobody reads it
+func (b *Bucket) other(ctx context.Context, key, etag string, got *wire.Reply) error {
+	if got.Body != nil {
+		_ = got.Body.Close() // nobody reads it
 	}
 	if b.still(ctx, key, etag) {
-		return b.wrong(fmt.Errorf("asked for the object with ETag %s, answered with that of ETag %s", etag, etagOf(got.header)))
+		return b.conn.Wrong(fmt.Errorf("asked for the object with ETag %s, answered with that of ETag %s", etag, got.ETag()))
 	}
-	return fmt.Errorf("%w: its ETag is %s, and not %s", ErrChanged, etagOf(got.header), etag)
+	return fmt.Errorf("%w: its ETag is %s, and not %s", ErrChanged, got.ETag(), etag)
 }
 
 // Get reads a range of an object. The reader ends with io.EOF only after every
@@ -118,49 +116,47 @@ func (b *Bucket) Get(ctx context.Context, key string, r Range) (io.ReadCloser, e
 }
 
 // get asks for the server's checksum as well if proven is true. It is not compared here.
-func (b *Bucket) get(ctx context.Context, key string, r Range, proven bool) (*download, *reply, error) {
-	ask := &request{
-		operation: "GetObject", method: http.MethodGet, key: key, header: make(http.Header), payload: noContent,
-	}
+func (b *Bucket) get(ctx context.Context, key string, r Range, proven bool) (*download, *wire.Reply, error) {
+	ask := wire.NewRequest("GetObject", http.MethodGet, key)
 	if proven {
-		set(ask.header, "X-Amz-Checksum-Mode", "ENABLED")
+		ask.Set("X-Amz-Checksum-Mode", "ENABLED")
 	}
 	switch {
 	case r.Length > 0:
-		set(ask.header, "Range", fmt.Sprintf("bytes=%d-%d", r.Offset, r.Offset+r.Length-1))
+		ask.Set("Range", fmt.Sprintf("bytes=%d-%d", r.Offset, r.Offset+r.Length-1))
 	case r.Offset > 0:
-		set(ask.header, "Range", fmt.Sprintf("bytes=%d-", r.Offset))
+		ask.Set("Range", fmt.Sprintf("bytes=%d-", r.Offset))
 	}
 	out, err := b.sendIf(ctx, ask, r.IfMatch)
 	if err != nil {
-		return nil, nil, b.errorf("get", key, b.explain(ctx, err))
+		return nil, nil, b.conn.Wrap("get", key, b.conn.Explain(ctx, err))
 	}
-	if err := b.checkRange(r, ask.header["Range"] != nil, out); err != nil {
-		_ = out.body.Close()
-		return nil, nil, b.errorf("get", key, err)
+	if err := b.checkRange(r, ask.Header["Range"] != nil, out); err != nil {
+		_ = out.Body.Close()
+		return nil, nil, b.conn.Wrap("get", key, err)
 	}
 	return &download{
-		body: out.body, left: out.size,
-		fail: func(err error) error { return b.errorf("read", key, b.explain(ctx, err)) },
+		body: out.Body, left: out.Size,
+		fail: func(err error) error { return b.conn.Wrap("read", key, b.conn.Explain(ctx, err)) },
 	}, out, nil
 }
 
 // checkRange holds the answer against the question: a server or a cache that
 // ignores ranges would otherwise hand out the wrong bytes.
-func (b *Bucket) checkRange(r Range, asked bool, out *reply) error {
-	if out.size < 0 {
-		return b.wrong(errors.New("the answer has no length"))
+func (b *Bucket) checkRange(r Range, asked bool, out *wire.Reply) error {
+	if out.Size < 0 {
+		return b.conn.Wrong(errors.New("the answer has no length"))
 	}
-	got := out.header.Get("Content-Range")
+	got := out.Header.Get("Content-Range")
 	if asked && !strings.HasPrefix(got, fmt.Sprintf("bytes %d-", r.Offset)) {
-		return b.wrong(fmt.Errorf("asked for bytes from %d, answered %q", r.Offset, got))
+		return b.conn.Wrong(fmt.Errorf("asked for bytes from %d, answered %q", r.Offset, got))
 	}
-	if r.Length > 0 && out.size != r.Length {
-		err := fmt.Errorf("%w: %d of the %d bytes at %d", io.ErrUnexpectedEOF, out.size, r.Length, r.Offset)
-		if strings.HasSuffix(got, fmt.Sprintf("/%d", r.Offset+out.size)) {
+	if r.Length > 0 && out.Size != r.Length {
+		err := fmt.Errorf("%w: %d of the %d bytes at %d", io.ErrUnexpectedEOF, out.Size, r.Length, r.Offset)
+		if strings.HasSuffix(got, fmt.Sprintf("/%d", r.Offset+out.Size)) {
 			return err // the object ends there
 		}
-		return b.wrong(err)
+		return b.conn.Wrong(err)
 	}
 	return nil
 }
@@ -194,7 +190,7 @@ func (d *download) Close() error { return d.body.Close() }
 func (b *Bucket) ReaderAt(ctx context.Context, key string, size int64, ifMatch string) io.ReaderAt {
 	return readerAt(func(p []byte, offset int64) (int, error) {
 		if offset < 0 {
-			return 0, b.errorf("read", key, fmt.Errorf("negative offset %d", offset))
+			return 0, b.conn.Wrap("read", key, fmt.Errorf("negative offset %d", offset))
 		}
 		want := min(int64(len(p)), max(size-offset, 0))
 		body, err := b.Get(ctx, key, Range{Offset: offset, Length: want, IfMatch: ifMatch})
@@ -219,37 +215,44 @@ func (f readerAt) ReadAt(p []byte, offset int64) (int, error) { return f(p, offs
 // comes with a zero Object.
 func (b *Bucket) List(ctx context.Context, prefix, startAfter string) iter.Seq2[Object, error] {
 	return func(yield func(Object, error) bool) {
-		in := &s3.ListObjectsV2Input{
-			Bucket:       &b.target.Bucket,
-			Prefix:       nonEmpty(prefix),
-			StartAfter:   nonEmpty(startAfter),
-			EncodingType: types.EncodingTypeUrl, // XML has no control characters, keys may
-		}
-		for {
-			out, err := b.api.ListObjectsV2(ctx, in)
+		for page, err := range b.pages(ctx, &s3.ListObjectsV2Input{Prefix: nonEmpty(prefix), StartAfter: nonEmpty(startAfter)}) {
 			if err != nil {
-				yield(Object{}, b.errorf("list", prefix, b.explain(ctx, err)))
+				yield(Object{}, err)
 				return
 			}
-			if out.IsTruncated == nil {
-				yield(Object{}, b.errorf("list", prefix, b.wrong(errNotWhole)))
-				return
-			}
-			for i := range out.Contents {
-				o, err := listed(&out.Contents[i], out.EncodingType)
+			for i := range page.Contents {
+				o, err := listed(&page.Contents[i], page.EncodingType)
 				if err != nil {
-					yield(Object{}, b.errorf("list", prefix, err))
+					yield(Object{}, b.conn.Wrap("list", prefix, err))
 					return
 				}
 				if !yield(o, nil) {
 					return
 				}
 			}
-			if !aws.ToBool(out.IsTruncated) {
+		}
+	}
+}
+
+// pages walks the answers that a listing consists of. It ends at the first error, which comes with nil.
+func (b *Bucket) pages(ctx context.Context, in *s3.ListObjectsV2Input) iter.Seq2[*s3.ListObjectsV2Output, error] {
+	in.Bucket = &b.conn.Target.Bucket
+	in.EncodingType = types.EncodingTypeUrl // XML has no control characters, keys may
+	return func(yield func(*s3.ListObjectsV2Output, error) bool) {
+		for {
+			out, err := b.conn.API.ListObjectsV2(ctx, in)
+			switch {
+			case err != nil:
+				err = b.conn.Explain(ctx, err)
+			case out.IsTruncated == nil:
+				err = b.conn.Wrong(errNotWhole)
+			case !yield(out, nil) || !*out.IsTruncated:
 				return
+			case aws.ToString(out.NextContinuationToken) == "":
+				err = b.conn.Wrong(errors.New("the listing is truncated but has no token for the next page"))
 			}
-			if aws.ToString(out.NextContinuationToken) == "" {
-				yield(Object{}, b.errorf("list", prefix, b.wrong(errors.New("the listing is truncated but has no token for the next page"))))
+			if err != nil {
+				yield(nil, b.conn.Wrap("list", aws.ToString(in.Prefix), err))
 				return
 			}
 			in.ContinuationToken = out.NextContinuationToken
@@ -257,23 +260,27 @@ func (b *Bucket) List(ctx context.Context, prefix, startAfter string) iter.Seq2[
 	}
 }
 
-// listed decodes the key only if the server says that it has encoded it.
+// listed is an object of a listing.
 func listed(o *types.Object, encoding types.EncodingType) (Object, error) {
-	key := aws.ToString(o.Key)
-	if encoding == types.EncodingTypeUrl {
-		plain, err := url.QueryUnescape(key)
-		if err != nil {
-			return Object{}, fmt.Errorf("key %q: %w", key, err)
-		}
-		key = plain
+	key, err := decoded(aws.ToString(o.Key), encoding)
+	if err != nil {
+		return Object{}, fmt.Errorf("key %q: %w", aws.ToString(o.Key), err)
 	}
 	return Object{
 		Key:          key,
 		Size:         aws.ToInt64(o.Size),
-		ETag:         unquote(o.ETag),
+		ETag:         wire.Unquoted(aws.ToString(o.ETag)),
 		LastModified: aws.ToTime(o.LastModified),
 		StorageClass: cmp.Or(string(o.StorageClass), standard),
 	}, nil
+}
+
+// decoded is a name as it was, if the server says that it has encoded it.
+func decoded(name string, encoding types.EncodingType) (string, error) {
+	if encoding != types.EncodingTypeUrl {
+		return name, nil
+	}
+	return url.QueryUnescape(name)
 }
 
 func nonEmpty(s string) *string {

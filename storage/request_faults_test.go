@@ -45,6 +45,14 @@ func judge(err error, requests int) verdict {
 	return v
 }
 
+// explained is what a caller is told of an error of either client.
+func explained(ctx context.Context, b *storage.Bucket, err error) error {
+	if err == nil {
+		return nil
+	}
+	return b.Conn().Explain(ctx, err)
+}
+
 // raw answers with bytes that need not be HTTP, and closes the connection.
 func raw(text string) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
@@ -155,7 +163,7 @@ func TestErrorsAreThoseOfTheSDK(t *testing.T) {
 				for i, one := range []func(context.Context, *storage.Bucket, string) error{ops[op].ours, ops[op].sdks} {
 					g := newGate(t, target(t, "unused"), func(w http.ResponseWriter, r *http.Request) bool { handler(w, r); return true })
 					b := open(t, g.through(at), storage.Options{})
-					err := b.Explained(t.Context(), one(t.Context(), b, "key"))
+					err := explained(t.Context(), b, one(t.Context(), b, "key"))
 					was[i] = judge(err, g.count(func(*http.Request) bool { return true }))
 					if strings.Contains(fmt.Sprint(err), "secret") {
 						t.Errorf("%s, %s: %v", answer, op, err)
@@ -222,7 +230,7 @@ func TestAStoppedRequestBlamesNobody(t *testing.T) {
 					return true
 				})
 				b := open(t, g.through(at), storage.Options{})
-				err := b.Explained(ctx, one(ctx, b, "key"))
+				err := explained(ctx, b, one(ctx, b, "key"))
 				streamed := busy && strings.Contains(op, "streamed") // and so there was no pause
 				if v := judge(err, 0); !streamed && !cmp.Equal(v, verdict{Failed: true, Kinds: []error{context.Canceled}}, sameError()) {
 					t.Errorf("%s by client %d = %v: %+v", op, i, err, v)

@@ -42,7 +42,7 @@ func bothOf() map[string]both {
 		"HEAD": {
 			func(ctx context.Context, b *storage.Bucket, key string) error { return b.HeadAlone(ctx, key) },
 			func(ctx context.Context, b *storage.Bucket, key string) error {
-				_, err := b.SDK().HeadObject(ctx, &s3.HeadObjectInput{Bucket: aws.String(b.Name()), Key: &key, ChecksumMode: types.ChecksumModeEnabled})
+				_, err := b.Conn().API.HeadObject(ctx, &s3.HeadObjectInput{Bucket: aws.String(b.Name()), Key: &key, ChecksumMode: types.ChecksumModeEnabled})
 				return err
 			},
 		},
@@ -53,7 +53,7 @@ func bothOf() map[string]both {
 			},
 			func(ctx context.Context, b *storage.Bucket, key string) error {
 				up := describe(small)
-				_, err := b.SDK().CopyObject(ctx, &s3.CopyObjectInput{
+				_, err := b.Conn().API.CopyObject(ctx, &s3.CopyObjectInput{
 					Bucket: aws.String(b.Name()), Key: &key, CopySource: aws.String(b.Name() + "/a%20b%2B~/%C3%A9"),
 					CopySourceIfMatch: aws.String(`"0f"`), MetadataDirective: types.MetadataDirectiveReplace,
 					ContentType: &up.ContentType, Metadata: up.Metadata, StorageClass: types.StorageClass(b.Class()),
@@ -107,7 +107,7 @@ func getBySDK(ctx context.Context, b *storage.Bucket, key string, r storage.Rang
 	if r.IfMatch != "" {
 		in.IfMatch = aws.String(`"` + r.IfMatch + `"`)
 	}
-	out, err := b.SDK().GetObject(ctx, in)
+	out, err := b.Conn().API.GetObject(ctx, in)
 	if err != nil {
 		return err
 	}
@@ -131,11 +131,11 @@ func bothPuts(content []byte, up storage.Upload) both {
 				in.Body = bytes.NewReader(content)
 			}
 			if up.SHA256 == [32]byte{} {
-				_, err := b.SDK().PutObject(ctx, in, s3.WithAPIOptions(v4.SwapComputePayloadSHA256ForUnsignedPayloadMiddleware))
+				_, err := b.Conn().API.PutObject(ctx, in, s3.WithAPIOptions(v4.SwapComputePayloadSHA256ForUnsignedPayloadMiddleware))
 				return err
 			}
 			in.ChecksumSHA256 = aws.String(base64.StdEncoding.EncodeToString(up.SHA256[:]))
-			_, err := b.SDK().PutObject(ctx, in)
+			_, err := b.Conn().API.PutObject(ctx, in)
 			return err
 		},
 	}

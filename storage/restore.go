@@ -2,7 +2,6 @@ package storage
 
 import (
 	"context"
-	"errors"
 	"net/http"
 	"strings"
 	"time"
@@ -11,10 +10,9 @@ import (
 	awsmiddleware "github.com/aws/aws-sdk-go-v2/aws/middleware"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 	"github.com/aws/aws-sdk-go-v2/service/s3/types"
-	smithy "github.com/aws/smithy-go"
 	smithyhttp "github.com/aws/smithy-go/transport/http"
 
-	"github.com/farol-preservation/farol/fault"
+	"github.com/farol-preservation/farol/storage/wire"
 )
 
 // A Restoration is what became of the request to make an archived object
@@ -73,22 +71,19 @@ const (
 	RetrievalBusy RetrievalState = "busy"
 )
 
-// noCapacity is what S3 says if it has none for the tier Expedited.
-const noCapacity = "GlacierExpeditedRetrievalNotAvailable"
-
 // Restore asks the server to make an archived object readable; [Bucket.Head]
 // tells when it is. An object that is not there is [ErrNotFound]. Asking again is
 // no harm: if the answer to a first request was lost, the state is
 // [RetrievalOngoing].
 func (b *Bucket) Restore(ctx context.Context, key string, r Retrieval) (RetrievalState, error) {
 	in := &s3.RestoreObjectInput{
-		Bucket: &b.target.Bucket, Key: &key,
+		Bucket: &b.conn.Target.Bucket, Key: &key,
 		RestoreRequest: &types.RestoreRequest{Days: aws.Int32(int32(r.Days))}, //nolint:gosec // five million years
 	}
 	if r.Tier != "" {
 		in.RestoreRequest.GlacierJobParameters = &types.GlacierJobParameters{Tier: types.Tier(r.Tier)}
 	}
-	out, err := b.api.RestoreObject(ctx, in)
+	out, err := b.conn.API.RestoreObject(ctx, in)
 	if err == nil {
 		// The status is all that tells a new restoration from one that is prolonged.
 		raw, ok := awsmiddleware.GetRawResponse(out.ResultMetadata).(*smithyhttp.Response)
@@ -97,29 +92,13 @@ func (b *Bucket) Restore(ctx context.Context, key string, r Retrieval) (Retrieva
 		}
 		return RetrievalDone, nil
 	}
-	var api smithy.APIError
-	if errors.As(err, &api) {
-		switch api.ErrorCode() {
-		case "InvalidObjectState", "ObjectAlreadyInActiveTierError":
-			return RetrievalDone, nil // it is in no class that would have to be restored
-		case "RestoreAlreadyInProgress":
-			return RetrievalOngoing, nil
-		case noCapacity:
-			return RetrievalBusy, nil
-		}
+	switch code, _ := wire.Words(err); code {
+	case "InvalidObjectState", "ObjectAlreadyInActiveTierError":
+		return RetrievalDone, nil // it is in no class that would have to be restored
+	case "RestoreAlreadyInProgress":
+		return RetrievalOngoing, nil
+	case wire.NoCapacity:
+		return RetrievalBusy, nil
 	}
-	return "", b.errorf("restore", key, b.explain(ctx, err))
-}
-
-// futile has the SDK try no more where there is no capacity, or no TLS that could be
-// trusted: it will be the same in a second.
-func futile(err error) aws.Ternary {
-	var api smithy.APIError
-	if errors.As(err, &api) && api.ErrorCode() == noCapacity {
-		return aws.FalseTernary
-	}
-	if k, _, ok := fault.Network(err); ok && k != fault.Unavailable {
-		return aws.FalseTernary
-	}
-	return aws.UnknownTernary
+	return "", b.conn.Wrap("restore", key, b.conn.Explain(ctx, err))
 }

@@ -13,6 +13,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 	"github.com/aws/aws-sdk-go-v2/service/s3/types"
+
+	"github.com/farol-preservation/farol/storage/wire"
 )
 
 // resume learns what the server has of an earlier upload. If we died between its
@@ -23,7 +25,7 @@ func (u *upload) resume(ctx context.Context) (Object, error) {
 		return Object{}, nil
 	}
 	err := u.learn(ctx)
-	if errors.Is(err, errNoUpload) {
+	if errors.Is(err, wire.ErrNoUpload) {
 		clear(u.done)
 		o, err := u.finished(ctx)
 		if errors.Is(err, ErrNotFound) || errors.Is(err, errOther) {
@@ -45,11 +47,11 @@ func (u *upload) resume(ctx context.Context) (Object, error) {
 
 // learn takes over the parts of the earlier upload that are as they should be.
 func (u *upload) learn(ctx context.Context) error {
-	in := &s3.ListPartsInput{Bucket: &u.bucket.target.Bucket, Key: &u.key, UploadId: &u.parts.Resume}
+	in := &s3.ListPartsInput{Bucket: &u.bucket.conn.Target.Bucket, Key: &u.key, UploadId: &u.parts.Resume}
 	for {
-		out, err := u.bucket.api.ListParts(ctx, in)
+		out, err := u.bucket.conn.API.ListParts(ctx, in)
 		if err != nil {
-			return u.bucket.explain(ctx, err)
+			return u.bucket.conn.Explain(ctx, err)
 		}
 		for _, p := range out.Parts {
 			u.mixed = u.mixed || u.checksums() != (p.ChecksumSHA256 != nil)
@@ -76,7 +78,7 @@ func (u *upload) usable(p types.Part) bool {
 	}
 	switch {
 	case !want.checksums() && known(want.md5[:]) && u.bucket.can(ETagMD5):
-		return unquote(p.ETag) == ExpectedETag(want.md5, nil)
+		return wire.Unquoted(aws.ToString(p.ETag)) == ExpectedETag(want.md5, nil)
 	case !want.checksums() || !known(want.sum[:]):
 		u.unproven.Store(u.unproven.Load() || !want.checksums())
 		return true // nothing else to go by
@@ -120,7 +122,7 @@ func (u *upload) etag() string {
 		if !ok {
 			break
 		}
-		sum, err := hex.DecodeString(unquote(p.ETag))
+		sum, err := hex.DecodeString(wire.Unquoted(aws.ToString(p.ETag)))
 		if err != nil || len(sum) != md5.Size {
 			return ""
 		}

@@ -10,9 +10,10 @@ import (
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
-	v4 "github.com/aws/aws-sdk-go-v2/aws/signer/v4"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 	"github.com/aws/aws-sdk-go-v2/service/s3/types"
+
+	"github.com/farol-preservation/farol/storage/wire"
 )
 
 // What follows is for uploads whose parts a program without our key sends, such as a page in
@@ -47,14 +48,14 @@ type SentPart struct {
 func (b *Bucket) BeginUpload(ctx context.Context, key, contentType string) (OpenUpload, error) {
 	up := Upload{ContentType: contentType}
 	if err := up.check(); err != nil {
-		return OpenUpload{}, b.errorf("begin the upload of", key, err)
+		return OpenUpload{}, b.conn.Wrap("begin the upload of", key, err)
 	}
 	u := &upload{bucket: b, key: key, up: up, proof: byETag}
 	if b.can(PartSHA256) {
 		u.proof = byTrailer
 	}
 	if err := u.create(ctx); err != nil {
-		return OpenUpload{}, b.errorf("begin the upload of", key, err)
+		return OpenUpload{}, b.conn.Wrap("begin the upload of", key, err)
 	}
 	return OpenUpload{Key: key, ID: u.id}, nil
 }
@@ -63,11 +64,11 @@ func (b *Bucket) BeginUpload(ctx context.Context, key, contentType string) (Open
 // this bucket and key, or no longer there, is [ErrNotFound].
 func (b *Bucket) SentParts(ctx context.Context, u OpenUpload) ([]SentPart, error) {
 	var parts []SentPart
-	in := &s3.ListPartsInput{Bucket: &b.target.Bucket, Key: &u.Key, UploadId: &u.ID}
+	in := &s3.ListPartsInput{Bucket: &b.conn.Target.Bucket, Key: &u.Key, UploadId: &u.ID}
 	for {
-		out, err := b.api.ListParts(ctx, in)
+		out, err := b.conn.API.ListParts(ctx, in)
 		if err != nil {
-			return nil, b.errorf("list the parts of", u.Key, noUpload(b.explain(ctx, err)))
+			return nil, b.conn.Wrap("list the parts of", u.Key, noUpload(b.conn.Explain(ctx, err)))
 		}
 		for _, p := range out.Parts {
 			parts = append(parts, SentPart{int(aws.ToInt32(p.PartNumber)), aws.ToInt64(p.Size), aws.ToString(p.ChecksumSHA256), aws.ToString(p.ETag)})
@@ -81,7 +82,7 @@ func (b *Bucket) SentParts(ctx context.Context, u OpenUpload) ([]SentPart, error
 
 // noUpload makes [ErrNotFound] of the error that an upload is not there.
 func noUpload(err error) error {
-	if errors.Is(err, errNoUpload) {
+	if errors.Is(err, wire.ErrNoUpload) {
 		return fmt.Errorf("%w: %w", ErrNotFound, err)
 	}
 	return err
@@ -97,21 +98,14 @@ type PartURL struct {
 // SignPart signs the PUT of a part for some time. It sends nothing. The URL leads to the
 // endpoint of this bucket's target, which the program must reach under that name.
 func (b *Bucket) SignPart(ctx context.Context, u OpenUpload, number int, length int64, sum [32]byte, valid time.Duration) (PartURL, error) {
-	query := "X-Amz-Expires=" + strconv.Itoa(int(valid.Seconds())) + "&partNumber=" + strconv.Itoa(number) + "&uploadId=" + escapeKey(u.ID)
-	checksum := base64.StdEncoding.EncodeToString(sum[:])
-	r := b.build(ctx, &request{method: http.MethodPut, key: u.Key, query: query, header: http.Header{}})
-	r.ContentLength = length
-	r.Header = http.Header{}
+	r := wire.NewRequest("UploadPart", http.MethodPut, u.Key)
+	r.Query = "partNumber=" + strconv.Itoa(number) + "&uploadId=" + wire.EscapeKey(u.ID)
 	if b.can(PartSHA256) {
-		r.Header.Set("X-Amz-Checksum-Sha256", checksum)
+		r.Set("X-Amz-Checksum-Sha256", base64.StdEncoding.EncodeToString(sum[:]))
 	}
-	key := aws.Credentials{AccessKeyID: b.target.AccessKeyID, SecretAccessKey: string(b.target.SecretAccessKey)}
-	at := time.Now().Add(b.clock.signWith())
-	url, _, err := b.signer.PresignHTTP(ctx, key, r, unsigned, "s3", b.target.region(), at, func(o *v4.SignerOptions) {
-		o.DisableURIPathEscaping, o.DisableHeaderHoisting = true, true
-	})
+	url, err := b.conn.Presign(ctx, r, length, valid)
 	if err != nil {
-		return PartURL{}, b.errorf("sign a part of", u.Key, err)
+		return PartURL{}, b.conn.Wrap("sign a part of", u.Key, err)
 	}
 	return PartURL{url, r.Header}, nil
 }
@@ -128,7 +122,7 @@ func (b *Bucket) CompleteUpload(ctx context.Context, open OpenUpload, size int64
 	u.onlyNew = !replace
 	o, err := u.complete(ctx)
 	if err != nil {
-		return Object{}, b.errorf("complete the upload of", open.Key, noUpload(err))
+		return Object{}, b.conn.Wrap("complete the upload of", open.Key, noUpload(err))
 	}
 	return o, nil
 }
@@ -148,10 +142,10 @@ func (b *Bucket) TryCreateOnly(ctx context.Context, open OpenUpload, size int64)
 		b.learn(CreateOnly, errors.New("it replaced an object"))
 	case errors.Is(err, ErrChanged):
 		b.learn(CreateOnly, nil)
-	case refusedWay(err):
+	case wire.OtherWay(err):
 		b.learn(CreateOnly, err)
 	default:
-		return b.errorf("complete the upload of", open.Key, noUpload(err))
+		return b.conn.Wrap("complete the upload of", open.Key, noUpload(err))
 	}
 	return nil
 }
@@ -168,17 +162,17 @@ func (b *Bucket) sentUpload(ctx context.Context, open OpenUpload, size int64) (*
 	}
 	count, err := u.parts.count(size)
 	if err != nil {
-		return nil, b.errorf("complete the upload of", open.Key, fmt.Errorf("%w: %w", ErrIncomplete, err))
+		return nil, b.conn.Wrap("complete the upload of", open.Key, fmt.Errorf("%w: %w", ErrIncomplete, err))
 	}
 	for i, p := range sent {
 		number := int32(i + 1)
 		if p.Number != i+1 || number > count || p.Size != u.part(number).length {
-			return nil, b.errorf("complete the upload of", open.Key, fmt.Errorf("%w: part %d has %d bytes", ErrIncomplete, p.Number, p.Size))
+			return nil, b.conn.Wrap("complete the upload of", open.Key, fmt.Errorf("%w: part %d has %d bytes", ErrIncomplete, p.Number, p.Size))
 		}
 		u.done[number] = types.CompletedPart{PartNumber: &number, ETag: aws.String(p.etag), ChecksumSHA256: nonEmpty(p.SHA256)}
 	}
 	if len(sent) < int(count) {
-		return nil, b.errorf("complete the upload of", open.Key, fmt.Errorf("%w: part %d of %d is missing", ErrIncomplete, len(sent)+1, count))
+		return nil, b.conn.Wrap("complete the upload of", open.Key, fmt.Errorf("%w: part %d of %d is missing", ErrIncomplete, len(sent)+1, count))
 	}
 	return u, nil
 }

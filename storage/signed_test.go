@@ -19,6 +19,7 @@ import (
 
 	"github.com/farol-preservation/farol/internal/testenv"
 	"github.com/farol-preservation/farol/storage"
+	"github.com/farol-preservation/farol/storage/setup"
 )
 
 // page sends what a page in a browser sends, which has no key of ours.
@@ -214,7 +215,7 @@ func TestAllowUploads(t *testing.T) {
 	at := target(t, "signed")
 	b, p := create(t, at), newPage(t)
 	const ours, origin = "https://old.example.org", "https://farol.example.org"
-	if ok, err := b.AllowsUploads(t.Context(), origin); ok || err != nil {
+	if ok, err := setup.AllowsUploads(t.Context(), b.Conn(), origin); ok || err != nil {
 		t.Fatalf("at first: %v, %v", ok, err)
 	}
 	client := testenv.S3(t).Client(t)
@@ -225,12 +226,12 @@ func TestAllowUploads(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, o := range []string{ours, origin, origin} {
-		if err := b.AllowUploads(t.Context(), o); err != nil {
+		if err := setup.AllowUploads(t.Context(), b.Conn(), o); err != nil {
 			t.Fatal(err)
 		}
 	}
 	for o, want := range map[string]bool{origin: true, ours: false, "https://a.example.com": true, "https://a.example.com.evil.org": false, "http://farol.example.org": false} {
-		if ok, err := b.AllowsUploads(t.Context(), o); ok != want || err != nil {
+		if ok, err := setup.AllowsUploads(t.Context(), b.Conn(), o); ok != want || err != nil {
 			t.Errorf("%s: %v, %v", o, ok, err)
 		}
 		if got := p.preflight(sign(t, b, begin(t, b, "bag.tar"), 1, nil).URL, o); got != want {

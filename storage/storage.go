@@ -12,8 +12,8 @@
 // worth another try. No total limit is set on a transfer: it may take days, but
 // not fall silent.
 //
-// The package has more than 3,000 lines: it is the only one that speaks S3, and its calls
-// share one client, one table of errors and one way to check bytes.
+// How a request gets to a bucket, and what its answer means, is in [wire]; what is about a bucket as a
+// whole is in package setup, and about Object Lock in package lock.
 package storage
 
 import "time"

@@ -10,9 +10,9 @@ import (
 	"net/http"
 
 	"github.com/aws/aws-sdk-go-v2/service/s3/types"
-	smithy "github.com/aws/smithy-go"
 
 	"github.com/farol-preservation/farol/fault"
+	"github.com/farol-preservation/farol/storage/wire"
 )
 
 // A Stream is content of a known length that is only known as it is produced, from
@@ -64,7 +64,7 @@ func (e *RewindError) Error() string { return fmt.Sprintf("again from byte %d: %
 // upload is aborted; on others it stays for Resume, if s.SaveID kept its ID.
 func (b *Bucket) PutStream(ctx context.Context, key string, up Upload, s Stream) (Object, error) {
 	how := byETag
-	if b.can(Trailers) && b.can(PartSHA256) && b.endpoint.Scheme == "https" {
+	if b.can(Trailers) && b.can(PartSHA256) && b.conn.Endpoint.Scheme == "https" {
 		how = byTrailer
 	}
 	o, err := b.putStream(ctx, key, up, s, how)
@@ -76,7 +76,7 @@ func (b *Bucket) PutStream(ctx context.Context, key string, up Upload, s Stream)
 		err = again
 	}
 	if err != nil {
-		return Object{}, b.errorf("put", key, err)
+		return Object{}, b.conn.Wrap("put", key, err)
 	}
 	return o, nil
 }
@@ -119,7 +119,7 @@ func (w *production) resumed(ctx context.Context) (int64, error) {
 		return 0, nil
 	}
 	err := w.learn(ctx)
-	if err != nil && !errors.Is(err, errNoUpload) {
+	if err != nil && !errors.Is(err, wire.ErrNoUpload) {
 		return 0, fmt.Errorf("upload %s: %w", w.stream.Resume, err)
 	}
 	w.id, w.kept = w.stream.Resume, true
@@ -218,10 +218,10 @@ func atEnd(src io.Reader) error {
 // trailing checksums. After the first part a server cannot mean it, and too much
 // would be lost by beginning again.
 func (p part) refused(err error) bool {
-	var api smithy.APIError
-	if p.proof != byTrailer || p.number > 1 || !errors.As(err, &api) {
+	code, _ := wire.Words(err)
+	if p.proof != byTrailer || p.number > 1 || code == "" {
 		return false
 	}
-	k, _ := fault.OfS3("UploadPart", api.ErrorCode(), 0)
-	return k == fault.Refused || api.ErrorCode() == "XAmzContentSHA256Mismatch"
+	k, _ := fault.OfS3("UploadPart", code, 0)
+	return k == fault.Refused || code == "XAmzContentSHA256Mismatch"
 }

@@ -4,12 +4,12 @@ import (
 	"context"
 	"errors"
 	"iter"
-	"net/url"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
-	"github.com/aws/aws-sdk-go-v2/service/s3/types"
+
+	"github.com/farol-preservation/farol/storage/wire"
 )
 
 // Tops walks what is at the top of the bucket: each name before the first slash
@@ -17,46 +17,25 @@ import (
 // none. It ends at the first error, which comes with a zero Object.
 func (b *Bucket) Tops(ctx context.Context) iter.Seq2[Object, error] {
 	return func(yield func(Object, error) bool) {
-		in := &s3.ListObjectsV2Input{Bucket: &b.target.Bucket, Delimiter: aws.String("/"), EncodingType: types.EncodingTypeUrl}
-		for {
-			out, err := b.api.ListObjectsV2(ctx, in)
+		for page, err := range b.pages(ctx, &s3.ListObjectsV2Input{Delimiter: aws.String("/")}) {
 			if err != nil {
-				yield(Object{}, b.errorf("list", "", b.explain(ctx, err)))
+				yield(Object{}, err)
 				return
 			}
-			if out.IsTruncated == nil {
-				yield(Object{}, b.errorf("list", "", b.wrong(errNotWhole)))
-				return
-			}
-			for i := range out.CommonPrefixes {
-				name, err := decoded(aws.ToString(out.CommonPrefixes[i].Prefix), out.EncodingType)
+			for i := range page.CommonPrefixes {
+				name, err := decoded(aws.ToString(page.CommonPrefixes[i].Prefix), page.EncodingType)
 				if !yield(Object{Key: name}, err) || err != nil {
 					return
 				}
 			}
-			for i := range out.Contents {
-				o, err := listed(&out.Contents[i], out.EncodingType)
+			for i := range page.Contents {
+				o, err := listed(&page.Contents[i], page.EncodingType)
 				if !yield(o, err) || err != nil {
 					return
 				}
 			}
-			if !aws.ToBool(out.IsTruncated) {
-				return
-			}
-			if aws.ToString(out.NextContinuationToken) == "" {
-				yield(Object{}, b.errorf("list", "", b.wrong(errors.New("the listing is truncated but has no token for the next page"))))
-				return
-			}
-			in.ContinuationToken = out.NextContinuationToken
 		}
 	}
-}
-
-func decoded(name string, encoding types.EncodingType) (string, error) {
-	if encoding != types.EncodingTypeUrl {
-		return name, nil
-	}
-	return url.QueryUnescape(name)
 }
 
 // An OpenUpload is a multipart upload that was begun and neither completed nor
@@ -71,11 +50,11 @@ type OpenUpload struct {
 // first error, which comes with a zero OpenUpload.
 func (b *Bucket) OpenUploads(ctx context.Context) iter.Seq2[OpenUpload, error] {
 	return func(yield func(OpenUpload, error) bool) {
-		in := &s3.ListMultipartUploadsInput{Bucket: &b.target.Bucket}
+		in := &s3.ListMultipartUploadsInput{Bucket: &b.conn.Target.Bucket}
 		for {
-			out, err := b.api.ListMultipartUploads(ctx, in)
+			out, err := b.conn.API.ListMultipartUploads(ctx, in)
 			if err != nil {
-				yield(OpenUpload{}, b.errorf("list the uploads of", "", b.explain(ctx, err)))
+				yield(OpenUpload{}, b.conn.Wrap("list the uploads of", "", b.conn.Explain(ctx, err)))
 				return
 			}
 			for _, u := range out.Uploads {
@@ -109,19 +88,19 @@ func (b *Bucket) DeleteMatching(ctx context.Context, key, etag string) error {
 		return err
 	}
 	if object.ETag != etag {
-		return b.errorf("delete", key, ErrChanged)
+		return b.conn.Wrap("delete", key, ErrChanged)
 	}
-	in := &s3.DeleteObjectInput{Bucket: &b.target.Bucket, Key: &key, IfMatch: aws.String(`"` + etag + `"`)}
-	_, err = b.api.DeleteObject(ctx, in)
-	if err != nil && unsupported(err) {
+	in := &s3.DeleteObjectInput{Bucket: &b.conn.Target.Bucket, Key: &key, IfMatch: aws.String(wire.Quoted(etag))}
+	_, err = b.conn.API.DeleteObject(ctx, in)
+	if err != nil && wire.Unsupported(err) {
 		in.IfMatch = nil
-		_, err = b.api.DeleteObject(ctx, in)
+		_, err = b.conn.API.DeleteObject(ctx, in)
 	}
 	if err == nil {
 		return nil
 	}
-	if err = b.explain(ctx, err); errors.Is(err, ErrNotFound) {
+	if err = b.conn.Explain(ctx, err); errors.Is(err, ErrNotFound) {
 		return nil
 	}
-	return b.errorf("delete", key, err)
+	return b.conn.Wrap("delete", key, err)
 }

@@ -14,6 +14,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/s3/types"
 	smithyhttp "github.com/aws/smithy-go/transport/http"
 	"golang.org/x/sync/errgroup"
+
+	"github.com/farol-preservation/farol/storage/wire"
 )
 
 // A Version is one state of a key that a bucket keeps.
@@ -32,21 +34,21 @@ type Version struct {
 func (b *Bucket) Versions(ctx context.Context, prefix string) iter.Seq2[Version, error] {
 	return func(yield func(Version, error) bool) {
 		in := &s3.ListObjectVersionsInput{
-			Bucket: &b.target.Bucket, Prefix: nonEmpty(prefix), EncodingType: types.EncodingTypeUrl,
+			Bucket: &b.conn.Target.Bucket, Prefix: nonEmpty(prefix), EncodingType: types.EncodingTypeUrl,
 		}
 		for {
-			out, err := b.api.ListObjectVersions(ctx, in)
-			if err != nil && in.KeyMarker == nil && unsupported(err) {
+			out, err := b.conn.API.ListObjectVersions(ctx, in)
+			if err != nil && in.KeyMarker == nil && wire.Unsupported(err) {
 				b.objects(ctx, prefix, yield)
 				return
 			}
 			if err != nil {
-				yield(Version{}, b.errorf("list the versions of", prefix, b.explain(ctx, err)))
+				yield(Version{}, b.conn.Wrap("list the versions of", prefix, b.conn.Explain(ctx, err)))
 				return
 			}
 			page, next, err := listedVersions(out)
 			if err != nil {
-				yield(Version{}, b.errorf("list the versions of", prefix, b.wrong(err)))
+				yield(Version{}, b.conn.Wrap("list the versions of", prefix, b.conn.Wrong(err)))
 				return
 			}
 			for _, v := range page {
@@ -157,18 +159,18 @@ func (b *Bucket) Absent(ctx context.Context, key string) error {
 	o, err := b.Head(ctx, key)
 	switch {
 	case err == nil:
-		return b.errorf("erase", key, fmt.Errorf("%w: %d bytes", ErrStillThere, o.Size))
+		return b.conn.Wrap("erase", key, fmt.Errorf("%w: %d bytes", ErrStillThere, o.Size))
 	case !errors.Is(err, ErrNotFound):
 		return err
 	case errors.As(err, &response) && response.Response.Header.Get("X-Amz-Delete-Marker") == "true":
 		// The bucket has begun to keep versions since we asked.
-		return b.errorf("erase", key, fmt.Errorf("%w: under a delete marker", ErrStillThere))
+		return b.conn.Wrap("erase", key, fmt.Errorf("%w: under a delete marker", ErrStillThere))
 	case !*versioned:
 		return nil
 	}
 	versions, err := b.versionsOf(ctx, key)
 	if err == nil && len(versions) > 0 {
-		err = b.errorf("erase", key, fmt.Errorf("%w: version %s and %d more", ErrStillThere, versions[0].ID, len(versions)-1))
+		err = b.conn.Wrap("erase", key, fmt.Errorf("%w: version %s and %d more", ErrStillThere, versions[0].ID, len(versions)-1))
 	}
 	return err
 }
@@ -178,18 +180,18 @@ func (b *Bucket) Absent(ctx context.Context, key string) error {
 // to keep new versions still has the old ones. One that is missing or closed to us
 // is [ErrDenied].
 func (b *Bucket) KeepsVersions(ctx context.Context) (bool, error) {
-	out, err := b.api.GetBucketVersioning(ctx, &s3.GetBucketVersioningInput{Bucket: &b.target.Bucket})
+	out, err := b.conn.API.GetBucketVersioning(ctx, &s3.GetBucketVersioningInput{Bucket: &b.conn.Target.Bucket})
 	versioned := err == nil && out.Status != ""
 	if err != nil {
-		if err = b.explain(ctx, err); errors.Is(err, ErrUnsupported) {
+		if err = b.conn.Explain(ctx, err); errors.Is(err, ErrUnsupported) {
 			err = b.Check(ctx)
 		}
 		if err != nil {
-			return false, fmt.Errorf("versioning of %s: %w", b.target.name(), err)
+			return false, fmt.Errorf("versioning of %s: %w", b.conn.Name(), err)
 		}
 	}
 	b.versioned.Store(&versioned)
-	b.store.noteBucket(b.target.Bucket, func(f *BucketFacts) { f.Versions = versioned })
+	b.store.noteBucket(b.conn.Target.Bucket, func(f *BucketFacts) { f.Versions = versioned })
 	return versioned, nil
 }
 

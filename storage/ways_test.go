@@ -260,7 +260,7 @@ func sent(t *testing.T, b *storage.Bucket, key string, content []byte) storage.O
 		t.Fatal(err)
 	}
 	r.Header = part.Header.Clone()
-	response, err := (&http.Client{Transport: b.Transport()}).Do(r)
+	response, err := (&http.Client{Transport: b.Conn().Transport()}).Do(r)
 	if err != nil || response.StatusCode != http.StatusOK {
 		t.Fatalf("PUT by a signed URL: %v, %v", response, err)
 	}

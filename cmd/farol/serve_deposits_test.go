@@ -9,6 +9,7 @@ import (
 
 	"github.com/farol-preservation/farol/internal/testenv"
 	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/storage/setup"
 )
 
 // A receiving bucket lets pages of the server upload when its institution is registered, or
@@ -23,7 +24,7 @@ func TestBrowsersAreAllowedToUpload(t *testing.T) {
 	s.farol("institution", "add", "new.edu", "--name", "New", "--create-buckets", "--receiving-bucket", prefix+"new-in", "--restore-bucket", prefix+"new-out")
 	allows := func(bucket string) bool {
 		t.Helper()
-		ok, err := s.created(bucket).AllowsUploads(t.Context(), origin)
+		ok, err := setup.AllowsUploads(t.Context(), s.created(bucket).Conn(), origin)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -269,7 +269,7 @@ func (r *trial) signed(u storage.OpenUpload, origin string) error {
 	if err != nil {
 		return err
 	}
-	client := &http.Client{Transport: r.bucket.Transport()}
+	client := &http.Client{Transport: r.bucket.Conn().Transport()}
 	if origin != "" {
 		ask, err := http.NewRequestWithContext(r.ctx, http.MethodOptions, signed.URL, nil)
 		if err != nil {

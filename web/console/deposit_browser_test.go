@@ -15,6 +15,7 @@ import (
 	chrome "github.com/farol-preservation/farol/internal/testenv/browser"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/people"
+	"github.com/farol-preservation/farol/storage/setup"
 )
 
 // tab is a new browser in which a new person of an institution has signed in.
@@ -66,7 +67,7 @@ func TestABagIsDepositedWithABrowser(t *testing.T) {
 	front := testenv.NewProxy(t, strings.TrimPrefix(s.url, "http://"))              // to the server
 	base := "http://" + front.Addr()
 	bucket := s.receives("http://" + line.Addr())
-	if err := bucket.AllowUploads(t.Context(), base); err != nil {
+	if err := setup.AllowUploads(t.Context(), bucket.Conn(), base); err != nil {
 		t.Fatal(err)
 	}
 	b := s.tab(base, registry.RoleInstitutionalUser, "test.edu")

@@ -8,6 +8,7 @@ import (
 	"github.com/farol-preservation/farol/internal/testenv"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/storage"
+	"github.com/farol-preservation/farol/storage/setup"
 	"github.com/farol-preservation/farol/web/api"
 )
 
@@ -34,7 +35,7 @@ func (s *site) receives(public string) *storage.Bucket {
 		err = b.Create(s.t.Context())
 	}
 	if err == nil {
-		err = b.AllowUploads(s.t.Context(), s.url)
+		err = setup.AllowUploads(s.t.Context(), b.Conn(), s.url)
 	}
 	if err != nil {
 		s.t.Fatal(err)

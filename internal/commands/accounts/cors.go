@@ -11,6 +11,7 @@ import (
 	"github.com/farol-preservation/farol/internal/cli"
 	"github.com/farol-preservation/farol/internal/connect"
 	"github.com/farol-preservation/farol/internal/settings"
+	"github.com/farol-preservation/farol/storage/setup"
 )
 
 func institutionCORSCommand() *cobra.Command {
@@ -59,7 +60,7 @@ without it.`,
 func allowUploads(ctx context.Context, s *connect.Services, bucket, origin string) error {
 	b, err := s.Receiving(bucket)
 	if err == nil {
-		err = b.AllowUploads(ctx, origin)
+		err = setup.AllowUploads(ctx, b.Conn(), origin)
 	}
 	if err != nil {
 		return cli.Failure{

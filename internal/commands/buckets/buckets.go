@@ -18,7 +18,7 @@ import (
 	"github.com/farol-preservation/farol/internal/human"
 	"github.com/farol-preservation/farol/internal/remote"
 	"github.com/farol-preservation/farol/internal/settings"
-	"github.com/farol-preservation/farol/storage"
+	"github.com/farol-preservation/farol/storage/setup"
 )
 
 // mostDays is the longest default retention that S3 takes.
@@ -79,7 +79,7 @@ error or wrong settings.`,
 }
 
 // protection is what the buckets of targets are to have.
-func (f *createFlags) protection() (p storage.Protection, err error) {
+func (f *createFlags) protection() (p setup.Protection, err error) {
 	p.Versions = f.versions || f.lock != ""
 	p.Lock = f.lock != ""
 	mode, days, found := strings.Cut(strings.ToUpper(f.lock), ":")

@@ -13,6 +13,7 @@ import (
 	"github.com/farol-preservation/farol/internal/cli"
 	"github.com/farol-preservation/farol/internal/human"
 	"github.com/farol-preservation/farol/storage"
+	"github.com/farol-preservation/farol/storage/setup"
 )
 
 const (
@@ -51,9 +52,9 @@ var (
 // A maker makes buckets.
 type maker struct {
 	client *storage.Client
-	want   storage.Protection // of the buckets of targets
-	origin string             // of the pages from which people upload; "": it is not known
-	look   bool               // it changes nothing
+	want   setup.Protection // of the buckets of targets
+	origin string           // of the pages from which people upload; "": it is not known
+	look   bool             // it changes nothing
 }
 
 // all makes the buckets, several at once; the order stays.
@@ -122,7 +123,7 @@ func (m maker) create(ctx context.Context, b *storage.Bucket, lock bool, r *row)
 	case m.look:
 		return err
 	}
-	made, err := b.Make(ctx, lock)
+	made, err := setup.Make(ctx, b.Conn(), lock)
 	switch {
 	case err != nil:
 		return err
@@ -136,7 +137,7 @@ func (m maker) create(ctx context.Context, b *storage.Bucket, lock bool, r *row)
 // protect has a bucket keep versions, and have the default retention of its Object Lock. What
 // it has of these is never weakened.
 func (m maker) protect(ctx context.Context, b *storage.Bucket, r *row) error {
-	has, err := b.Protection(ctx)
+	has, err := setup.ProtectionOf(ctx, b.Conn())
 	if err == nil {
 		err = m.possible(has)
 	}
@@ -148,12 +149,12 @@ func (m maker) protect(ctx context.Context, b *storage.Bucket, r *row) error {
 		will = m.want
 	}
 	if !has.Versions {
-		if err := m.change(r, func() error { return b.EnableVersions(ctx) }); err != nil {
+		if err := m.change(r, func() error { return setup.EnableVersions(ctx, b.Conn()) }); err != nil {
 			return err
 		}
 	}
 	if has.Mode != will.Mode {
-		if err := m.change(r, func() error { return b.SetRetention(ctx, will.Mode, will.Days) }); err != nil {
+		if err := m.change(r, func() error { return setup.SetRetention(ctx, b.Conn(), will.Mode, will.Days) }); err != nil {
 			return err
 		}
 	}
@@ -161,14 +162,14 @@ func (m maker) protect(ctx context.Context, b *storage.Bucket, r *row) error {
 	if m.look {
 		return nil
 	}
-	if has, err = b.Protection(ctx); err == nil && has != will {
+	if has, err = setup.ProtectionOf(ctx, b.Conn()); err == nil && has != will {
 		err = fmt.Errorf("the store has accepted the request, and the bucket %s", inWords(has))
 	}
 	return err
 }
 
 // possible refuses what a bucket can no longer get.
-func (m maker) possible(has storage.Protection) error {
+func (m maker) possible(has setup.Protection) error {
 	switch {
 	case m.want.Lock && !has.Lock:
 		return errNoLock
@@ -192,14 +193,14 @@ func (m maker) change(r *row, do func() error) error {
 
 // allowUploads lets browsers upload to the bucket.
 func (m maker) allowUploads(ctx context.Context, b *storage.Bucket, r *row) error {
-	allowed, err := b.AllowsUploads(ctx, m.origin)
+	allowed, err := setup.AllowsUploads(ctx, b.Conn(), m.origin)
 	if err == nil && !allowed {
-		err = m.change(r, func() error { return b.AllowUploads(ctx, m.origin) })
+		err = m.change(r, func() error { return setup.AllowUploads(ctx, b.Conn(), m.origin) })
 	}
 	switch {
 	case err == nil:
 		r.Has = "pages of " + m.origin + " may upload to it"
-	case storage.Unsupported(err):
+	case errors.Is(err, storage.ErrUnsupported):
 		r.Has = "the store takes no CORS rules, so its own settings say which pages may upload"
 	default:
 		return fmt.Errorf("%w: %w", errUploads, err)
@@ -208,7 +209,7 @@ func (m maker) allowUploads(ctx context.Context, b *storage.Bucket, r *row) erro
 }
 
 // inWords says how a bucket protects its objects.
-func inWords(p storage.Protection) string {
+func inWords(p setup.Protection) string {
 	switch {
 	case p.Mode != "":
 		return fmt.Sprintf("keeps versions, and each object by Object Lock (%s) for %s", strings.ToLower(p.Mode), human.Count(p.Days, "day", "days"))
@@ -234,7 +235,7 @@ func (p place) next(err error) string {
 		return "leave --lock out, ask for what it has, or change it with the tools of the store: " + p.setting + " names the bucket"
 	case errors.Is(err, errUploads):
 		return "allow PutBucketCORS and GetBucketCORS to the key in " + p.key + ", or add the rule with the tools of the store"
-	case errors.Is(err, storage.ErrTaken):
+	case errors.Is(err, setup.ErrTaken):
 		return "name another bucket in " + p.setting
 	case errors.Is(err, storage.ErrDenied):
 		return "correct " + p.key + " and its secret, or allow the key to create and configure the bucket that " + p.setting + " names"

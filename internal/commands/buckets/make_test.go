@@ -8,6 +8,7 @@ import (
 
 	"github.com/farol-preservation/farol/internal/testenv"
 	"github.com/farol-preservation/farol/storage"
+	"github.com/farol-preservation/farol/storage/setup"
 )
 
 func TestMain(m *testing.M) { testenv.Main(m) }
@@ -41,7 +42,7 @@ func TestAStoreThatDoesNothingIsFoundOut(t *testing.T) {
 		return r.Method == http.MethodPut && r.URL.Query().Has("versioning") && answers(w, http.StatusOK, "")
 	})
 	p.kept = true
-	r := maker{want: storage.Protection{Versions: true}}.all(t.Context(), []place{p})[0]
+	r := maker{want: setup.Protection{Versions: true}}.all(t.Context(), []place{p})[0]
 	if r.State != failed || !strings.Contains(r.Error, "has accepted the request, and the bucket keeps no versions") || !strings.Contains(r.Next, "THE_SERVICE") {
 		t.Errorf("%+v", r)
 	}

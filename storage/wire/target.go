@@ -1,12 +1,13 @@
-package storage
+package wire
 
 import (
 	"errors"
 	"fmt"
 	"log/slog"
 	"net/url"
-	"regexp"
 	"strings"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
 )
 
 // A Target is one bucket and the way to it.
@@ -44,7 +45,7 @@ func (Secret) MarshalText() ([]byte, error) { return []byte("***"), nil }
 type ChecksumMode string
 
 const (
-	// ChecksumAuto finds out what the server does: see [Abilities]. The empty mode is the same.
+	// ChecksumAuto leaves it to the caller to find out what the server does. The empty mode is the same.
 	ChecksumAuto ChecksumMode = "auto"
 	// ChecksumSHA256 sends x-amz-checksum-sha256 and has the server keep it, whatever it says.
 	ChecksumSHA256 ChecksumMode = "sha256"
@@ -53,8 +54,8 @@ const (
 	ChecksumETag ChecksumMode = "etag"
 )
 
-// measured reports whether what the server does is found out, and not set by people.
-func (m ChecksumMode) measured() bool { return m == "" || m == ChecksumAuto }
+// Measured reports whether what the server does is found out, and not set by people.
+func (m ChecksumMode) Measured() bool { return m == "" || m == ChecksumAuto }
 
 func (t Target) check() error {
 	switch {
@@ -80,6 +81,10 @@ func (t Target) region() string {
 		return t.Region
 	}
 	return "us-east-1"
+}
+
+func (t Target) credentials() aws.Credentials {
+	return aws.Credentials{AccessKeyID: t.AccessKeyID, SecretAccessKey: string(t.SecretAccessKey)}
 }
 
 // endpoint is where the service is, without the bucket.
@@ -110,23 +115,9 @@ func (t Target) bucketURL(endpoint *url.URL) *url.URL {
 	return &u
 }
 
-var regionalHost = regexp.MustCompile(`^s3\.\w{2}-\w+-\d\.`)
-
-// URL is where an object is, and the name under which a stored file is recorded: the
-// bucket at its endpoint, as that is configured. Of AWS and Wasabi it names the
-// region, which their endpoints need not: https://s3.<region>.<host>/<bucket>/<key>.
-func (b *Bucket) URL(key string) string {
-	u := *b.endpoint
-	regional := strings.HasSuffix(u.Host, ".amazonaws.com") || strings.HasSuffix(u.Host, ".wasabisys.com")
-	if regional && !regionalHost.MatchString(u.Host) {
-		u.Host = "s3." + b.target.region() + "." + strings.TrimPrefix(u.Host, "s3.")
-	}
-	return u.String() + "/" + b.target.Bucket + "/" + escapeKey(key)
-}
-
-// escapeKey percent-encodes all of a key but its slashes and the unreserved
+// EscapeKey percent-encodes all of a key but its slashes and the unreserved
 // characters of RFC 3986 section 2.3, which is how a copy source is to be sent.
-func escapeKey(key string) string {
+func EscapeKey(key string) string {
 	const hex = "0123456789ABCDEF"
 	var out strings.Builder
 	for i := range len(key) {

@@ -1,4 +1,4 @@
-package storage_test
+package setup_test
 
 import (
 	"errors"
@@ -13,11 +13,53 @@ import (
 
 	"github.com/farol-preservation/farol/internal/testenv"
 	"github.com/farol-preservation/farol/storage"
+	"github.com/farol-preservation/farol/storage/setup"
 )
 
-func protection(t *testing.T, b *storage.Bucket) storage.Protection {
+func TestMain(m *testing.M) { testenv.Main(m) }
+
+// target is a bucket of the test's own on the real server.
+func target(t *testing.T, name string) storage.Target {
 	t.Helper()
-	p, err := b.Protection(t.Context())
+	s := testenv.S3(t)
+	return storage.Target{
+		Bucket: s.Prefix + name, Endpoint: s.Endpoint, Region: s.Region, CAFile: s.CAFile, PathStyle: true,
+		AccessKeyID: s.AccessKeyID, SecretAccessKey: storage.Secret(s.SecretAccessKey),
+	}
+}
+
+func open(t *testing.T, at storage.Target) *storage.Bucket {
+	t.Helper()
+	client := storage.NewClient(storage.Options{})
+	t.Cleanup(client.Close)
+	b, err := client.Bucket(at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+func put(t *testing.T, b *storage.Bucket, key, content string) {
+	t.Helper()
+	if _, err := b.Put(t.Context(), key, strings.NewReader(content), storage.Upload{Size: int64(len(content))}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func versions(t *testing.T, b *storage.Bucket, prefix string) (all []storage.Version) {
+	t.Helper()
+	for v, err := range b.Versions(t.Context(), prefix) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, v)
+	}
+	return all
+}
+
+func protection(t *testing.T, b *storage.Bucket) setup.Protection {
+	t.Helper()
+	p, err := setup.ProtectionOf(t.Context(), b.Conn())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -27,21 +69,20 @@ func protection(t *testing.T, b *storage.Bucket) storage.Protection {
 // A bucket is made once, and one that is there stays as it is.
 func TestABucketIsMadeOnce(t *testing.T) {
 	t.Parallel()
-	b := open(t, target(t, "made"), storage.Options{})
+	b := open(t, target(t, "made"))
 	for _, want := range []bool{true, false} {
-		if made, err := b.Make(t.Context(), false); err != nil || made != want {
+		if made, err := setup.Make(t.Context(), b.Conn(), false); err != nil || made != want {
 			t.Errorf("Make = %v, %v, want %v", made, err, want)
 		}
 	}
-	if made, err := b.Make(t.Context(), true); err != nil || made || protection(t, b) != (storage.Protection{}) {
+	if made, err := setup.Make(t.Context(), b.Conn(), true); err != nil || made || protection(t, b) != (setup.Protection{}) {
 		t.Errorf("Make with a lock = %v, %v; it has %+v", made, err, protection(t, b))
 	}
-	if err := b.EnableVersions(t.Context()); err != nil || protection(t, b) != (storage.Protection{Versions: true}) {
+	if err := setup.EnableVersions(t.Context(), b.Conn()); err != nil || protection(t, b) != (setup.Protection{Versions: true}) {
 		t.Errorf("EnableVersions: %v; it has %+v", err, protection(t, b))
 	}
-	content := noise(7)
-	put(t, b, "k", content)
-	put(t, b, "k", noise(8))
+	put(t, b, "k", "old")
+	put(t, b, "k", "new")
 	if all := versions(t, b, "k"); len(all) != 2 {
 		t.Errorf("versions of an object that was replaced: %+v", all)
 	}
@@ -56,20 +97,20 @@ func TestABucketIsMadeOnce(t *testing.T) {
 func TestALockedBucketKeepsItsObjects(t *testing.T) {
 	t.Parallel()
 	at := target(t, "locked")
-	b := open(t, at, storage.Options{})
-	if made, err := b.Make(t.Context(), true); err != nil || !made {
+	b := open(t, at)
+	if made, err := setup.Make(t.Context(), b.Conn(), true); err != nil || !made {
 		t.Fatalf("Make = %v, %v", made, err)
 	}
-	if got := protection(t, b); got != (storage.Protection{Versions: true, Lock: true}) {
+	if got := protection(t, b); got != (setup.Protection{Versions: true, Lock: true}) {
 		t.Errorf("a new bucket has %+v", got)
 	}
-	if err := b.SetRetention(t.Context(), "GOVERNANCE", 30); err != nil {
+	if err := setup.SetRetention(t.Context(), b.Conn(), "GOVERNANCE", 30); err != nil {
 		t.Fatal(err)
 	}
-	if got := protection(t, b); got != (storage.Protection{Versions: true, Lock: true, Mode: "GOVERNANCE", Days: 30}) {
+	if got := protection(t, b); got != (setup.Protection{Versions: true, Lock: true, Mode: "GOVERNANCE", Days: 30}) {
 		t.Errorf("with a retention it has %+v", got)
 	}
-	put(t, b, "k", noise(7))
+	put(t, b, "k", "content")
 	kept := versions(t, b, "k")
 	_, err := testenv.S3(t).Client(t).DeleteObject(t.Context(), &s3.DeleteObjectInput{Bucket: &at.Bucket, Key: aws.String("k"), VersionId: &kept[0].ID})
 	if err == nil || len(versions(t, b, "k")) != 1 {
@@ -93,14 +134,14 @@ func TestTheRegionIsNamedToServersThatWantIt(t *testing.T) {
 			io.WriteString(w, `<Error><Code>IllegalLocationConstraintException</Code><Message>The unspecified location constraint is incompatible</Message></Error>`) //nolint:errcheck // the test sees it
 		}
 	}))
-	if made, err := open(t, at, storage.Options{}).Make(t.Context(), false); err != nil || !made {
+	if made, err := setup.Make(t.Context(), open(t, at).Conn(), false); err != nil || !made {
 		t.Errorf("Make = %v, %v", made, err)
 	}
 	if len(asked) != 2 || !strings.Contains(asked[1], "<LocationConstraint>eu-central-2</LocationConstraint>") {
 		t.Errorf("asked with %q", asked)
 	}
 	asked, at.Region = nil, "us-east-1"
-	if _, err := open(t, at, storage.Options{}).Make(t.Context(), false); err == nil || len(asked) == 0 || strings.Contains(strings.Join(asked, ""), "LocationConstraint") {
+	if _, err := setup.Make(t.Context(), open(t, at).Conn(), false); err == nil || len(asked) == 0 || strings.Contains(strings.Join(asked, ""), "LocationConstraint") {
 		t.Errorf("in us-east-1: %v, asked with %q", err, asked)
 	}
 }
@@ -113,7 +154,7 @@ func TestANameOfAnotherAccountIsTaken(t *testing.T) {
 		w.WriteHeader(http.StatusConflict)
 		io.WriteString(w, `<Error><Code>BucketAlreadyExists</Code></Error>`) //nolint:errcheck // the test sees it
 	}))
-	if err := open(t, at, storage.Options{}).Create(t.Context()); !errors.Is(err, storage.ErrTaken) || !strings.Contains(err.Error(), at.Bucket) {
+	if err := open(t, at).Create(t.Context()); !errors.Is(err, setup.ErrTaken) || !strings.Contains(err.Error(), at.Bucket) {
 		t.Errorf("Create = %v", err)
 	}
 }

@@ -1,7 +1,10 @@
-package storage
+package setup
 
 import (
 	"testing"
+	"time"
+
+	"github.com/farol-preservation/farol/storage/wire"
 )
 
 // To AWS every request for a bucket names its region, but for the one that S3 does not accept by
@@ -20,16 +23,16 @@ func TestRegionsOfAWSAreNamedAtOnce(t *testing.T) {
 		{"https://s3.eu-central-2.wasabisys.com", "eu-central-2", "eu-central-2", false},
 		{"https://amazonaws.com.example.org", "us-west-2", "us-west-2", false},
 	} {
-		b, err := NewClient(Options{}).Bucket(Target{Bucket: "b", Endpoint: tt.endpoint, Region: tt.region, AccessKeyID: "id", SecretAccessKey: "x"})
+		c, err := wire.NewPool(1, time.Minute, time.Minute).Conn(wire.Target{Bucket: "b", Endpoint: tt.endpoint, Region: tt.region, AccessKeyID: "id", SecretAccessKey: "x"}, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
-		location := ""
-		if c := b.location(); c != nil {
-			location = string(c.LocationConstraint)
+		where := ""
+		if l := location(c); l != nil {
+			where = string(l.LocationConstraint)
 		}
-		if location != tt.location || b.isAWS() != tt.aws {
-			t.Errorf("%s in %s: location %q, AWS %v", tt.endpoint, tt.region, location, b.isAWS())
+		if where != tt.location || isAWS(c) != tt.aws {
+			t.Errorf("%s in %s: location %q, AWS %v", tt.endpoint, tt.region, where, isAWS(c))
 		}
 	}
 }

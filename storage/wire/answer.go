@@ -1,4 +1,4 @@
-package storage
+package wire
 
 import (
 	"bytes"
@@ -20,10 +20,10 @@ const mostWords = mebibyte
 
 // accept returns nil for a success. Unless it is that of a GET, the whole answer has been
 // read then, and the connection is free. Errors are of the kinds that the SDK gives.
-func (r *request) accept(response *http.Response) error {
+func (r *Request) accept(response *http.Response) error {
 	success := response.StatusCode >= http.StatusOK && response.StatusCode < http.StatusMultipleChoices
-	if success && r.method == http.MethodGet {
-		err := examine(r.operation, response)
+	if success && r.Method == http.MethodGet {
+		err := examine(r.Operation, response)
 		if err != nil {
 			_ = response.Body.Close() // nothing of it is used
 		}
@@ -42,10 +42,10 @@ func (r *request) accept(response *http.Response) error {
 	if !success {
 		return refusal(response.StatusCode, text)
 	}
-	want := root(r.operation)
+	want := root(r.Operation)
 	response.Body = io.NopCloser(bytes.NewReader(text))
 	if want == "" {
-		return examine(r.operation, response)
+		return examine(r.Operation, response)
 	}
 	if name != want {
 		return &strangeAnswer{fmt.Sprintf("the answer is %q, and not %s", name, want)}
@@ -84,12 +84,12 @@ func refusal(status int, text []byte) error {
 	return &smithy.GenericAPIError{Code: said.Code, Message: said.Message}
 }
 
-// etagOf is the ETag without its quotes.
-func etagOf(h http.Header) string { return strings.Trim(h.Get("Etag"), `"`) }
+// ETag is that of the object, without its quotes.
+func (r *Reply) ETag() string { return Unquoted(r.Header.Get("Etag")) }
 
-// modified is zero where the server does not say it.
-func modified(h http.Header) (time.Time, error) {
-	text := h.Get("Last-Modified")
+// Modified is zero where the server does not say it.
+func (r *Reply) Modified() (time.Time, error) {
+	text := r.Header.Get("Last-Modified")
 	if text == "" {
 		return time.Time{}, nil
 	}
@@ -100,11 +100,11 @@ func modified(h http.Header) (time.Time, error) {
 	return at, nil
 }
 
-// metadata has the names in lower case.
-func metadata(h http.Header) map[string]string {
+// Metadata is that of the object, with the names in lower case.
+func (r *Reply) Metadata() map[string]string {
 	var all map[string]string
-	for name, values := range h {
-		short, ok := strings.CutPrefix(name, "X-Amz-Meta-")
+	for name, values := range r.Header {
+		short, ok := strings.CutPrefix(name, metaPrefix)
 		if !ok || len(values) == 0 {
 			continue
 		}
@@ -116,19 +116,44 @@ func metadata(h http.Header) map[string]string {
 	return all
 }
 
-// A copyResult is what a server says of a copy that it has made.
-type copyResult struct {
-	ETag           string
-	LastModified   string
-	ChecksumSHA256 string
+// metaPrefix is in front of the names of metadata.
+const metaPrefix = "X-Amz-Meta-"
+
+// SetMetadata adds metadata of an object, whose names are in lower case.
+func (r *Request) SetMetadata(all map[string]string) {
+	for name, value := range all {
+		r.Header[http.CanonicalHeaderKey(metaPrefix+name)] = []string{value}
+	}
 }
 
-func readCopyResult(body io.Reader) (result copyResult, at time.Time, err error) {
-	if err = xml.NewDecoder(body).Decode(&result); err == nil && result.LastModified != "" {
-		at, err = smithytime.ParseDateTime(result.LastModified)
+// A Copy is what a server says of one that it has made.
+type Copy struct {
+	ETag           string // without its quotes
+	ChecksumSHA256 string // base64; "" if it does not say
+	LastModified   time.Time
+}
+
+// Copied reads the answer to a copy.
+func (r *Reply) Copied() (Copy, error) {
+	var said struct{ ETag, LastModified, ChecksumSHA256 string }
+	var at time.Time
+	err := xml.NewDecoder(r.Body).Decode(&said)
+	if err == nil && said.LastModified != "" {
+		at, err = smithytime.ParseDateTime(said.LastModified)
 	}
 	if err != nil {
 		err = &smithy.DeserializationError{Err: fmt.Errorf("result of the copy: %w", err)}
 	}
-	return result, at, err
+	return Copy{Unquoted(said.ETag), said.ChecksumSHA256, at}, err
+}
+
+// Unquoted is an ETag as a server gives it, without its quotes.
+func Unquoted(etag string) string { return strings.Trim(etag, `"`) }
+
+// Quoted is an ETag as headers have it, and "" for none.
+func Quoted(etag string) string {
+	if etag == "" {
+		return ""
+	}
+	return `"` + etag + `"`
 }

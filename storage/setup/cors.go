@@ -1,8 +1,7 @@
-package storage
+package setup
 
 import (
 	"context"
-	"errors"
 	"net/http"
 	"slices"
 	"strings"
@@ -10,7 +9,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 	"github.com/aws/aws-sdk-go-v2/service/s3/types"
-	smithy "github.com/aws/smithy-go"
+
+	"github.com/farol-preservation/farol/storage/wire"
 )
 
 // corsRule is the ID of our rule among those of a bucket.
@@ -19,10 +19,10 @@ const corsRule = "farol-deposit"
 // corsAge is for how many seconds a browser need not ask again.
 const corsAge = 3600
 
-// AllowUploads has the server let pages of an origin, such as https://farol.example.org, send
+// AllowUploads has the server of a bucket let pages of an origin, such as https://farol.example.org, send
 // parts with signed URLs. Rules of others stay.
-func (b *Bucket) AllowUploads(ctx context.Context, origin string) error {
-	rules, err := b.corsRules(ctx)
+func AllowUploads(ctx context.Context, c *wire.Conn, origin string) error {
+	rules, err := corsRules(ctx, c)
 	if err != nil {
 		return err
 	}
@@ -30,18 +30,18 @@ func (b *Bucket) AllowUploads(ctx context.Context, origin string) error {
 	rules = append(rules, types.CORSRule{
 		ID: aws.String(corsRule), AllowedMethods: []string{http.MethodPut}, AllowedOrigins: []string{origin}, AllowedHeaders: []string{"*"}, MaxAgeSeconds: aws.Int32(corsAge),
 	})
-	_, err = b.api.PutBucketCors(ctx, &s3.PutBucketCorsInput{
-		Bucket: &b.target.Bucket, CORSConfiguration: &types.CORSConfiguration{CORSRules: rules},
+	_, err = c.API.PutBucketCors(ctx, &s3.PutBucketCorsInput{
+		Bucket: &c.Target.Bucket, CORSConfiguration: &types.CORSConfiguration{CORSRules: rules},
 	})
 	if err != nil {
-		return b.errorf("allow uploads to", "", b.explain(ctx, err))
+		return c.Wrap("allow uploads to", "", c.Explain(ctx, err))
 	}
 	return nil
 }
 
 // AllowsUploads reports whether pages of an origin may send parts.
-func (b *Bucket) AllowsUploads(ctx context.Context, origin string) (bool, error) {
-	rules, err := b.corsRules(ctx)
+func AllowsUploads(ctx context.Context, c *wire.Conn, origin string) (bool, error) {
+	rules, err := corsRules(ctx, c)
 	return slices.ContainsFunc(rules, func(r types.CORSRule) bool {
 		return slices.Contains(r.AllowedMethods, http.MethodPut) && fits(r.AllowedOrigins, origin) && fits(r.AllowedHeaders, "x-amz-checksum-sha256")
 	}), err
@@ -57,14 +57,13 @@ func fits(patterns []string, value string) bool {
 }
 
 // corsRules are those of the bucket; none if it has no configuration.
-func (b *Bucket) corsRules(ctx context.Context) ([]types.CORSRule, error) {
-	out, err := b.api.GetBucketCors(ctx, &s3.GetBucketCorsInput{Bucket: &b.target.Bucket})
-	var api smithy.APIError
-	switch {
+func corsRules(ctx context.Context, c *wire.Conn) ([]types.CORSRule, error) {
+	out, err := c.API.GetBucketCors(ctx, &s3.GetBucketCorsInput{Bucket: &c.Target.Bucket})
+	switch code, _ := wire.Words(err); {
 	case err == nil:
 		return out.CORSRules, nil
-	case errors.As(err, &api) && api.ErrorCode() == "NoSuchCORSConfiguration":
+	case code == "NoSuchCORSConfiguration":
 		return nil, nil
 	}
-	return nil, b.errorf("read the CORS configuration of", "", b.explain(ctx, err))
+	return nil, c.Wrap("read the CORS configuration of", "", c.Explain(ctx, err))
 }

@@ -1,4 +1,4 @@
-package storage
+package wire
 
 import (
 	"context"
@@ -25,7 +25,7 @@ const (
 )
 
 // A clock knows how far the clock of an endpoint is ahead of ours. All buckets of a
-// client at one endpoint share it, so that a skew costs one repeated request and not
+// [Pool] at one endpoint share it, so that a skew costs one repeated request and not
 // one with each request. The SDK's own correction is per bucket, counts the duration
 // of an upload as skew, and does not see the refusal of a HEAD, which has no code.
 type clock struct {
@@ -37,10 +37,10 @@ type clock struct {
 
 // Skew is how far the server's clock was ahead of ours when it last answered, to a
 // second; ok is false before it did.
-func (b *Bucket) Skew() (ahead time.Duration, ok bool) {
-	b.clock.mu.Lock()
-	defer b.clock.mu.Unlock()
-	return b.clock.ahead.Round(time.Second), b.clock.known
+func (c *Conn) Skew() (ahead time.Duration, ok bool) {
+	c.clock.mu.Lock()
+	defer c.clock.mu.Unlock()
+	return c.clock.ahead.Round(time.Second), c.clock.known
 }
 
 // transport notes the time of the answers.

@@ -1,0 +1,172 @@
+package wire
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	v4 "github.com/aws/aws-sdk-go-v2/aws/signer/v4"
+	"github.com/aws/aws-sdk-go-v2/service/s3"
+	smithy "github.com/aws/smithy-go"
+	smithyhttp "github.com/aws/smithy-go/transport/http"
+
+	"github.com/farol-preservation/farol/retry"
+)
+
+// agent names us to servers, which write it into their logs.
+const agent = "farol aws-sdk-go-v2/" + aws.SDKVersion
+
+// noContent is the SHA-256 of no bytes, by which a request without a body is signed.
+const noContent = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
+
+// announced is how large a body is, in bytes, for which the server is asked first
+// whether it wants it.
+const announced = 2 * mebibyte
+
+// A Request asks for one of the four operations that move objects: HEAD, GET, PUT and
+// copy. They pass by the SDK's stack of middleware, which costs more CPU than signing,
+// TLS and HTTP together. What decides anything is the SDK's all the same: its signer,
+// its rules for what is tried again and when, its kinds of errors. All other operations
+// are rare, and use the SDK as a whole.
+type Request struct {
+	Operation string // as S3 calls it
+	Method    string
+	Key       string
+	Query     string      // encoded
+	Header    http.Header // with canonical names
+	payload   string      // what the signature says of the body
+	content   []byte      // a body that can be sent again
+	stream    *Body       // one that cannot; at most one of the two is there
+}
+
+// NewRequest returns a request without a body; see [Conn.Carry].
+func NewRequest(operation, method, key string) *Request {
+	return &Request{Operation: operation, Method: method, Key: key, Header: make(http.Header), payload: noContent}
+}
+
+// Set adds a header, unless it would be empty. The name is canonical.
+func (r *Request) Set(name, value string) {
+	if value != "" {
+		r.Header[name] = []string{value}
+	}
+}
+
+// A Reply is a success that has passed [examine]. Only that of a GET has a body that has to be
+// closed.
+type Reply struct {
+	Header http.Header
+	Size   int64 // of the content; below 0: unknown
+	Body   io.ReadCloser
+}
+
+// Send asks, and returns the answer. Its error is for [Conn.Explain].
+func (c *Conn) Send(ctx context.Context, r *Request) (*Reply, error) {
+	if r.Key == "" {
+		return nil, errors.New("the key is empty") // and the request would be about the bucket
+	}
+	began := time.Now()
+	response, err := c.sendAgain(ctx, r) //nolint:bodyclose // the caller closes it
+	if err != nil {
+		c.heard(began, nil, err)
+		return nil, &smithy.OperationError{ServiceID: s3.ServiceID, OperationName: r.Operation, Err: err}
+	}
+	c.heard(began, response.Header, nil)
+	return &Reply{response.Header, response.ContentLength, response.Body}, nil
+}
+
+// sendAgain tries as often as the SDK would, with the same pauses.
+func (c *Conn) sendAgain(ctx context.Context, r *Request) (*http.Response, error) {
+	most := c.retryer.MaxAttempts()
+	if r.stream != nil {
+		most = 1
+	}
+	for attempt := 1; ; attempt++ {
+		offset := c.clock.signWith()
+		response, err := c.sendOnce(ctx, r, time.Now().Add(offset))
+		err = c.clock.judged(err, offset)
+		if err == nil || attempt == most || !c.retryer.IsErrorRetryable(err) {
+			return response, err
+		}
+		pause, err := c.retryer.RetryDelay(attempt, err)
+		if err != nil {
+			return nil, err
+		}
+		if !retry.Pause(ctx, pause) {
+			return nil, &smithy.CanceledError{Err: ctx.Err()}
+		}
+	}
+}
+
+func (c *Conn) sendOnce(ctx context.Context, r *Request, at time.Time) (*http.Response, error) {
+	out := c.build(ctx, r)
+	if err := c.signer.sign(ctx, c.Target.credentials(), out, r.payload, "s3", c.Region(), at); err != nil {
+		return nil, err
+	}
+	transport := c.direct
+	if r.Operation == "CopyObject" {
+		transport = c.directWork
+	}
+	response, err := transport.RoundTrip(out)
+	if out.Body != nil {
+		_ = out.Body.Close() // never fails; the caller may use what it gave us again
+	}
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return nil, &smithy.CanceledError{Err: ctx.Err()}
+	case err != nil:
+		return nil, &smithyhttp.RequestSendError{Err: err}
+	}
+	if err := r.accept(response); err != nil {
+		return nil, &smithyhttp.ResponseError{Response: &smithyhttp.Response{Response: response}, Err: err}
+	}
+	return response, nil
+}
+
+// build makes a request that is not signed yet.
+func (c *Conn) build(ctx context.Context, r *Request) *http.Request {
+	out := (&http.Request{
+		Method: r.Method,
+		URL: &url.URL{
+			Scheme: c.at.Scheme, Host: c.at.Host, RawQuery: r.Query,
+			Path: c.at.Path + "/" + r.Key, RawPath: c.at.EscapedPath() + "/" + EscapeKey(r.Key),
+		},
+		Host: c.at.Host, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+		Header: r.Header.Clone(),
+	}).WithContext(ctx)
+	out.Header["X-Amz-Content-Sha256"] = []string{r.payload}
+	out.Header["Accept-Encoding"] = []string{"identity"} // bytes are to arrive as they are kept
+	out.Header["User-Agent"] = []string{agent}
+	switch {
+	case len(r.content) > 0:
+		out.ContentLength = int64(len(r.content))
+		// With it, a connection that the server has just closed costs no pause.
+		out.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(r.content)), nil }
+		out.Body = io.NopCloser(bytes.NewReader(r.content))
+	case r.stream != nil:
+		out.ContentLength = r.stream.Left
+		out.Body = &lentBody{src: r.stream}
+	}
+	if out.ContentLength >= announced {
+		out.Header["Expect"] = []string{"100-continue"}
+	}
+	return out
+}
+
+// Presign signs a request whose body others will send, of a length in bytes, and returns the URL that
+// is valid for some time. It sends nothing. Whoever uses it sends the headers of r, and no others.
+func (c *Conn) Presign(ctx context.Context, r *Request, length int64, valid time.Duration) (string, error) {
+	out := c.build(ctx, r)
+	out.ContentLength, out.Header = length, r.Header
+	out.URL.RawQuery = "X-Amz-Expires=" + strconv.Itoa(int(valid.Seconds())) + "&" + r.Query
+	at := time.Now().Add(c.clock.signWith())
+	signed, _, err := c.signer.PresignHTTP(ctx, c.Target.credentials(), out, unsigned, "s3", c.Region(), at, func(o *v4.SignerOptions) {
+		o.DisableURIPathEscaping, o.DisableHeaderHoisting = true, true
+	})
+	return signed, err
+}
