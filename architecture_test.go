@@ -107,7 +107,7 @@ func mayImport() map[string][]string {
 		"internal/commands/mails":     commands("registry/...", "web/mail"),
 		"internal/commands/reporting": commands("client", "internal/commands/values", "registry/exports", "registry/premis", "registry/reports"),
 
-		"internal/connect":  {"format", "internal/build", "internal/cli", "internal/remote", "internal/settings", "progress", "registry", "storage"},
+		"internal/connect":  {"format", "internal/build", "internal/cli", "internal/remote", "internal/settings", "progress", "registry", "registry/stores", "storage"},
 		"internal/human":    nil,
 		"internal/remote":   {"client", "internal/cli", "internal/human", "registry"},
 		"internal/memory":   nil,

@@ -2,6 +2,7 @@ package storage
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"strings"
 	"time"
@@ -85,6 +86,7 @@ func (b *Bucket) Restore(ctx context.Context, key string, r Retrieval) (Retrieva
 	}
 	out, err := b.conn.API.RestoreObject(ctx, in)
 	if err == nil {
+		b.learn(Archive, nil)
 		// The status is all that tells a new restoration from one that is prolonged.
 		raw, ok := awsmiddleware.GetRawResponse(out.ResultMetadata).(*smithyhttp.Response)
 		if ok && raw.StatusCode == http.StatusAccepted {
@@ -100,5 +102,9 @@ func (b *Bucket) Restore(ctx context.Context, key string, r Retrieval) (Retrieva
 	case wire.NoCapacity:
 		return RetrievalBusy, nil
 	}
-	return "", b.conn.Wrap("restore", key, b.conn.Explain(ctx, err))
+	err = b.conn.Explain(ctx, err)
+	if errors.Is(err, ErrUnsupported) {
+		b.learn(Archive, err)
+	}
+	return "", b.conn.Wrap("restore", key, err)
 }

@@ -111,6 +111,32 @@ func TestRestoreTellsWhyItCannotBe(t *testing.T) {
 	}
 }
 
+// Whether a store restores anything is learnt by asking.
+func TestRestoreTellsWhetherTheStoreHasAnArchive(t *testing.T) {
+	t.Parallel()
+	at := target(t, "restore")
+	put(t, create(t, at), "key", noise(10))
+	for _, tt := range []struct {
+		status     int
+		code       string
+		can, known bool
+	}{{202, "", true, true}, {501, "NotImplemented", false, true}, {409, "RestoreAlreadyInProgress", true, false}, {503, "SlowDown", true, false}} {
+		g := newGate(t, at, func(w http.ResponseWriter, _ *http.Request) bool {
+			if tt.code == "" {
+				w.WriteHeader(tt.status)
+				return true
+			}
+			answer(w, tt.status, tt.code)
+			return true
+		})
+		b := open(t, g.through(at), storage.Options{})
+		_, _ = b.Restore(t.Context(), "key", storage.Retrieval{Days: 1})
+		if can, known := b.Can(storage.Archive); can != tt.can || known != tt.known {
+			t.Errorf("after %d %s Can = %t, %t, want %t, %t", tt.status, tt.code, can, known, tt.can, tt.known)
+		}
+	}
+}
+
 // Whatever a server says of a restoration, an object is not taken for readable that
 // is not said to be.
 func TestHeadTellsHowARestorationStands(t *testing.T) {
