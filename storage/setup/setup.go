@@ -85,7 +85,7 @@ func ProtectionOf(ctx context.Context, c *wire.Conn) (p Protection, err error) {
 	}
 	has, err := lock.Configured(ctx, c)
 	switch code, _ := wire.Words(err); {
-	case wire.Unsupported(err), code == "ObjectLockConfigurationNotFoundError":
+	case wire.Unsupported(err), code == "ObjectLockConfigurationNotFoundError", code == "NoSuchObjectLockConfiguration":
 		return p, nil
 	case err != nil:
 		return p, fmt.Errorf("lock configuration of %s: %w", c.Name(), c.Explain(ctx, err))
