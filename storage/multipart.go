@@ -407,7 +407,7 @@ func (u *upload) complete(ctx context.Context) (Object, error) {
 		u.bucket.learn(CompleteETag, errors.New("the answer to CompleteMultipartUpload has no ETag"))
 		u.bucket.store.detours.Add(1)
 		switch o, err = u.bucket.Head(ctx, u.key); {
-		case errors.Is(err, ErrNotFound), err == nil && !u.describes(o):
+		case errors.Is(err, ErrNotFound), err == nil && o.Size != u.up.Size:
 			return Object{}, u.bucket.conn.Wrong(fmt.Errorf("complete: %w", cmp.Or(err, errOther)))
 		case err != nil:
 			return Object{}, err
