@@ -217,11 +217,7 @@ func (b *Bucket) copyOnce(ctx context.Context, src Source, key string, up Upload
 		b.learn(CopyIfMatch, nil)
 	}
 	if o.ETag == "" {
-		b.store.detours.Add(1)
-		switch o, err = b.Head(ctx, key); {
-		case errors.Is(err, ErrNotFound), err == nil && o.Size != up.Size:
-			return Object{}, b.conn.Wrong(fmt.Errorf("the copy has %d bytes, expected %d, %w", o.Size, up.Size, cmp.Or(err, errOther)))
-		case err != nil:
+		if o, err = b.lookedAt(ctx, key, up.Size); err != nil {
 			return Object{}, err
 		}
 	}
@@ -232,6 +228,16 @@ func (b *Bucket) copyOnce(ctx context.Context, src Source, key string, up Upload
 	}
 	if errors.Is(err, ErrDigest) {
 		return Object{}, b.discard(ctx, key, err)
+	}
+	return o, err
+}
+
+// lookedAt describes an object of whose making the answer said too little.
+func (b *Bucket) lookedAt(ctx context.Context, key string, size int64) (Object, error) {
+	b.store.detours.Add(1)
+	o, err := b.Head(ctx, key)
+	if errors.Is(err, ErrNotFound) || err == nil && o.Size != size {
+		return Object{}, b.conn.Wrong(fmt.Errorf("the object has %d bytes, expected %d: %w", o.Size, size, cmp.Or(err, errOther)))
 	}
 	return o, err
 }

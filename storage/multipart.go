@@ -405,12 +405,8 @@ func (u *upload) complete(ctx context.Context) (Object, error) {
 		u.bucket.learn(CompleteETag, nil)
 	} else {
 		u.bucket.learn(CompleteETag, errors.New("the answer to CompleteMultipartUpload has no ETag"))
-		u.bucket.store.detours.Add(1)
-		switch o, err = u.bucket.Head(ctx, u.key); {
-		case errors.Is(err, ErrNotFound), err == nil && o.Size != u.up.Size:
-			return Object{}, u.bucket.conn.Wrong(fmt.Errorf("complete: %w", cmp.Or(err, errOther)))
-		case err != nil:
-			return Object{}, err
+		if o, err = u.bucket.lookedAt(ctx, u.key, u.up.Size); err != nil {
+			return Object{}, fmt.Errorf("complete: %w", err)
 		}
 	}
 	if err = u.prove(ctx, o); errors.Is(err, ErrDigest) {
@@ -425,13 +421,9 @@ func (u *upload) complete(ctx context.Context) (Object, error) {
 func (u *upload) completeNew(ctx context.Context, in *s3.CompleteMultipartUploadInput) (*s3.CompleteMultipartUploadOutput, error) {
 	b := u.bucket
 	can, seen := b.Can(CreateOnly)
-	if u.onlyNew && !u.blind && !(can && seen) {
-		_, err := b.Head(ctx, u.key)
-		switch {
-		case err == nil:
-			return nil, ErrChanged
-		case !errors.Is(err, ErrNotFound):
-			return nil, err
+	if u.onlyNew && !u.blind && (!can || !seen) {
+		if _, err := b.Head(ctx, u.key); !errors.Is(err, ErrNotFound) {
+			return nil, cmp.Or(err, ErrChanged)
 		}
 	}
 	if !u.onlyNew || !can && !u.blind {
