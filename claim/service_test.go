@@ -32,6 +32,7 @@ func TestFaultsAroundAnItemSpendNoAttempt(t *testing.T) {
 		"the disk":             {&fault.Error{Service: fault.Disk, Kind: fault.Full, Err: syscall.ENOSPC}, "disk", "disk-full"},
 		"a cut connection":     {fmt.Errorf("record: %w", &pgconn.PgError{Code: "57P01", Message: "terminating connection"}), "database", "database-unavailable"},
 		"a deadlock":           {fmt.Errorf("record: %w", &pgconn.PgError{Code: "40P01"}), "database", "database-overloaded"},
+		"a rule it breaks":     {fmt.Errorf("record: %w", &pgconn.PgError{Code: "23514"}), "database", "database-refused"},
 		"a way that is broken": {fmt.Errorf("record: %w", &net.OpError{Op: "read", Err: syscall.ECONNRESET}), "database", "database-unavailable"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -66,7 +67,6 @@ func TestVerdictsAreNoFaults(t *testing.T) {
 	for name, result := range map[string]error{
 		"a verdict":       errors.Join(claim.Fatal("invalid-bag", "bad"), away),
 		"a lost claim":    fmt.Errorf("%w: %w", claim.ErrLost, away),
-		"refused data":    fmt.Errorf("record: %w", &pgconn.PgError{Code: "23505"}),
 		"sent back":       claim.SendBack("Receive", "gone"),
 		"nobody's known":  errors.New("odd"),
 		"a stage's words": claim.Transient("extra-copy", errors.New("there is a further copy")),
