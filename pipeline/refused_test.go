@@ -98,7 +98,7 @@ func TestRecordThatTheDatabaseRefusesWaits(t *testing.T) {
 	a.Unharmed(1)
 }
 
-// Copies of which the store proves nothing are read, and their record says so.
+// Copies that the store does not prove are read, and their record says so.
 func TestCopiesThatNothingProvesAreRead(t *testing.T) {
 	t.Parallel()
 	a := newArchive(t)

@@ -141,8 +141,9 @@ func (b *Bucket) putFrom(ctx context.Context, key string, up Upload, open func()
 
 var errReadOnce = errors.New("the body can be read only once")
 
-// around asks for what a server has refused in the other ways that there are: without a SHA-256, with short metadata, with neither. It remembers what went well. If nothing does, the error is
-// the first that is about more than the way: what was to be read may be gone as well.
+// around asks for what a server has refused in the other ways that there are: without a SHA-256,
+// with short metadata, with both. It remembers what went well. If nothing does, the error is the
+// first that is about more than the way: what was to be read may be gone as well.
 func (b *Bucket) around(checksum Way, up Upload, sum bool, refusal error, ask func(up Upload, sum bool) error) error {
 	short, cut := up.shortened()
 	bare, cut := sum && wire.OtherWay(refusal) && b.conn.Target.Checksum.Measured(), cut && tooLong(refusal)

@@ -159,7 +159,7 @@ func (c *Conn) build(ctx context.Context, r *Request) *http.Request {
 }
 
 // Presign signs a request whose body others will send, of a length in bytes, and returns the URL that
-// is valid for some time. It sends nothing. Whoever uses it sends the headers of r, and no others.
+// is valid for some time. It sends nothing. Its user sends the headers of r, and no others.
 func (c *Conn) Presign(ctx context.Context, r *Request, length int64, valid time.Duration) (string, error) {
 	out := c.build(ctx, r)
 	out.ContentLength, out.Header = length, r.Header
