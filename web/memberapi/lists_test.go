@@ -189,7 +189,9 @@ func TestPagesBeyondTheBound(t *testing.T) {
 		SELECT 1000 + n, 1, n, now(), false, 'Ingest', 'Cleanup', 'Success', 'more ' || n, 'e' || n, 'b', 'test.edu/more ' || n FROM generate_series(1, 101000) n;
 		INSERT INTO work_items_archive SELECT * FROM more; ANALYZE work_items_archive`)
 	a := s.ann.gets("items?page=51&per_page=1000&sort=id&status=Success")
-	if a.header.Get("X-Farol-Count") != "estimate" || a.header.Get("X-Farol-Sort") != "id__desc" || a.body["count"] != 100_000.0 || a.results()[0]["id"] != 52000.0 {
+	// A busy database does not count them in time, and then the list has as many as were shown.
+	counted := a.body["count"] == 100_000.0 || a.body["count"] == 51_001.0
+	if a.header.Get("X-Farol-Count") != "estimate" || a.header.Get("X-Farol-Sort") != "id__desc" || !counted || a.results()[0]["id"] != 52000.0 {
 		t.Errorf("%v %v: %v", a.header, a.body["count"], a.results()[0]["id"])
 	}
 	if !strings.Contains(a.field("next"), "cursor=") || strings.Contains(a.field("next"), "page=5") || a.field("previous") == "" {
