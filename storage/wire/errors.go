@@ -72,8 +72,8 @@ func (e *answer) Unwrap() []error {
 	return []error{e.kind, e.cause}
 }
 
-// Explain translates an error of [Conn.Send] or of the SDK, and says whose failure it is. What ended since the caller's time was up or since it was
-// asked to stop is nobody's failure.
+// Explain translates an error of [Conn.Send] or of the SDK, and says whose failure it is. What ended
+// since the caller's time was up, or since it was asked to stop, is nobody's failure.
 func (c *Conn) Explain(ctx context.Context, err error) error {
 	if known := fault.In(err); known != nil {
 		return err
