@@ -85,7 +85,7 @@ func ofStatus(code string, status int) (k Kind, ok bool) {
 		return Overloaded, true
 	case http.StatusInsufficientStorage:
 		return Full, true
-	case http.StatusRequestTimeout, http.StatusConflict:
+	case http.StatusRequestTimeout, http.StatusConflict, http.StatusExpectationFailed: // which is not asked for again
 		return Unavailable, true
 	case http.StatusNotFound, http.StatusPreconditionFailed, http.StatusNotModified:
 		return "", false

@@ -84,6 +84,7 @@ func TestAnswersOfStores(t *testing.T) {
 		{"another", "DeleteObjects", "NobodyKnowsThis", 0, fault.Refused},
 		{"another", "PutObject", "NobodyKnowsThis", 409, fault.Unavailable},
 		{"another", "PutObject", "NobodyKnowsThis", 418, fault.Refused},
+		{"a proxy", "PutObject", "ExpectationFailed", 417, fault.Unavailable},
 		{"another", "PutObject", "NobodyKnowsThis", 599, fault.Unavailable},
 	} {
 		if k, ok := fault.OfS3(tt.operation, tt.code, tt.status); k != tt.want || ok != (tt.want != "") {

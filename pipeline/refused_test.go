@@ -98,16 +98,39 @@ func TestRecordThatTheDatabaseRefusesWaits(t *testing.T) {
 	a.Unharmed(1)
 }
 
+// What a store keeps of no object is not compared, and no bag has to wait for it.
+func TestStoreThatKeepsNoDescriptions(t *testing.T) {
+	t.Parallel()
+	a := newArchive(t)
+	d := behind(t, a.Archive, nil, someWays(t, a.Archive, "no metadata", "content types of its own")...)
+	a.Worker(d)
+	a.Bags(3)
+	a.Unharmed(3)
+	for _, way := range []storage.Way{storage.Metadata, storage.MediaType} {
+		if can, seen := d.Targets["Standard-VA"].Can(way); can || !seen {
+			t.Errorf("%s: Can = %t, %t; the store does not", way, can, seen)
+		}
+	}
+	if keys := a.Keys(a.Deps.Targets["Standard-VA"]); slices.ContainsFunc(keys, func(key string) bool { return strings.HasPrefix(key, "farol-check/") }) {
+		t.Errorf("trials were left: %q", keys)
+	}
+}
+
+// someWays are those of these names.
+func someWays(t *testing.T, a *pipelinetest.Archive, names ...string) []storeways.Way {
+	t.Helper()
+	ways := slices.DeleteFunc(storeways.All(a.S3.AccessKeyID, a.S3.SecretAccessKey), func(w storeways.Way) bool { return !slices.Contains(names, w.Name) })
+	if len(ways) != len(names) {
+		t.Fatalf("some of %q are no ways", names)
+	}
+	return ways
+}
+
 // Copies that the store does not prove are read, and their record says so.
 func TestCopiesThatNothingProvesAreRead(t *testing.T) {
 	t.Parallel()
 	a := newArchive(t)
-	ways := storeways.All(a.S3.AccessKeyID, a.S3.SecretAccessKey)
-	ways = slices.DeleteFunc(ways, func(w storeways.Way) bool { return w.Name != "no checksums" && w.Name != "ETags of its own" })
-	if len(ways) != 2 {
-		t.Fatalf("%d ways, want two", len(ways))
-	}
-	a.Worker(behind(t, a.Archive, nil, ways...))
+	a.Worker(behind(t, a.Archive, nil, someWays(t, a.Archive, "no checksums", "ETags of its own")...))
 	a.Bags(3)
 	a.Unharmed(3)
 	const by = `SELECT string_agg(DISTINCT verified_by || ' of ' || target, ', ' ORDER BY verified_by || ' of ' || target) FROM storage_records`

@@ -2,6 +2,7 @@ package storage
 
 import (
 	"errors"
+	"fmt"
 	"maps"
 	"net/http"
 	"slices"
@@ -29,14 +30,16 @@ const (
 	ReadIfMatch  Way = "read-if-match"      // likewise when it is read
 	CreateOnly   Way = "if-none-match"      // it writes an object only if there is none
 	Batch        Way = "batch-deletion"     // it deletes many objects by one request
+	Metadata     Way = "metadata"           // it keeps the metadata that an object is written with
 	LongMetadata Way = "metadata-2k"        // a value of metadata may be longer than 256 bytes
+	MediaType    Way = "content-type"       // it keeps the content type that an object is written with
 	Archive      Way = "restore-archived"   // it makes archived objects readable
 )
 
 // Ways lists all of them, in the order in which people read of them.
 func Ways() []Way {
 	return []Way{
-		SHA256, PartSHA256, CopiedSHA256, Trailers, ETagMD5, CompleteETag, ServerCopy, CopyPart, CopyIfMatch, ReadIfMatch, CreateOnly, Batch, LongMetadata, Archive,
+		SHA256, PartSHA256, CopiedSHA256, Trailers, ETagMD5, CompleteETag, ServerCopy, CopyPart, CopyIfMatch, ReadIfMatch, CreateOnly, Batch, Metadata, LongMetadata, MediaType, Archive,
 	}
 }
 
@@ -55,7 +58,9 @@ func (w Way) Instead() string {
 		ReadIfMatch:  "reads without a condition, and compares the ETag of the answer",
 		CreateOnly:   "asks whether there is an object before it writes one",
 		Batch:        "deletes one by one",
+		Metadata:     "keeps names and digests of files in its own database alone",
 		LongMetadata: "keeps the first 256 bytes of each value of metadata",
+		MediaType:    "keeps the formats of files in its own database alone",
 		Archive:      "cannot restore archived copies from it",
 	}[w]
 }
@@ -205,6 +210,20 @@ func (b *Bucket) learnKept(w Way, checksum string) {
 		why = errors.New("no checksum in its answers")
 	}
 	b.learn(w, why)
+}
+
+// Described compares how an object is described with how it was written, and learns whether its
+// store keeps that. The object must have been written a moment before, and by nobody else.
+func (b *Bucket) Described(o Object, up Upload) {
+	var changed, lost error
+	if o.ContentType != up.ContentType {
+		changed = fmt.Errorf("content type %q, written was %q", o.ContentType, up.ContentType)
+	}
+	if len(up.Metadata) > 0 && len(o.Metadata) == 0 {
+		lost = errors.New("no metadata in its answers")
+	}
+	b.learn(MediaType, changed)
+	b.learn(Metadata, lost)
 }
 
 // note keeps the name of the server that answers, if it is the first to give one: a proxy

@@ -85,7 +85,7 @@ type Bucket struct {
 // are mistakes in the target, or those of reading its CA file.
 func (c *Client) Bucket(t Target) (*Bucket, error) {
 	b := &Bucket{options: c.options}
-	conn, err := c.pool.Conn(t, b.heard)
+	conn, err := c.pool.Conn(t, b.heard, func() { b.store.detours.Add(1) })
 	if err != nil {
 		return nil, err
 	}

@@ -3,12 +3,14 @@ package storage
 import (
 	"cmp"
 	"context"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"io"
 	"maps"
 	"math/rand/v2"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -318,17 +320,7 @@ func (b *Bucket) uploadPart(ctx context.Context, p part, src io.Reader) (types.C
 	if err != nil {
 		return types.CompletedPart{}, err
 	}
-	in := &s3.UploadPartInput{
-		Bucket: &b.conn.Target.Bucket, Key: &p.key, UploadId: &p.id,
-		PartNumber: &p.number, ContentLength: &p.length, Body: reader,
-	}
-	if p.checksums() && p.proof == byDigest {
-		in.ChecksumSHA256 = aws.String(ExpectedChecksum(p.sum, nil))
-	}
-	if p.proof == byTrailer {
-		in.ChecksumAlgorithm = types.ChecksumAlgorithmSha256
-	}
-	out, err := b.conn.API.UploadPart(ctx, in, signed)
+	out, err := b.conn.API.UploadPart(ctx, p.input(reader), signed)
 	switch {
 	case err != nil && body.Err() == nil && p.refused(err):
 		return types.CompletedPart{}, fmt.Errorf("%w: %w", errNoTrailers, b.conn.Explain(ctx, err))
@@ -342,13 +334,53 @@ func (b *Bucket) uploadPart(ctx context.Context, p part, src io.Reader) (types.C
 		sums, _ := s3.GetComputedInputChecksumsMetadata(out.ResultMetadata)
 		body.Trailer = sums.ComputedChecksums[string(types.ChecksumAlgorithmSha256)]
 	}
-	if err := b.judge(p, body, wire.Unquoted(aws.ToString(out.ETag)), aws.ToString(out.ChecksumSHA256)); err != nil {
+	if out.ETag == nil {
+		if out.ETag, err = b.listedETag(ctx, p); err != nil {
+			return types.CompletedPart{}, err
+		}
+	}
+	etag := wire.Unquoted(*out.ETag)
+	if err := b.judge(p, body, etag, aws.ToString(out.ChecksumSHA256)); err != nil {
 		return types.CompletedPart{}, err
 	}
 	p.mu.Lock()
 	p.sent[p.number] = body.Sum()
 	p.mu.Unlock()
-	return types.CompletedPart{PartNumber: &p.number, ETag: out.ETag, ChecksumSHA256: out.ChecksumSHA256}, nil
+	return types.CompletedPart{PartNumber: &p.number, ETag: aws.String(wire.Quoted(etag)), ChecksumSHA256: out.ChecksumSHA256}, nil
+}
+
+// input is the request that sends the part.
+func (p part) input(body io.Reader) *s3.UploadPartInput {
+	in := &s3.UploadPartInput{
+		Bucket: &p.bucket.conn.Target.Bucket, Key: &p.key, UploadId: &p.id,
+		PartNumber: &p.number, ContentLength: &p.length, Body: body,
+	}
+	switch {
+	case p.proof == byTrailer:
+		in.ChecksumAlgorithm = types.ChecksumAlgorithmSha256
+	case p.proof == byETag && known(p.md5[:]):
+		in.ContentMD5 = aws.String(base64.StdEncoding.EncodeToString(p.md5[:]))
+	case p.proof == byDigest && p.checksums():
+		in.ChecksumSHA256 = aws.String(ExpectedChecksum(p.sum, nil))
+	}
+	return in
+}
+
+// listedETag is that of a part of whose making the answer said too little.
+func (b *Bucket) listedETag(ctx context.Context, p part) (*string, error) {
+	b.store.detours.Add(1)
+	out, err := b.conn.API.ListParts(ctx, &s3.ListPartsInput{
+		Bucket: &b.conn.Target.Bucket, Key: &p.key, UploadId: &p.id, MaxParts: aws.Int32(1), PartNumberMarker: aws.String(strconv.Itoa(int(p.number - 1))),
+	})
+	if err != nil {
+		return nil, b.conn.Explain(ctx, err)
+	}
+	for _, have := range out.Parts {
+		if aws.ToInt32(have.PartNumber) == p.number && aws.ToInt64(have.Size) == p.length && have.ETag != nil {
+			return have.ETag, nil
+		}
+	}
+	return nil, b.conn.Wrong(errors.New("the answer has no ETag, and the part is not listed"))
 }
 
 // wantsMD5 reports whether the ETag of a part may have to prove it.

@@ -1,7 +1,6 @@
 package storage
 
 import (
-	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/base64"
@@ -83,34 +82,7 @@ func tooLong(err error) bool {
 // put takes the way that the server is known to go. If it refuses that, put opens the content
 // once more and tries the others; what goes well is remembered.
 func (b *Bucket) put(ctx context.Context, key string, content io.Reader, up Upload) (Object, error) {
-	return b.putFrom(ctx, key, up, again(content, up.Size))
-}
-
-// again returns what opens a content once and, if it is small or can be sought, again.
-func again(content io.Reader, size int64) func() (io.Reader, error) {
-	var start int64
-	var kept bytes.Buffer
-	opened := false
-	seeker, seeks := content.(io.Seeker)
-	return func() (r io.Reader, err error) {
-		first := !opened
-		opened = true
-		switch {
-		case seeks && first:
-			start, err = seeker.Seek(0, io.SeekCurrent)
-			return content, err
-		case seeks:
-			_, err = seeker.Seek(start, io.SeekStart)
-			return content, err
-		case first && size <= wire.SmallBody:
-			return io.TeeReader(content, &kept), nil
-		case first:
-			return content, nil
-		case size <= wire.SmallBody:
-			return io.MultiReader(bytes.NewReader(kept.Bytes()), content), nil
-		}
-		return nil, errReadOnce
-	}
+	return b.putFrom(ctx, key, up, wire.Again(content, up.Size))
 }
 
 func (b *Bucket) putFrom(ctx context.Context, key string, up Upload, open func() (io.Reader, error)) (Object, error) {
@@ -131,15 +103,13 @@ func (b *Bucket) putFrom(ctx context.Context, key string, up Upload, open func()
 		switch {
 		case err == nil:
 			o = made
-		case errors.Is(err, errReadOnce):
+		case errors.Is(err, wire.ErrReadOnce):
 			return refusal
 		}
 		return err
 	})
 	return o, err
 }
-
-var errReadOnce = errors.New("the body can be read only once")
 
 // around asks for what a server has refused in the other ways that there are: without a SHA-256,
 // with short metadata, with both. It remembers what went well. If nothing does, the error is the
@@ -206,6 +176,11 @@ func (b *Bucket) putOnce(ctx context.Context, key string, up Upload, sum bool, o
 		Key: key, Size: up.Size, ETag: out.ETag(), SHA256: out.Header.Get("X-Amz-Checksum-Sha256"),
 		ContentType: up.ContentType, Metadata: up.Metadata, StorageClass: b.Class(),
 		VersionID: out.Header.Get("X-Amz-Version-Id"),
+	}
+	if o.ETag == "" {
+		if o, err = b.lookedAt(ctx, key, up.Size); err != nil {
+			return Object{}, err
+		}
 	}
 	err = b.proven(ctx, body, &o, up, sum)
 	if errors.Is(err, ErrDigest) || body.Left > 0 {

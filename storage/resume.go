@@ -138,7 +138,8 @@ var errOther = errors.New("another object has the key")
 
 // describes reports whether an object may be this one, by all but its bytes.
 func (u *upload) describes(o Object) bool {
-	return o.Size == u.up.Size && maps.Equal(o.Metadata, u.up.Metadata) && (u.up.ContentType == "" || o.ContentType == u.up.ContentType)
+	sameType := u.up.ContentType == "" || o.ContentType == u.up.ContentType || u.bucket.Lacks(MediaType)
+	return o.Size == u.up.Size && sameType && (maps.Equal(o.Metadata, u.up.Metadata) || u.bucket.Lacks(Metadata))
 }
 
 // finished returns the object if it is beyond doubt the one of this upload. What the server says

@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/md5"
 	"errors"
+	"io"
 	"net/http"
 	"slices"
 	"strings"
@@ -57,6 +58,7 @@ func TestStoreOfSeveralWays(t *testing.T) {
 		{"no checksums", "ETags of its own", "no ETag of what is completed"},
 		{"no checksums of copied parts", "no conditions on what was uploaded in parts", "no trailing checksums"},
 		{"HTML without content", "batches need Content-MD5", "no conditions on what was uploaded in parts", "short metadata"},
+		{"answers without a length", "weak ETags", "no ETag of what is written", "no copies", "does not want to be asked"},
 		{"refuses checksums", "no copies", "no batches", "no condition on writing", "ETags of its own", "short metadata, said"},
 	} {
 		t.Run(strings.Join(names, ", "), func(t *testing.T) {
@@ -296,5 +298,103 @@ func TestBeginningOfMetadata(t *testing.T) {
 		if name, got := storage.Beginning("bagpath-encoded", value); got != want || name != "bagpath-encoded-beginning" {
 			t.Errorf("Beginning(%q) = %s, %q; want %q", value, name, got, want)
 		}
+	}
+}
+
+// A body that nobody was to be asked about is sent all the same, from where it can be read once.
+func TestBodyIsSentUnasked(t *testing.T) {
+	t.Parallel()
+	at := target(t, "unasked")
+	create(t, at)
+	var asked atomic.Int32
+	g, _ := going(t, at, func(r *http.Request) {
+		if r.Header.Get("Expect") != "" {
+			asked.Add(1)
+		}
+	}, "does not want to be asked")
+	b, content := open(t, g.through(at), storage.Options{}), noise(3<<20)
+	for range 2 {
+		if _, err := b.Put(t.Context(), "key", onlyReader{bytes.NewReader(content)}, describe(content)); err != nil {
+			t.Fatal(err)
+		}
+		if !bytes.Equal(get(t, b, "key"), content) {
+			t.Error("other bytes were stored")
+		}
+	}
+	if n := asked.Load(); n != 1 {
+		t.Errorf("the store was asked %d times, want once", n)
+	}
+}
+
+// An object that is as long as nobody says is read whole or not at all.
+func TestLengthThatNobodySays(t *testing.T) {
+	t.Parallel()
+	at := target(t, "length")
+	create(t, at)
+	g, _ := going(t, at, func(*http.Request) {}, "answers without a length")
+	b := open(t, g.through(at), storage.Options{})
+	for _, size := range []int{0, 1, 70_000} {
+		content := noise(size)
+		put(t, b, "key", content)
+		if o := head(t, b, "key"); o.Size != int64(size) {
+			t.Errorf("Head has %d bytes, want %d", o.Size, size)
+		}
+		if !bytes.Equal(get(t, b, "key"), content) {
+			t.Errorf("other bytes than the %d", size)
+		}
+		if size < 2 {
+			continue
+		}
+		r, err := b.Get(t.Context(), "key", storage.Range{Offset: 2, Length: -1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := io.ReadAll(r)
+		if err = errors.Join(err, r.Close()); err != nil || !bytes.Equal(got, content[2:]) {
+			t.Errorf("the rest has %d bytes, %v", len(got), err)
+		}
+	}
+	cut := newTLSGate(t, at, nil)
+	cut.forward.ModifyResponse = func(r *http.Response) error {
+		if r.Request.Method == http.MethodGet {
+			r.Header.Del("Content-Length")
+			r.ContentLength, r.Body = -1, io.NopCloser(io.LimitReader(r.Body, 100))
+		}
+		return nil
+	}
+	r, err := open(t, cut.through(at), storage.Options{}).Get(t.Context(), "key", storage.Range{Length: -1})
+	if err == nil {
+		_, err = io.ReadAll(r)
+	}
+	if !errors.Is(err, io.ErrUnexpectedEOF) {
+		t.Errorf("a beginning was read as the whole: %v", err)
+	}
+}
+
+// Parts whose MD5 is known before carry it where the store takes no checksums: under a lock, some
+// take nothing without.
+func TestPartsCarryTheirMD5(t *testing.T) {
+	t.Parallel()
+	at := target(t, "md5")
+	create(t, at)
+	var parts, without atomic.Int32
+	g, _ := going(t, at, func(r *http.Request) {
+		if r.URL.Query().Has("partNumber") && r.Header.Get("X-Amz-Checksum-Sha256") == "" {
+			parts.Add(1)
+			if r.Header.Get("Content-Md5") == "" {
+				without.Add(1)
+			}
+		}
+	}, "refuses checksums")
+	content := noise(minPart + 100)
+	p := describeParts(content)
+	for part := range slices.Chunk(content, minPart) {
+		p.MD5 = append(p.MD5, md5.Sum(part))
+	}
+	if _, err := open(t, g.through(at), storage.Options{}).PutParts(t.Context(), "key", describe(content), p); err != nil {
+		t.Fatal(err)
+	}
+	if parts.Load() != 2 || without.Load() != 0 {
+		t.Errorf("%d of %d parts had no MD5", without.Load(), parts.Load())
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"regexp"
 	"strconv"
@@ -35,7 +36,7 @@ const most = 4 << 20
 // remember what they have seen: each call makes new ones. The key signs what they change.
 func All(accessKeyID, secretAccessKey string) []Way {
 	re := resigner{v4.NewSigner(func(o *v4.SignerOptions) { o.DisableURIPathEscaping = true }), accessKeyID, secretAccessKey}
-	return []Way{
+	return append(ofProxies(), []Way{
 		{"no checksums", re.withoutChecksums, answersWithout("(?s)<Checksum(SHA256|Type|Algorithm)>[^<]*</Checksum(SHA256|Type|Algorithm)>", "X-Amz-Checksum-Sha256", "X-Amz-Checksum-Type")}, //nolint:bodyclose // the proxy closes it
 		{"refuses checksums", refuses(http.StatusBadRequest, "InvalidRequest", func(r *http.Request) bool {
 			return r.Header.Get("X-Amz-Checksum-Sha256")+r.Header.Get("X-Amz-Checksum-Algorithm")+r.Header.Get("X-Amz-Sdk-Checksum-Algorithm")+r.Header.Get("X-Amz-Trailer") != "" && !r.URL.Query().Has("delete")
@@ -86,6 +87,48 @@ func All(accessKeyID, secretAccessKey string) []Way {
 			r.Header.Del("Amz-Sdk-Request")
 			return false
 		}, nil},
+	}...)
+}
+
+// ofProxies are what may stand before a store does to what passes.
+func ofProxies() []Way {
+	return []Way{
+		{"does not want to be asked", func(w http.ResponseWriter, r *http.Request) bool {
+			asked := r.Header.Get("Expect") != ""
+			if asked {
+				w.WriteHeader(http.StatusExpectationFailed)
+			}
+			return asked
+		}, nil},
+		{"answers without a length", nil, func(r *http.Response) error {
+			if r.Request.Method == http.MethodHead || r.Request.Method == http.MethodGet && r.Header.Get("Etag") != "" {
+				r.Header.Del("Content-Length")
+				r.ContentLength = -1
+			}
+			return nil
+		}},
+		{"no ETag of what is written", nil, func(r *http.Response) error {
+			if r.Request.Method == http.MethodPut {
+				r.Header.Del("Etag")
+			}
+			return nil
+		}},
+		{"no metadata", nil, func(r *http.Response) error {
+			maps.DeleteFunc(r.Header, func(name string, _ []string) bool { return strings.HasPrefix(name, "X-Amz-Meta-") })
+			return nil
+		}},
+		{"content types of its own", nil, func(r *http.Response) error {
+			if kind := r.Header.Get("Content-Type"); kind != "" && r.Header.Get("Etag") != "" {
+				r.Header.Set("Content-Type", kind+"; charset=utf-8")
+			}
+			return nil
+		}},
+		{"weak ETags", nil, func(r *http.Response) error {
+			if etag := r.Header.Get("Etag"); etag != "" {
+				r.Header.Set("Etag", "W/"+etag)
+			}
+			return nil
+		}},
 	}
 }
 

@@ -69,7 +69,8 @@ var ErrUnproven = errors.New("not proved by what its provider says")
 
 // Compare compares a copy with what it should be. If the provider keeps no checksum, the ETag
 // counts: the MD5 of the content or, of a copy that was made in parts, that of their MD5s. Some
-// providers have other ETags: then the error is [ErrUnproven] as well.
+// providers have other ETags: then the error is [ErrUnproven] as well. Of want, an empty content
+// type and metadata that are not there stand for any.
 func Compare(object storage.Object, want storage.Upload, f *Content) error {
 	if object.Size != want.Size {
 		return Wrong("it has %d bytes, expected %d", object.Size, want.Size)
@@ -94,17 +95,21 @@ func Compare(object storage.Object, want storage.Upload, f *Content) error {
 	default:
 		unproven = Wrong("its ETag is %s, expected the MD5 of its parts, %s", object.ETag, storage.ExpectedETag(f.MD5, parts.MD5))
 	}
-	if object.ContentType != want.ContentType {
-		return Wrong("its content type is %q, expected %q", object.ContentType, want.ContentType)
+	if want.ContentType != "" && object.ContentType != want.ContentType {
+		return ofKind(errDescription, Wrong("its content type is %q, expected %q", object.ContentType, want.ContentType))
 	}
 	if err := compareMetadata(object, want); err != nil {
-		return err
+		return ofKind(errDescription, err)
 	}
+	return ofKind(ErrUnproven, unproven)
+}
+
+func ofKind(kind, err error) error {
 	var m *cause.Mismatch
-	if errors.As(unproven, &m) {
-		m.Kind = ErrUnproven
+	if errors.As(err, &m) {
+		m.Kind = kind
 	}
-	return unproven
+	return err
 }
 
 // compareMetadata takes the beginning of a value for the value: some stores hold no more.

@@ -194,7 +194,7 @@ func (r *Repairer) verify(ctx context.Context, b *storage.Bucket, w fixity.Repai
 	if err != nil {
 		return fmt.Errorf("check the new copy: %w", err)
 	}
-	unproven := copies.Compare(object, up, f)
+	unproven := copies.CompareIn(ctx, b, object, up, f)
 	if unproven != nil && !errors.Is(unproven, copies.ErrUnproven) {
 		return fmt.Errorf("the new copy is bad: %w", unproven)
 	}

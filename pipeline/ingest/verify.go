@@ -121,7 +121,7 @@ func (s *verify) copy(ctx context.Context, w *work, f *lists.File, name string, 
 	if err != nil {
 		return lists.Copy{}, cause.Storage(err)
 	}
-	unproven := copies.Compare(object, w.upload(f, copies.EncodesPath(name)), &f.Content)
+	unproven := copies.CompareIn(ctx, target, object, w.upload(f, copies.EncodesPath(name)), &f.Content)
 	if unproven != nil && !errors.Is(unproven, copies.ErrUnproven) {
 		return lists.Copy{}, unproven
 	}

@@ -109,7 +109,7 @@ func (w *work) there(ctx context.Context, bucket *storage.Bucket, key string, f 
 		return false
 	}
 	o, err := bucket.Head(ctx, key)
-	return err == nil && copies.Compare(o, up, &f.Content) == nil
+	return err == nil && copies.CompareIn(ctx, bucket, o, up, &f.Content) == nil
 }
 
 // wantPartMD5 tells whether a bucket that files go to is known to keep no SHA-256 of parts, or of

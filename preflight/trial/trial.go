@@ -120,7 +120,13 @@ func (r *trial) object(o Options) {
 	put := r.do("PUT", func() error { _, err := b.Put(ctx, r.key, bytes.NewReader(text), up); return err })
 	defer r.erase() // what DELETE left: versions, or all
 	if put {
-		r.do("HEAD", func() error { _, err := b.Head(ctx, r.key); return err })
+		r.do("HEAD", func() error {
+			head, err := b.Head(ctx, r.key)
+			if err == nil {
+				b.Described(head, up)
+			}
+			return err
+		})
 		r.do("GET", func() error { return readAll(ctx, b, r.key, text) })
 	}
 	if o.From != nil && b.Reaches(o.From) {

@@ -147,8 +147,9 @@ func (r *Reply) Copied() (Copy, error) {
 	return Copy{Unquoted(said.ETag), said.ChecksumSHA256, at}, err
 }
 
-// Unquoted is an ETag as a server gives it, without its quotes.
-func Unquoted(etag string) string { return strings.Trim(etag, `"`) }
+// Unquoted is an ETag as a server gives it, without its quotes, and without the mark of a proxy that
+// packs what it passes on (RFC 9110, section 8.8.3): the server itself has it without.
+func Unquoted(etag string) string { return strings.Trim(strings.TrimPrefix(etag, "W/"), `"`) }
 
 // Quoted is an ETag as headers have it, and "" for none.
 func Quoted(etag string) string {

@@ -82,6 +82,36 @@ func (b *Body) Read(p []byte) (int, error) {
 	return n, b.err
 }
 
+// ErrReadOnce says that a large body is gone, and cannot be read again.
+var ErrReadOnce = errors.New("the body can be read only once")
+
+// Again returns what opens a content of size bytes once and, if it is small or can be sought, again.
+func Again(content io.Reader, size int64) func() (io.Reader, error) {
+	var start int64
+	var kept bytes.Buffer
+	opened := false
+	seeker, seeks := content.(io.Seeker)
+	return func() (r io.Reader, err error) {
+		first := !opened
+		opened = true
+		switch {
+		case seeks && first:
+			start, err = seeker.Seek(0, io.SeekCurrent)
+			return content, err
+		case seeks:
+			_, err = seeker.Seek(start, io.SeekStart)
+			return content, err
+		case first && size <= SmallBody:
+			return io.TeeReader(content, &kept), nil
+		case first:
+			return content, nil
+		case size <= SmallBody:
+			return io.MultiReader(bytes.NewReader(kept.Bytes()), content), nil
+		}
+		return nil, ErrReadOnce
+	}
+}
+
 // inMemory reads all of a body, and is empty only if the body is.
 func (b *Body) inMemory() ([]byte, error) {
 	content := make([]byte, b.Left)

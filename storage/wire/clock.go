@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	smithy "github.com/aws/smithy-go"
@@ -33,6 +34,8 @@ type clock struct {
 	ahead  time.Duration // as last seen in an answer
 	known  bool
 	offset time.Duration // that requests are signed with
+
+	unasked atomic.Bool // the endpoint takes bodies without being asked first; see [askingTransport]
 }
 
 // Skew is how far the server's clock was ahead of ours when it last answered, to a

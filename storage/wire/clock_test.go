@@ -21,7 +21,7 @@ import (
 func conn(t *testing.T, pool *wire.Pool, endpoint, bucket string) *wire.Conn {
 	t.Helper()
 	at := wire.Target{Bucket: bucket, Endpoint: endpoint, AccessKeyID: "id", SecretAccessKey: "x", PathStyle: true}
-	c, err := pool.Conn(at, func(time.Time, http.Header, error) {})
+	c, err := pool.Conn(at, func(time.Time, http.Header, error) {}, func() {})
 	if err != nil {
 		t.Fatal(err)
 	}

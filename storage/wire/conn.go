@@ -54,21 +54,23 @@ type Conn struct {
 	signer     signer
 	clock      *clock
 	heard      func(began time.Time, h http.Header, err error)
+	detour     func()
 }
 
 // Conn returns the way to the bucket of a target. It sends nothing. Errors are mistakes in the
 // target, or those of reading its CA file. heard is told of each request once it has ended: when
 // it began, its error and, after a success of [Conn.Send], the header of the answer. It is called
-// by several goroutines at a time, and must be quick.
-func (p *Pool) Conn(t Target, heard func(began time.Time, h http.Header, err error)) (*Conn, error) {
-	c, err := p.conn(t, heard)
+// by several goroutines at a time, and must be quick; so is detour, for each request that S3 itself
+// would not have needed.
+func (p *Pool) Conn(t Target, heard func(began time.Time, h http.Header, err error), detour func()) (*Conn, error) {
+	c, err := p.conn(t, heard, detour)
 	if err != nil {
 		return nil, fmt.Errorf("target %s: %w", t.name(), err)
 	}
 	return c, nil
 }
 
-func (p *Pool) conn(t Target, heard func(began time.Time, h http.Header, err error)) (*Conn, error) {
+func (p *Pool) conn(t Target, heard func(began time.Time, h http.Header, err error), detour func()) (*Conn, error) {
 	if err := t.check(); err != nil {
 		return nil, err
 	}
@@ -88,9 +90,10 @@ func (p *Pool) conn(t Target, heard func(began time.Time, h http.Header, err err
 	}
 	c := &Conn{
 		Target: t, Endpoint: endpoint, at: t.bucketURL(endpoint), retryer: newRetryer(), signer: newSigner(),
-		clock: p.clockOf(endpoint.Host), heard: heard,
+		clock: p.clockOf(endpoint.Host), heard: heard, detour: detour,
 	}
-	c.direct, c.directWork = c.clock.transport(transport), c.clock.transport(forWork)
+	c.direct = askingTransport{c.clock.transport(transport), &c.clock.unasked, detour}
+	c.directWork = c.clock.transport(forWork)
 	c.API, c.Work = c.connect(c.direct), c.connect(c.directWork)
 	return c, nil
 }
@@ -116,6 +119,7 @@ func (c *Conn) connect(transport http.RoundTripper) *s3.Client {
 		DisableLogOutputChecksumValidationSkipped: true,
 		DisableS3ExpressSessionAuth:               aws.Bool(true),
 		DisableClockSkewCorrection:                true, // see clock
+		ContinueHeaderThresholdBytes:              -1,   // it would ask, and not wait for the answer
 		HTTPSignerV4:                              c.signer,
 		APIOptions: []func(*middleware.Stack) error{strict, c.listen, func(stack *middleware.Stack) error {
 			return stack.Finalize.Insert(c.clock, "Retry", middleware.After)

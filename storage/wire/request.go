@@ -71,7 +71,10 @@ func (c *Conn) Send(ctx context.Context, r *Request) (*Reply, error) {
 		return nil, errors.New("the key is empty") // and the request would be about the bucket
 	}
 	began := time.Now()
-	response, err := c.sendAgain(ctx, r) //nolint:bodyclose // the caller closes it
+	response, err := c.sendAgain(ctx, r)
+	if err == nil {
+		response, err = c.sized(ctx, r, response) //nolint:bodyclose // the caller closes it
+	}
 	if err != nil {
 		c.heard(began, nil, err)
 		return nil, &smithy.OperationError{ServiceID: s3.ServiceID, OperationName: r.Operation, Err: err}

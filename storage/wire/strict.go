@@ -74,16 +74,12 @@ func examine(operation string, r *http.Response) error {
 		return beginsWith(want, r)
 	}
 	switch operation {
-	case "PutObject", "UploadPart":
-		if r.Header.Get("Etag") == "" {
-			return &strangeAnswer{"the answer has no ETag"}
-		}
 	case "HeadObject", "GetObject":
 		switch {
 		case r.Header.Get("Etag") == "":
 			return &strangeAnswer{"the answer has no ETag"}
-		case r.ContentLength < 0 && operation == "HeadObject", r.Header.Get("Content-Length") == "" && r.Body == http.NoBody:
-			return &strangeAnswer{"the answer does not give the object's length"}
+		case operation == "GetObject" && r.Header.Get("Content-Length") == "" && r.Body == http.NoBody:
+			return errNoLength
 		}
 		return nil
 	}

@@ -23,7 +23,7 @@ func TestSecretsDoNotShow(t *testing.T) {
 	if err := json.NewEncoder(&out).Encode(at); err != nil {
 		t.Fatal(err)
 	}
-	_, err := newPool(t).Conn(wire.Target{SecretAccessKey: "hunter2"}, nil)
+	_, err := newPool(t).Conn(wire.Target{SecretAccessKey: "hunter2"}, nil, nil)
 	fmt.Fprint(&out, err)
 	if strings.Contains(out.String(), "hunter2") {
 		t.Errorf("the secret is in %s", out.String())
@@ -46,7 +46,7 @@ func TestURLIsWhereTheObjectIs(t *testing.T) {
 	} {
 		c, err := newPool(t).Conn(wire.Target{
 			Bucket: tt.bucket, Endpoint: tt.endpoint, Region: tt.region, AccessKeyID: "id", SecretAccessKey: "x",
-		}, nil)
+		}, nil, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -78,12 +78,12 @@ func TestATargetThatCannotWorkIsRefused(t *testing.T) {
 	} {
 		bad := good
 		change(&bad)
-		_, err := newPool(t).Conn(bad, nil)
+		_, err := newPool(t).Conn(bad, nil, nil)
 		if err == nil || strings.Contains(err.Error(), "hunter2") {
 			t.Errorf("%s: Conn = %v", name, err)
 		}
 	}
-	if _, err := newPool(t).Conn(good, nil); err != nil {
+	if _, err := newPool(t).Conn(good, nil, nil); err != nil {
 		t.Errorf("Conn = %v", err)
 	}
 }
