@@ -364,6 +364,37 @@ func TestClaimWhoseAnswerWasLostSpendsNoAttempt(t *testing.T) {
 	}
 }
 
+// Of two heartbeats within a lease, one may fail: that the other does not name the item says enough.
+func TestOneHeartbeatTellsOfALostClaim(t *testing.T) {
+	t.Parallel()
+	for after, code := range map[string]string{"16 seconds": "claim-lost", "14 seconds": "lease-expired"} {
+		t.Run(after, func(t *testing.T) {
+			t.Parallel()
+			q := newQueue(t)
+			id := q.put("Store", 1)
+			e := q.engine()
+			ctx, stop := context.WithCancel(t.Context())
+			done := make(chan error, 1)
+			go func() { done <- e.Run(ctx) }()
+			q.firstHeartbeat(e)
+			if items, err := e.Claim(t.Context(), at("Store", 1), 1); err != nil || len(items) != 1 { // nobody holds what it returns
+				t.Fatal(items, err)
+			}
+			stop()
+			if err := <-done; err != nil {
+				t.Fatal(err)
+			}
+			q.exec(`UPDATE worker_processes SET ended_at = NULL, ending = NULL, draining = false, heartbeat = '10 seconds',
+				heartbeat_at = (SELECT claimed_at FROM work_item_attempts) + $1::interval`, after)
+			q.lapse()
+			q.reap(q.engine())
+			if r := q.row(id); r.Code != code {
+				t.Errorf("the item is %+v, want %s", r, code)
+			}
+		})
+	}
+}
+
 // ended is an observer that passes on how attempts ended.
 type ended chan claim.End
 

@@ -33,6 +33,7 @@ type breaker struct {
 
 	state    claim.ServiceState
 	seen     []seen               // within the window, the oldest first
+	reset    time.Time            // when it became ok again: what was seen before does not trip it
 	lastOK   map[string]time.Time // when work at a step that needs it ended well
 	cause    *fault.Error         // why it is not ok
 	pause    time.Duration
@@ -86,13 +87,16 @@ func (b *breaker) fault(now time.Time, item claim.Item, f *fault.Error) bool {
 	}
 	switch b.state {
 	case claim.ServiceOK:
-		failed := 0
+		failed, all := 0, 0
 		for _, s := range b.seen {
-			if !s.ok {
+			if s.at.Before(b.reset) {
+				continue
+			}
+			if all++; !s.ok {
 				failed++
 			}
 		}
-		if failed < tripAfter || 2*failed < len(b.seen) {
+		if failed < tripAfter || 2*failed < all {
 			return false
 		}
 		b.cause, b.pause = f, 0
@@ -132,13 +136,15 @@ func (b *breaker) ok(now time.Time, item claim.Item) {
 	}
 	b.lastOK[item.Step()] = now
 	if b.state == claim.ServiceTrying && b.trial == item.ID {
-		b.reset()
+		b.works(now)
 	}
 }
 
-func (b *breaker) reset() {
+// works has all work claimed again. What the service failed lately is not forgotten: one that
+// comes and goes fails no item alone.
+func (b *breaker) works(now time.Time) {
 	b.become(claim.ServiceOK)
-	b.cause, b.seen = nil, nil
+	b.cause, b.reset = nil, now
 }
 
 // become changes the state, which the database and the pools have to learn.
@@ -155,18 +161,26 @@ func (b *breaker) note(now time.Time, item claim.Item, ok bool) {
 }
 
 // failsOthers reports whether, of what the breaker remembers, the service failed more than one
-// in ten other pieces of work at the step of an item.
+// in ten other pieces of work: of all, or of those at the step of an item.
 func (b *breaker) failsOthers(item claim.Item) bool {
-	failed, all := 0, 0
+	var failed, all, failedHere, here int
 	for _, s := range b.seen {
-		if s.item == item.ID || s.step != item.Step() {
+		if s.item == item.ID {
 			continue
 		}
-		if all++; !s.ok {
-			failed++
+		all++
+		if s.step == item.Step() {
+			here++
+		}
+		if s.ok {
+			continue
+		}
+		failed++
+		if s.step == item.Step() {
+			failedHere++
 		}
 	}
-	return 10*failed > all
+	return 10*failed > all || 10*failedHere > here
 }
 
 // alone is what is known of a service that hardly fails any other item at the step of this one.
@@ -209,7 +223,7 @@ func (b *breaker) try(now time.Time) {
 // tried is called when trying has lasted long enough.
 func (b *breaker) tried(now time.Time) {
 	if b.state == claim.ServiceTrying && !now.Before(b.next) {
-		b.reset()
+		b.works(now)
 	}
 }
 

@@ -98,3 +98,31 @@ func TestBreakerStaysShutWhileMostGoesWell(t *testing.T) {
 		}
 	}
 }
+
+// A service that comes and goes fails no item alone, also a moment after it works again; half a
+// minute later it does. What was before does not open the breaker again.
+func TestServiceThatComesAndGoesFailsNoItemAlone(t *testing.T) {
+	t.Parallel()
+	b := &breaker{service: "s3:a", state: claim.ServiceOK}
+	bad := &fault.Error{Service: "s3:a", Kind: fault.Unavailable, Err: errors.New("500")}
+	now := time.Unix(1e9, 0)
+	for id := range int64(tripAfter) {
+		b.fault(now, claim.Item{ID: 100 + id, Stage: "Store"}, bad)
+	}
+	for step, item := range map[string]claim.Item{"the same": {ID: 7, Stage: "Store"}, "another": {ID: 7, Stage: "Cleanup"}} {
+		b.probed(now.Add(time.Second), nil)
+		b.tried(now.Add(time.Second + idleTrial))
+		if b.state != claim.ServiceOK || !b.failsOthers(item) {
+			t.Errorf("%s step: it is %s and fails others: %t", step, b.state, b.failsOthers(item))
+		}
+	}
+	for i := range 4 {
+		now = now.Add(window / 4)
+		b.ok(now, claim.Item{ID: 200 + int64(i), Stage: "Store"})
+	}
+	item := claim.Item{ID: 7, Stage: "Store"}
+	now = now.Add(time.Second)
+	if b.fault(now, item, bad) || b.failsOthers(item) {
+		t.Errorf("half a minute later it is %s and fails others: %t", b.state, b.failsOthers(item))
+	}
+}

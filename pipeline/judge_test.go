@@ -139,7 +139,7 @@ func TestPoolsHearOfEachServiceThatIsBack(t *testing.T) {
 	b := &breaker{service: fault.Redis, state: claim.ServiceOK, cause: &fault.Error{Service: fault.Redis, Kind: fault.Unavailable, Err: errors.New("away")}}
 	g.byName[b.service] = b
 	var probes sync.WaitGroup
-	for i, change := range []func(){func() { b.trip(time.Now()) }, func() { b.try(time.Now()) }, b.reset, func() {}} {
+	for i, change := range []func(){func() { b.trip(time.Now()) }, func() { b.try(time.Now()) }, func() { b.works(time.Now()) }, func() {}} {
 		change() // as the end of an item does it at any time
 		g.report(t.Context())
 		g.step(t.Context(), &probes)

@@ -1,9 +1,10 @@
 -- reap: ends the attempts at items whose worker is gone, by the schema's transition.
 -- Index: work_items_pkey, work_item_attempts_pkey
 -- Each counts: an item that kills its workers is parked after as many attempts as its stage
--- allows, unless they got it further each time. A worker whose heartbeats went on for twice
--- their interval and never named the item does not know of it: the answer to its claim was
--- lost, and the attempt does not count. Nor does that of a worker that was asked to stop, and
+-- allows, unless they got it further each time. A worker whose heartbeats went on for one and a
+-- half of their interval and never named the item does not know of it: the answer to its claim was
+-- lost, and the attempt does not count. A lease of three intervals has room for one heartbeat that
+-- fails and is tried again. Nor does that of a worker that was asked to stop, and
 -- ended before it had given the item back. An item whose lease was renewed since it was listed,
 -- or that another worker has claimed since, is left alone.
 -- Parameters: $1 items, of lapsed or held_by_dead; $2, $3 allowed attempts where this process
@@ -32,7 +33,7 @@ WITH dead AS MATERIALIZED (
 			WHEN EXISTS (
 				SELECT FROM work_item_attempts a
 				WHERE a.work_item_id = w.id AND a.claim_token = w.claim_token
-				  AND a.heartbeat_at < a.claimed_at + interval '100 microseconds' AND p.heartbeat_at > a.claimed_at + 2 * p.heartbeat) THEN 'unaware'
+				  AND a.heartbeat_at < a.claimed_at + interval '100 microseconds' AND p.heartbeat_at > a.claimed_at + 1.5 * p.heartbeat) THEN 'unaware'
 			WHEN p.draining AND p.ending IS NULL THEN 'stopped'
 			ELSE coalesce(p.ending, 'silent') END AS ending) found
 	) lost
