@@ -220,6 +220,10 @@ func TestRequestsAreThoseOfTheSDK(t *testing.T) {
 						t.Fatalf("%s, %s of %q: no request by client %d", name, op, key, i)
 					}
 				}
+				asked := was[0].Header.Get("Expect") != "" // the SDK would ask, and not wait for the answer
+				if was[0].Header.Del("Expect"); asked != strings.Contains(op, "streamed") {
+					t.Errorf("%s, %s of %q: the server was asked whether it wants the body: %t", name, op, key, asked)
+				}
 				if diff := cmp.Diff(was[1], was[0]); diff != "" {
 					t.Errorf("%s, %s of %q (-SDK +ours):\n%s", name, op, key, diff)
 				}
