@@ -433,18 +433,35 @@ func (u *upload) complete(ctx context.Context) (Object, error) {
 		ContentType: u.up.ContentType, Metadata: u.up.Metadata, StorageClass: u.bucket.Class(),
 		VersionID: aws.ToString(out.VersionId),
 	}
-	if o.ETag != "" {
-		u.bucket.learn(CompleteETag, nil)
-	} else {
-		u.bucket.learn(CompleteETag, errors.New("the answer to CompleteMultipartUpload has no ETag"))
-		if o, err = u.bucket.lookedAt(ctx, u.key, u.up.Size); err != nil {
-			return Object{}, fmt.Errorf("complete: %w", err)
-		}
+	can, seen := u.bucket.Can(CompleteETag)
+	bare := o.ETag == ""
+	if bare {
+		o, err = u.found(ctx, o)
 	}
-	if err = u.prove(ctx, o); errors.Is(err, ErrDigest) {
+	if err == nil {
+		err = u.prove(ctx, o)
+	}
+	if err == nil && !bare && (!can || !seen) {
+		o, err = u.found(ctx, o)
+	}
+	if errors.Is(err, ErrDigest) {
 		return Object{}, u.bucket.discard(ctx, u.key, err)
 	}
 	return o, err
+}
+
+// found looks at the finished object, and learns whether the answer had its ETag.
+func (u *upload) found(ctx context.Context, said Object) (Object, error) {
+	o, err := u.bucket.lookedAt(ctx, u.key, u.up.Size)
+	if err != nil {
+		return Object{}, fmt.Errorf("complete: %w", err)
+	}
+	var other error
+	if o.ETag != said.ETag {
+		other = fmt.Errorf("the answer to CompleteMultipartUpload has the ETag %q, the object %q", said.ETag, o.ETag)
+	}
+	u.bucket.learn(CompleteETag, other)
+	return o, nil
 }
 
 // completeNew replaces no other object if none may be. Of a store that was not seen to refuse such a

@@ -21,7 +21,7 @@ import (
 func lacks() map[string]storage.Way {
 	return map[string]storage.Way{
 		"no checksums": storage.SHA256, "refuses checksums": storage.PartSHA256, "no checksums of copied parts": storage.CopiedSHA256,
-		"no trailing checksums": storage.Trailers, "no ETag of what is completed": storage.CompleteETag, "no batches": storage.Batch,
+		"no trailing checksums": storage.Trailers, "no ETag of what is completed": storage.CompleteETag, "another ETag of what is completed": storage.CompleteETag, "no batches": storage.Batch,
 		"no copies": storage.ServerCopy, "no copies of parts": storage.CopyPart, "no conditions on what was uploaded in parts": storage.CopyIfMatch, "no condition on writing": storage.CreateOnly,
 		"short metadata": storage.LongMetadata, "short metadata, said": storage.LongMetadata, "ETags of its own": storage.ETagMD5,
 	}

@@ -43,8 +43,9 @@ func All(accessKeyID, secretAccessKey string) []Way {
 		}), nil},
 		copiesPartsWithout(),
 		{"no trailing checksums", refuses(http.StatusNotImplemented, "NotImplemented", func(r *http.Request) bool { return r.Header.Get("X-Amz-Trailer") != "" }), nil},
-		{"no ETag of what is completed", nil, inAnswersTo(isComplete, `<ETag>[^<]*</ETag>`, "<ETag></ETag>")},            //nolint:bodyclose // the proxy closes it
-		{"ended uploads are no keys", nil, inAnswersTo(isUpload, "<Code>NoSuchUpload</Code>", "<Code>NoSuchKey</Code>")}, //nolint:bodyclose // the proxy closes it
+		{"no ETag of what is completed", nil, inAnswersTo(isComplete, `<ETag>[^<]*</ETag>`, "<ETag></ETag>")},                                                    //nolint:bodyclose // the proxy closes it
+		{"another ETag of what is completed", nil, inAnswersTo(isComplete, `<ETag>[^<]*</ETag>`, "<ETag>&quot;00000000000000000000000000000000-2&quot;</ETag>")}, //nolint:bodyclose // the proxy closes it
+		{"ended uploads are no keys", nil, inAnswersTo(isUpload, "<Code>NoSuchUpload</Code>", "<Code>NoSuchKey</Code>")},                                         //nolint:bodyclose // the proxy closes it
 		{"ended uploads without a word", nil, func(r *http.Response) error {
 			if isUpload(r.Request) && r.StatusCode == http.StatusNotFound {
 				return replace(r, nil)
