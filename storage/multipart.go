@@ -442,7 +442,9 @@ func (u *upload) complete(ctx context.Context) (Object, error) {
 		err = u.prove(ctx, o)
 	}
 	if err == nil && !bare && (!can || !seen) {
-		o, err = u.found(ctx, o)
+		if looked, failed := u.found(ctx, o); failed == nil { // else what was proved is enough
+			o = looked
+		}
 	}
 	if errors.Is(err, ErrDigest) {
 		return Object{}, u.bucket.discard(ctx, u.key, err)
