@@ -10,6 +10,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/farol-preservation/farol/storage/wire"
 )
 
 // A Way is something that one store does and another does not. Without it, Farol takes
@@ -97,6 +99,7 @@ type store struct {
 	mu      sync.Mutex
 	known   Abilities
 	changes int          // how often known has changed
+	looking sync.Mutex   // of the first upload in parts, at its object
 	bytes   atomic.Int64 // that were read a second time, to hash them
 	detours atomic.Int64 // requests that a store with all abilities would not have needed
 }
@@ -230,7 +233,7 @@ func (b *Bucket) Described(o Object, up Upload) {
 // may answer now and then.
 func (s *store) note(h http.Header) {
 	name := h.Get("Server")
-	if name == "" || len(name) > 100 || !plain(name) {
+	if name == "" || len(name) > 100 || !wire.Plain(name) {
 		return
 	}
 	s.mu.Lock()

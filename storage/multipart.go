@@ -433,7 +433,6 @@ func (u *upload) complete(ctx context.Context) (Object, error) {
 		ContentType: u.up.ContentType, Metadata: u.up.Metadata, StorageClass: u.bucket.Class(),
 		VersionID: aws.ToString(out.VersionId),
 	}
-	can, seen := u.bucket.Can(CompleteETag)
 	bare := o.ETag == ""
 	if bare {
 		o, err = u.found(ctx, o)
@@ -441,15 +440,35 @@ func (u *upload) complete(ctx context.Context) (Object, error) {
 	if err == nil {
 		err = u.prove(ctx, o)
 	}
-	if err == nil && !bare && (!can || !seen) {
-		if looked, failed := u.found(ctx, o); failed == nil { // else what was proved is enough
-			o = looked
-		}
+	if err == nil && !bare {
+		o = u.named(ctx, o)
 	}
 	if errors.Is(err, ErrDigest) {
 		return Object{}, u.bucket.discard(ctx, u.key, err)
 	}
 	return o, err
+}
+
+// named has the ETag by which the store knows the object from now on. The first upload in parts to
+// a store is looked at, and then those to one that answers with another. What was proved is enough
+// where the look fails.
+func (u *upload) named(ctx context.Context, said Object) Object {
+	can, seen := u.bucket.Can(CompleteETag)
+	if can && !seen {
+		if !u.bucket.store.looking.TryLock() {
+			return said
+		}
+		defer u.bucket.store.looking.Unlock()
+		can, seen = u.bucket.Can(CompleteETag)
+	}
+	if can && seen {
+		return said
+	}
+	o, err := u.found(ctx, said)
+	if err != nil {
+		return said
+	}
+	return o
 }
 
 // found looks at the finished object, and learns whether the answer had its ETag.

@@ -290,27 +290,18 @@ func (up Upload) check() error {
 	if up.Size < 0 {
 		return fmt.Errorf("size %d is negative", up.Size)
 	}
-	if !plain(up.ContentType) {
+	if !wire.Plain(up.ContentType) {
 		return fmt.Errorf("content type %q is not plain ASCII", up.ContentType)
 	}
 	for name, value := range up.Metadata {
-		if name == "" || name != strings.ToLower(name) || !plain(name) || strings.ContainsAny(name, " :") {
+		if name == "" || name != strings.ToLower(name) || !wire.Plain(name) || strings.ContainsAny(name, " :") {
 			return fmt.Errorf("metadata name %q is not usable in a header", name)
 		}
-		if !plain(value) {
+		if !wire.Plain(value) {
 			return fmt.Errorf("metadata %s=%q is not plain ASCII without space at its ends: encode it", name, value)
 		}
 	}
 	return nil
-}
-
-func plain(s string) bool {
-	for i := range len(s) {
-		if s[i] < ' ' || s[i] > '~' {
-			return false
-		}
-	}
-	return strings.Trim(s, " ") == s
 }
 
 // compare holds what the server says that it has against what was sent to it, and tells

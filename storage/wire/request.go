@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -55,6 +56,16 @@ func (r *Request) Set(name, value string) {
 	if value != "" {
 		r.Header[name] = []string{value}
 	}
+}
+
+// Plain reports whether a header carries a text unharmed: printable ASCII without space at its ends.
+func Plain(s string) bool {
+	for i := range len(s) {
+		if s[i] < ' ' || s[i] > '~' {
+			return false
+		}
+	}
+	return strings.Trim(s, " ") == s
 }
 
 // A Reply is a success that has passed [examine]. Only that of a GET has a body that has to be
