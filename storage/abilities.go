@@ -222,10 +222,13 @@ func (b *Bucket) Described(o Object, up Upload) {
 	if o.ContentType != up.ContentType {
 		changed = fmt.Errorf("content type %q, written was %q", o.ContentType, up.ContentType)
 	}
-	if len(up.Metadata) > 0 && len(o.Metadata) == 0 {
+	b.learn(MediaType, changed)
+	if len(up.Metadata) == 0 {
+		return // which tells nothing
+	}
+	if len(o.Metadata) == 0 {
 		lost = errors.New("no metadata in its answers")
 	}
-	b.learn(MediaType, changed)
 	b.learn(Metadata, lost)
 }
 

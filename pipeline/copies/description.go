@@ -25,8 +25,8 @@ func CompareIn(ctx context.Context, b *storage.Bucket, object storage.Object, wa
 	return Compare(object, keptOf(ctx, b, want), f)
 }
 
-// keptOf is what a store keeps of an object. If that is not known, a trial tells: somebody else may
-// have written the copy.
+// keptOf is what a store keeps of an object. If that is not known, a trial tells: another
+// program may have written the copy.
 func keptOf(ctx context.Context, b *storage.Bucket, want storage.Upload) storage.Upload {
 	_, types := b.Can(storage.MediaType)
 	_, all := b.Can(storage.Metadata)
