@@ -464,11 +464,10 @@ func (u *upload) named(ctx context.Context, said Object) Object {
 	if can && seen {
 		return said
 	}
-	o, err := u.found(ctx, said)
-	if err != nil {
-		return said
+	if o, err := u.found(ctx, said); err == nil {
+		return o
 	}
-	return o
+	return said
 }
 
 // found looks at the finished object, and learns whether the answer had its ETag.
