@@ -29,8 +29,8 @@ func lead(tab *chromium.Tab, text string) {
 
 // forged sends a form that no page offers to the person, and returns what it is answered.
 func forged(tab *chromium.Tab, operation, fields string) string {
+	tab.Expect("status of 4")
 	text := chromium.Value[string](tab, fmt.Sprintf(`fetch("/do/%s", {method: "POST", body: new URLSearchParams(%q)}).then(a => a.text())`, operation, fields))
-	tab.Problems() // the answer was 4xx
 	return text
 }
 

@@ -111,8 +111,8 @@ func (c *consoleSite) invited(name, role, institution string) *prover {
 
 // proves fills in the form that asks once more who the person is.
 func (p *prover) proves() {
+	p.Expect("status of 403")
 	p.Shows("Prove once more who you are")
-	p.Problems() // the answer was 403
 	p.Fill("Code of your second factor, or a recovery code", p.codes[0])
 	p.codes = p.codes[1:]
 	p.Click("button", "Continue")

@@ -156,10 +156,12 @@ END
 $$;
 
 -- alert_staff alerts the archive's staff to a state that a job has found, unless it has
--- done so within a time. It returns how many alerts it made.
+-- done so within a time. It returns how many alerts it made. Of two that find the state at
+-- once the second waits until it sees the alert of the first.
 CREATE OR REPLACE FUNCTION alert_staff(of_type text, subject text, content text, at_stage text, code text, within interval) RETURNS bigint
 LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
 BEGIN
+	PERFORM pg_advisory_xact_lock(hashtextextended(concat_ws('|', 'farol alert', of_type, 0, at_stage, code), 0));
 	IF EXISTS (SELECT FROM alerts a WHERE a.type = of_type AND a.institution_id IS NULL AND a.stage = at_stage AND a.error_code = code
 		AND a.created_at > now() - within) THEN
 		RETURN 0;

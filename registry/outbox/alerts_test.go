@@ -226,3 +226,26 @@ func TestLostWorkersAndOverdueWork(t *testing.T) {
 	h.exec(`SELECT pause_stage('Receive', 'for a test', 'Ingest')`)
 	h.raise("")
 }
+
+// Of many processes that find a state at once, one alerts the staff.
+func TestStateIsOneAlert(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	for state := range 5 {
+		var all sync.WaitGroup
+		begin := make(chan struct{})
+		for range 8 {
+			all.Go(func() {
+				<-begin
+				if _, err := h.db.Exec(t.Context(), `SELECT alert_staff('Service Held', 'Refuses a request', 'Text', 's3', $1::text, '1 day')`, fmt.Sprint(state)); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		close(begin)
+		all.Wait()
+		if n := value[int64](h, `SELECT count(*) FROM alerts WHERE error_code = $1::text`, fmt.Sprint(state)); n != 1 {
+			t.Errorf("staff got %d alerts of one state", n)
+		}
+	}
+}

@@ -34,23 +34,18 @@ WITH ended AS (
 		gave_up_at = CASE WHEN m.created_at < now() - @patience::interval AND m.attempts >= @least THEN now() END
 	WHERE m.id = @id AND m.attempts = @attempt AND m.sent_at IS NULL AND m.gave_up_at IS NULL
 	RETURNING m.user_id, m.alert_id, m.gave_up_at, m.args
-), alert AS (
-	INSERT INTO alerts (type, subject, content, stage, error_code)
-	SELECT 'Mail Not Delivered', 'Mail could not be delivered to ' || u.email,
-		format('Mail to %s was tried for three days and given up. The mail server said: %s', u.email, @error::text), 'mail', u.id::text
-	FROM ended e JOIN users u ON u.id = e.user_id
-	WHERE e.gave_up_at IS NOT NULL
-		AND NOT EXISTS (SELECT FROM alerts a WHERE a.type = 'Mail Not Delivered'
-			AND (a.id = e.alert_id OR e.args->'alerts' @> to_jsonb(a.id) OR a.error_code = u.id::text AND a.created_at > now() - interval '1 day'))
 )
-SELECT gave_up_at IS NOT NULL FROM ended`
+SELECT e.gave_up_at IS NOT NULL, CASE WHEN u.id IS NOT NULL THEN alert_staff('Mail Not Delivered', 'Mail could not be delivered to ' || u.email,
+	format('Mail to %s was tried for three days and given up. The mail server said: %s', u.email, @error::text), 'mail', u.id::text, '1 day') END
+FROM ended e LEFT JOIN users u ON u.id = e.user_id AND e.gave_up_at IS NOT NULL AND NOT EXISTS (
+	SELECT FROM alerts a WHERE a.type = 'Mail Not Delivered' AND (a.id = e.alert_id OR e.args->'alerts' @> to_jsonb(a.id)))`
 
 // Failed notes why a mail could not be sent, and reports whether it was given up. It is
 // tried again later otherwise.
 func (r Records) Failed(ctx context.Context, m Mail, why string) (gaveUp bool, err error) {
 	err = r.db.QueryRow(ctx, failedSQL, pgx.NamedArgs{
 		"id": m.ID, "attempt": m.Attempt, "error": registry.StorableText(why), "patience": Patience, "least": leastAttempts,
-	}).Scan(&gaveUp)
+	}).Scan(&gaveUp, nil)
 	if errors.Is(err, pgx.ErrNoRows) { // another sender has it, or has sent it
 		return false, nil
 	}

@@ -30,7 +30,8 @@ import (
 // They wait for what a page shows later, so a test needs no pauses. A tab is for one
 // goroutine.
 //
-// A test fails if its pages report a problem that [Tab.Problems] has not returned.
+// A test fails if its pages report a problem that it does not [Tab.Expect] and that
+// [Tab.Problems] has not returned.
 type Tab struct {
 	t    testing.TB
 	ctx  context.Context //nolint:containedctx // chromedp's contexts are tabs
@@ -39,6 +40,7 @@ type Tab struct {
 	plain  bool // pages may not run scripts
 	mu     sync.Mutex
 	wrong  []string // guarded by mu
+	known  []string // guarded by mu: what the test expects to go wrong
 	closed bool     // guarded by mu
 }
 
@@ -106,7 +108,8 @@ func (b *Tab) listen(event any) {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if problem != "" && !b.closed {
+	expected := slices.ContainsFunc(b.known, func(part string) bool { return strings.Contains(problem, part) })
+	if problem != "" && !b.closed && !expected {
 		b.wrong = append(b.wrong, strings.TrimSpace(problem))
 	}
 }
@@ -116,6 +119,14 @@ func thrown(d *runtime.ExceptionDetails) string {
 		return d.Exception.Description
 	}
 	return d.Text
+}
+
+// Expect names a part of problems that are the test's own doing, before it brings them about:
+// when a page reports a request that failed is not known, so none is to be waited for.
+func (b *Tab) Expect(problem string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.known = append(b.known, problem)
 }
 
 // Problems returns what the pages have reported since the last call: errors and warnings
