@@ -100,7 +100,8 @@ func TestABagIsDepositedWithABrowser(t *testing.T) {
 		}
 		return false
 	})
-	b.Expect("net::ERR_") // of the connection that is cut
+	b.Expect("net::ERR_")              // of the connection that is cut,
+	b.Expect("blocked by CORS policy") // maybe while the browser asked whether it may send
 	line.Cut()
 	b.Shows("The receiving bucket does not answer. It is tried again.")
 	b.Screenshot("uploading")
