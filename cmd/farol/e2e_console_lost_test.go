@@ -64,8 +64,8 @@ func TestConsoleWithoutServers(t *testing.T) {
 	staff.Go("/")
 	staff.Shows("1 runs")
 	marked(staff)
-	depositor.Expect("status of 503")
-	staff.Expect("status of 503")
+	depositor.Expect(1, "status of 503", item)
+	staff.Expect(100, "status of 503") // it asks again and again
 	c.database.Cut()
 	depositor.Go(item)
 	depositor.Shows("The database does not answer. Nothing is lost")

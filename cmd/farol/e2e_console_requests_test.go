@@ -29,9 +29,8 @@ func lead(tab *chromium.Tab, text string) {
 
 // forged sends a form that no page offers to the person, and returns what it is answered.
 func forged(tab *chromium.Tab, operation, fields string) string {
-	tab.Expect("status of 4")
-	text := chromium.Value[string](tab, fmt.Sprintf(`fetch("/do/%s", {method: "POST", body: new URLSearchParams(%q)}).then(a => a.text())`, operation, fields))
-	return text
+	tab.Expect(1, "status of 4", "/do/"+operation)
+	return chromium.Value[string](tab, fmt.Sprintf(`fetch("/do/%s", {method: "POST", body: new URLSearchParams(%q)}).then(a => a.text())`, operation, fields))
 }
 
 // A thousand items that failed alike are requeued by a plan, which a second person approves,

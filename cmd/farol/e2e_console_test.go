@@ -111,7 +111,7 @@ func (c *consoleSite) invited(name, role, institution string) *prover {
 
 // proves fills in the form that asks once more who the person is.
 func (p *prover) proves() {
-	p.Expect("status of 403")
+	p.Expect(1, "status of 403", "/do/")
 	p.Shows("Prove once more who you are")
 	p.Fill("Code of your second factor, or a recovery code", p.codes[0])
 	p.codes = p.codes[1:]

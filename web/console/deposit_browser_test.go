@@ -100,8 +100,8 @@ func TestABagIsDepositedWithABrowser(t *testing.T) {
 		}
 		return false
 	})
-	b.Expect("net::ERR_")              // of the connection that is cut,
-	b.Expect("blocked by CORS policy") // maybe while the browser asked whether it may send
+	b.Expect(100, "net::ERR_", line.Addr())              // of the connection that is cut,
+	b.Expect(100, "blocked by CORS policy", line.Addr()) // maybe while the browser asked whether it may send
 	line.Cut()
 	b.Shows("The receiving bucket does not answer. It is tried again.")
 	b.Screenshot("uploading")
@@ -133,7 +133,7 @@ func TestABagIsDepositedWithABrowser(t *testing.T) {
 	id := ask[int64](s, `SELECT id FROM work_items WHERE name = 'good.tar'`)
 	s.exec(`UPDATE work_items SET status = 'Failed' WHERE id = $1`, id)
 	other.Shows(fmt.Sprintf("Item %d is Failed at Receive. Its page says why, and what to do.", id))
-	b.Expect("status of 404") // of the upload that is no more
+	b.Expect(2, "status of 404", "partNumber=") // of the upload that is no more, in two lanes
 	b.Click("button", "Resume")
 	b.Shows("This upload was finished or given up elsewhere.")
 }

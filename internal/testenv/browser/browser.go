@@ -39,9 +39,9 @@ type Tab struct {
 
 	plain  bool // pages may not run scripts
 	mu     sync.Mutex
-	wrong  []string // guarded by mu
-	known  []string // guarded by mu: what the test expects to go wrong
-	closed bool     // guarded by mu
+	wrong  []string    // guarded by mu
+	known  []*expected // guarded by mu
+	closed bool        // guarded by mu
 }
 
 // Open opens a tab of 1440 × 900 pixels. Paths of its pages begin after base, such as
@@ -108,8 +108,7 @@ func (b *Tab) listen(event any) {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	expected := slices.ContainsFunc(b.known, func(part string) bool { return strings.Contains(problem, part) })
-	if problem != "" && !b.closed && !expected {
+	if problem != "" && !b.closed && !slices.ContainsFunc(b.known, func(e *expected) bool { return e.takes(problem) }) {
 		b.wrong = append(b.wrong, strings.TrimSpace(problem))
 	}
 }
@@ -121,12 +120,28 @@ func thrown(d *runtime.ExceptionDetails) string {
 	return d.Text
 }
 
-// Expect names a part of problems that are the test's own doing, before it brings them about:
-// when a page reports a request that failed is not known, so none is to be waited for.
-func (b *Tab) Expect(problem string) {
+// Expect has up to so many problems be the test's own doing that have all these parts, such as
+// "status of 404" and a URL. Call it before they are brought about: when a page reports a
+// request that failed is not known.
+func (b *Tab) Expect(most int, parts ...string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.known = append(b.known, problem)
+	b.known = append(b.known, &expected{most, parts})
+}
+
+// expected are problems that are no failure of the test.
+type expected struct {
+	most  int
+	parts []string
+}
+
+// takes reports whether a problem is one of them, and counts it.
+func (e *expected) takes(problem string) bool {
+	if e.most == 0 || slices.ContainsFunc(e.parts, func(part string) bool { return !strings.Contains(problem, part) }) {
+		return false
+	}
+	e.most--
+	return true
 }
 
 // Problems returns what the pages have reported since the last call: errors and warnings

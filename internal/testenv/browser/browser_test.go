@@ -6,6 +6,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -109,6 +110,15 @@ func TestProblemsAreCollected(t *testing.T) {
 			if !strings.Contains(strings.Join(got, "\n"), text) {
 				t.Errorf("%s has the problems %q, want %q", path, got, text)
 			}
+		}
+	}
+	b.Expect(1, "404 (Not Found)", "/no-such.js")
+	b.Expect(1, "404 (Not Found)", "/elsewhere")
+	for i, want := range []int{0, 1} { // the first is expected, and the second is another one
+		b.Go("/missing")
+		other := func(problem string) bool { return !strings.Contains(problem, "404 (Not Found)") }
+		if got := slices.DeleteFunc(b.Problems(), other); len(got) != want {
+			t.Errorf("the %d. time, a tab has the problems %q, want %d", i+1, got, want)
 		}
 	}
 	b.Network(browser.Cut)
