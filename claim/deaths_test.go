@@ -21,6 +21,7 @@ import (
 
 	"github.com/farol-preservation/farol/claim"
 	"github.com/farol-preservation/farol/internal/testenv"
+	"github.com/farol-preservation/farol/internal/testenv/injure"
 )
 
 // kernelVar names the directories in which a test shows a process its kernel.
@@ -155,45 +156,45 @@ func TestEachCauseOfDeathIsNamed(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
 		ending string
-		does   func(q *queue, v *victim, dir string, proxy *testenv.Proxy) // to a worker that holds the item
-		want   string                                                      // outcome, code
-		words  string                                                      // of the ledger
+		does   func(q *queue, v *victim, dir string, proxy *injure.Proxy) // to a worker that holds the item
+		want   string                                                     // outcome, code
+		words  string                                                     // of the ledger
 		status string
 	}{
-		"out of memory": {"oom", func(_ *queue, v *victim, dir string, _ *testenv.Proxy) {
+		"out of memory": {"oom", func(_ *queue, v *victim, dir string, _ *injure.Proxy) {
 			kernelKills(v.t, dir, 4)
 			v.signal(syscall.SIGKILL)
 			v.ends()
 		}, "oom oom", "ran out of memory and was killed", "Pending 1"},
-		"killed, while none was out of memory": {"oom", func(_ *queue, v *victim, _ string, _ *testenv.Proxy) {
+		"killed, while none was out of memory": {"oom", func(_ *queue, v *victim, _ string, _ *injure.Proxy) {
 			v.signal(syscall.SIGKILL)
 			v.ends()
 		}, "killed killed", "was killed", "Pending 1"},
-		"SIGKILL": {"kill", func(_ *queue, v *victim, _ string, _ *testenv.Proxy) {
+		"SIGKILL": {"kill", func(_ *queue, v *victim, _ string, _ *injure.Proxy) {
 			v.signal(syscall.SIGKILL)
 			v.ends()
 		}, "killed killed", "was killed", "Pending 1"},
-		"SIGTERM, as of scaling in": {"told-to-stop", func(_ *queue, v *victim, _ string, _ *testenv.Proxy) {
+		"SIGTERM, as of scaling in": {"told-to-stop", func(_ *queue, v *victim, _ string, _ *injure.Proxy) {
 			v.signal(syscall.SIGTERM)
 			v.says("settled")
 		}, "released released", "terminated signal received", "Pending 0"},
-		"SIGTERM, and SIGKILL before it could give it back": {"deaf", func(_ *queue, v *victim, _ string, _ *testenv.Proxy) {
+		"SIGTERM, and SIGKILL before it could give it back": {"deaf", func(_ *queue, v *victim, _ string, _ *injure.Proxy) {
 			v.stopsDeaf()
 		}, "stopped stopped", "was asked to stop, and ended before it gave the item back", "Pending 0"},
-		"the same on another host": {"deaf", func(q *queue, v *victim, _ string, _ *testenv.Proxy) {
+		"the same on another host": {"deaf", func(q *queue, v *victim, _ string, _ *injure.Proxy) {
 			v.stopsDeaf()
 			q.exec(`UPDATE worker_processes SET host = 'another'`)
 			q.lapse()
 		}, "stopped stopped", "was asked to stop, and ended before it gave the item back", "Pending 0"},
-		"the same, found when it is silent": {"deaf", func(q *queue, v *victim, _ string, _ *testenv.Proxy) {
+		"the same, found when it is silent": {"deaf", func(q *queue, v *victim, _ string, _ *injure.Proxy) {
 			v.stopsDeaf()
 			q.exec(`UPDATE worker_processes SET host = 'another', heartbeat_at = now() - interval '1 hour'`)
 			q.lapse()
 		}, "stopped stopped", "was asked to stop, and ended before it gave the item back", "Pending 0"},
-		"a panic": {"panic", func(_ *queue, v *victim, _ string, _ *testenv.Proxy) {
+		"a panic": {"panic", func(_ *queue, v *victim, _ string, _ *injure.Proxy) {
 			v.ends()
 		}, "panic panic", "crashed while it worked on this stage: panic: runtime error: index out of range [1] with length 1", "Pending 1"},
-		"a lease that it lost": {"stands-still", func(q *queue, v *victim, _ string, _ *testenv.Proxy) {
+		"a lease that it lost": {"stands-still", func(q *queue, v *victim, _ string, _ *injure.Proxy) {
 			v.signal(syscall.SIGSTOP)
 			testenv.Eventually(v.t, "its lease to lapse", func() bool {
 				return value[bool](q, `SELECT lease_expires_at < now() FROM work_items`)
@@ -203,7 +204,7 @@ func TestEachCauseOfDeathIsNamed(t *testing.T) {
 			v.says("lost")
 			q.comesTo(v.t, "lease-lost")
 		}, "lease expired lease-lost", "stopped sending heartbeats", "Pending 1"},
-		"the network": {"cut-off", func(q *queue, v *victim, _ string, proxy *testenv.Proxy) {
+		"the network": {"cut-off", func(q *queue, v *victim, _ string, proxy *injure.Proxy) {
 			proxy.Cut()
 			v.says("lost")
 			q.reapsLapsed(v.t)
@@ -213,7 +214,7 @@ func TestEachCauseOfDeathIsNamed(t *testing.T) {
 				return value[string](q, `SELECT error_code FROM work_items`) == "unreachable"
 			})
 		}, "lease expired unreachable", "stopped sending heartbeats", "Pending 0"},
-		"the network, at the last attempt": {"cut-off", func(q *queue, v *victim, _ string, proxy *testenv.Proxy) {
+		"the network, at the last attempt": {"cut-off", func(q *queue, v *victim, _ string, proxy *injure.Proxy) {
 			q.exec(`UPDATE stage_settings SET max_attempts = 1`)
 			proxy.Cut()
 			v.says("lost")
@@ -228,20 +229,20 @@ func TestEachCauseOfDeathIsNamed(t *testing.T) {
 				return value[string](q, `SELECT status FROM work_items`) == "Pending"
 			})
 		}, "lease expired unreachable", "stopped sending heartbeats", "Pending 0"},
-		"the network, until its lease would have lapsed": {"cut-off", func(q *queue, v *victim, _ string, proxy *testenv.Proxy) {
+		"the network, until its lease would have lapsed": {"cut-off", func(q *queue, v *victim, _ string, proxy *injure.Proxy) {
 			proxy.Cut()
 			v.says("lost")
 			q.exec(`UPDATE work_items SET lease_expires_at = now() + interval '1 hour'`) // its last heartbeat came late
 			proxy.Resume()
 			q.comesTo(v.t, "database-unavailable")
 		}, "held database-unavailable", "no heartbeat reached the database", "Pending 0"},
-		"an error with a code": {"error", func(_ *queue, v *victim, _ string, _ *testenv.Proxy) {
+		"an error with a code": {"error", func(_ *queue, v *victim, _ string, _ *injure.Proxy) {
 			v.says("settled")
 		}, "transient bad-copy", "the copy is not what it should be", "Pending 1"},
-		"an error that is final": {"refused", func(_ *queue, v *victim, _ string, _ *testenv.Proxy) {
+		"an error that is final": {"refused", func(_ *queue, v *victim, _ string, _ *injure.Proxy) {
 			v.says("settled")
 		}, "fatal invalid-bag", "the bag is not valid", "Failed 1"},
-		"its processing timeout": {"takes-too-long", func(_ *queue, v *victim, _ string, _ *testenv.Proxy) {
+		"its processing timeout": {"takes-too-long", func(_ *queue, v *victim, _ string, _ *injure.Proxy) {
 			v.says("settled")
 		}, "transient timeout", "the stage did not end within 200ms", "Pending 1"},
 	} {

@@ -13,6 +13,9 @@ import (
 	"github.com/farol-preservation/farol/claim/process"
 )
 
+// OfRequests is the statement for requests that is made of one for ingests.
+func OfRequests(ingests string) string { return ofRequests(ingests) }
+
 // RecordServed records how far the virtual start times have come, as Run does every second.
 func (e *Engine) RecordServed(ctx context.Context) error { return e.claims.recordServed(ctx) }
 

@@ -2,30 +2,23 @@ package claim
 
 import (
 	_ "embed" // the statements
+	"strings"
 
 	"github.com/farol-preservation/farol/registry"
 )
 
 // The queue's statements, each whole in a file of its own that begins with what it does
-// and the indexes that it relies on. Variants of a statement differ in what they must;
-// tests compare them, and their plans.
+// and the indexes that it relies on, but for those that ofRequests makes. Variants of a
+// statement differ in what they must; tests compare them, and their plans.
 var (
 	//go:embed sql/claim_ingest.sql
 	claimIngestSQL string
-	//go:embed sql/claim_requests.sql
-	claimRequestsSQL string
 	//go:embed sql/peek_ingest.sql
 	peekIngestSQL string
-	//go:embed sql/peek_requests.sql
-	peekRequestsSQL string
 	//go:embed sql/behind_cursor_ingest.sql
 	behindCursorIngestSQL string
-	//go:embed sql/behind_cursor_requests.sql
-	behindCursorRequestsSQL string
 	//go:embed sql/overdue_ingest.sql
 	overdueIngestSQL string
-	//go:embed sql/overdue_requests.sql
-	overdueRequestsSQL string
 	//go:embed sql/due.sql
 	dueSQL string
 	//go:embed sql/request_details.sql
@@ -72,8 +65,25 @@ var (
 	archiveSQL string
 )
 
-// ofAction is the variant of a statement for an action. Requests have an index of their
-// own, in which those of each action are together.
+// Requests have an index of their own, in which those of each action are together.
+//
+//nolint:gochecknoglobals // constants, but for Go
+var (
+	claimRequestsSQL        = ofRequests(claimIngestSQL)
+	peekRequestsSQL         = ofRequests(peekIngestSQL)
+	behindCursorRequestsSQL = ofRequests(behindCursorIngestSQL)
+	overdueRequestsSQL      = ofRequests(overdueIngestSQL)
+)
+
+// ofRequests makes of a statement for ingests the one for requests of one action. The planner
+// takes their index only where the stage is a constant.
+func ofRequests(ingests string) string {
+	return strings.NewReplacer("_ingest", "_requests", "ingests", "requests of one action", "work_items_ready", "work_items_requested",
+		"w.stage = stage.stage", "w.stage = 'Requested'", "w.stage = cursor.stage", "w.stage = 'Requested'",
+		"w.stage = ANY (without.steps)", "w.action = ANY (without.steps)").Replace(ingests)
+}
+
+// ofAction is the variant of a statement for an action.
 func ofAction(action registry.Action, ingests, requests string) string {
 	if action == registry.Ingest {
 		return ingests

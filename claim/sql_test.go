@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/farol-preservation/farol/claim"
 	"github.com/farol-preservation/farol/claim/lane"
 	"github.com/farol-preservation/farol/internal/testenv"
 )
@@ -33,15 +34,22 @@ func statements(t testing.TB) map[string]statement {
 		t.Fatalf("there are no statements: %v", err)
 	}
 	named := regexp.MustCompile(`(?m)^-- Index: (none|[a-z_, ]+$)`)
-	all := map[string]statement{}
+	texts := map[string]string{}
 	for _, file := range files {
 		text, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)
 		}
 		name := strings.TrimSuffix(filepath.Base(file), ".sql")
+		texts[name] = string(text)
+		if of, ingests := strings.CutSuffix(name, "_ingest"); ingests {
+			texts[of+"_requests"] = claim.OfRequests(string(text))
+		}
+	}
+	all := map[string]statement{}
+	for name, text := range texts {
 		var s statement
-		for line := range strings.Lines(string(text)) {
+		for line := range strings.Lines(text) {
 			if strings.HasPrefix(line, "--") {
 				s.head += line
 			} else {
@@ -49,10 +57,10 @@ func statements(t testing.TB) map[string]statement {
 			}
 		}
 		if !strings.HasPrefix(s.head, "-- "+name+": ") {
-			t.Errorf("%s does not begin with what it does: %q", file, s.head)
+			t.Errorf("%s does not begin with what it does: %q", name, s.head)
 		}
 		if index := named.FindStringSubmatch(s.head); index == nil {
-			t.Errorf("%s does not name the indexes that it relies on", file)
+			t.Errorf("%s does not name the indexes that it relies on", name)
 		} else {
 			s.indexes = strings.Split(index[1], ", ")
 		}
@@ -91,7 +99,6 @@ func TestVariantsDiffer(t *testing.T) {
 		{"claim_ingest", "claim_requests", "", "", claims},
 		{"peek_ingest", "peek_requests", "", "", claims},
 		{"peek_ingest", "claim_ingest", "SELECT c.stage, s.lease, s.topic,", "LIMIT $10", difference{more: []string{"FOR UPDATE SKIP LOCKED"}}},
-		{"peek_requests", "claim_requests", "SELECT c.stage, s.lease, s.topic,", "LIMIT $10", difference{more: []string{"FOR UPDATE SKIP LOCKED"}}},
 		{"behind_cursor_ingest", "behind_cursor_requests", "", "", difference{
 			less: []string{"AND w.stage = cursor.stage AND w.size_band = cursor.band", ingestOfScope},
 			more: []string{"AND w.stage = 'Requested' AND w.size_band = cursor.band", requestOfScope},
