@@ -30,15 +30,15 @@ import (
 var files embed.FS
 
 // OldSchemaAdvice is the next step after [ErrOldSchema].
-const OldSchemaAdvice = "docs/upgrading.md says how to dump its data and load them into a new database"
+const OldSchemaAdvice = "create an empty database for this version, see docs/upgrading.md"
 
 // ErrOldSchema is the error for a database whose schema is older than the first
-// numbered migration: its data have to be dumped and loaded into a new database.
-var ErrOldSchema = errors.New("the database has the schema of an older Farol (migrations 1 to 38), which cannot be migrated in place; nothing was changed")
+// numbered migration.
+var ErrOldSchema = errors.New("the database has the schema of an older Farol (migrations 1 to 162), which cannot be migrated in place; nothing was changed")
 
 // firstVersion is the number of the first migration. Lower numbers are those of the
-// schema before the migrations were joined by subject.
-const firstVersion = 101
+// schema before each table was created whole.
+const firstVersion = 201
 
 // Applied is a migration or a repeatable file, and when it was applied; At is zero if
 // that is still to come.
@@ -50,9 +50,8 @@ type Applied struct {
 	Replaced   bool      `json:"replaced,omitempty"` // the database had this content of the file, and has got another since
 }
 
-// Up applies what the database at url lacks: each migration in a transaction of its own,
-// or outside one if it builds indexes of large tables, then in one transaction the repeatable files that have changed and the rights of the
-// roles. Where nothing is lacking it renews the rights and changes nothing else.
+// Up applies what the database at url lacks: each migration in a transaction of its own, then
+// in one transaction the repeatable files that have changed and the rights of the roles. Where nothing is lacking it renews the rights and changes nothing else.
 // It leaves a file alone that the database had in this program's form before it got another.
 // The error is [ErrOldSchema] for a database that has to be made again.
 func Up(ctx context.Context, url string) error { return up(ctx, url, false) }

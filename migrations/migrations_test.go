@@ -3,6 +3,8 @@ package migrations_test
 import (
 	"context"
 	"crypto/rand"
+	"errors"
+	"fmt"
 	"net/url"
 	"strings"
 	"testing"
@@ -61,6 +63,34 @@ func value[T any](t *testing.T, c *pgx.Conn, sql string) (v T) {
 		t.Fatalf("%s: %v", sql, err)
 	}
 	return v
+}
+
+// stateOf is a digest of the catalog and of what was applied.
+const stateOf = `SELECT md5(string_agg(line, E'\n' ORDER BY line)) FROM (
+	SELECT concat_ws(' ', oid, relname, relacl::text) AS line FROM pg_class WHERE relnamespace = current_schema()::regnamespace
+	UNION ALL SELECT concat_ws(' ', oid, proname, prosrc, proacl::text) FROM pg_proc WHERE pronamespace = current_schema()::regnamespace
+	UNION ALL SELECT g::text FROM goose_db_version g UNION ALL SELECT r::text FROM schema_repeatables r) l`
+
+// A database that an earlier version has migrated is refused and left as it is, also where
+// functions differ and tables lack.
+func TestDatabaseOfAnEarlierVersionIsRefused(t *testing.T) {
+	t.Parallel()
+	for _, last := range []int{38, 162} {
+		owner, super := empty(t)
+		up(t, owner)
+		exec(t, super, fmt.Sprintf(`UPDATE goose_db_version SET version_id = version_id - 210 + %d WHERE version_id > 0`, last))
+		exec(t, super, `DROP TABLE stores; UPDATE schema_repeatables SET digest = 'of another text'`)
+		before := value[string](t, super, stateOf)
+		_, err := migrations.Status(t.Context(), owner)
+		for _, err := range []error{migrations.Up(t.Context(), owner), migrations.Reapply(t.Context(), owner), err} {
+			if !errors.Is(err, migrations.ErrOldSchema) {
+				t.Errorf("migrations up to %d: %v", last, err)
+			}
+		}
+		if value[string](t, super, stateOf) != before {
+			t.Errorf("migrations up to %d: the refusal has changed something", last)
+		}
+	}
 }
 
 const mayRequeue = `SELECT has_function_privilege('farol_admin', 'requeue(bigint, text)', 'EXECUTE')

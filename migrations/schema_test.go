@@ -22,9 +22,9 @@ const schemaIntro = `# The schema
 This page is generated from the catalog of a migrated database: ` + "`make schema`" + ` writes it, and a test checks that it is fresh. The
 comments are in ` + "`migrations/repeatable/95_comments_*.sql`" + `, the reasons next to the statements in ` + "`migrations/*.sql`" + `.
 
-Times are set by the database's clock. In the column *null*, a dash means that the column always has a value. The role that works
-(` + "`grant_work()`" + `) reads and writes all tables; *farol_admin* and *farol_auditor* may do what is said of each table. Everybody else may do
-nothing.
+It has the tables and views that *farol_admin* and *farol_auditor* read; both read all rows, unless a table says otherwise. Tables of Farol
+alone are listed [at the end](#tables-of-farol). Columns that hold what their names say are left out. ` + "`\\d+ table`" + ` in psql shows all columns with
+types, constraints and comments, and [SQL for administrators](sql.md) has the functions.
 `
 
 // docs/schema.md says what the catalog says.
@@ -68,34 +68,31 @@ func schemaText(t *testing.T, c *pgx.Conn) string {
 	if err != nil {
 		t.Fatal(err)
 	}
+	var own []string
 	for _, file := range files {
 		text, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if tables := regexp.MustCompile(`(?m)^CREATE TABLE (\w+)`).FindAllStringSubmatch(string(text), -1); len(tables) > 0 {
-			fmt.Fprintf(&b, "\n## %s\n\n%s\n", title(file), opening(string(text)))
-			for _, table := range tables {
-				b.WriteString(tableText(t, c, table[1]))
+		section := ""
+		for _, table := range regexp.MustCompile(`(?m)^CREATE TABLE (\w+)`).FindAllStringSubmatch(string(text), -1) {
+			switch name := table[1]; {
+			case value[bool](t, c, `SELECT relkind = 'v' OR relispartition AND relname NOT IN ('pipeline_messages', 'posted_messages') FROM pg_class WHERE oid = '`+name+`'::regclass`):
+			case value[bool](t, c, `SELECT has_any_column_privilege('farol_admin', '`+name+`', 'SELECT') OR has_any_column_privilege('farol_auditor', '`+name+`', 'SELECT')`):
+				section += tableText(t, c, name)
+			default:
+				own = append(own, fmt.Sprintf("| `%s` | %s |\n", name, comment(t, c, name)))
 			}
 		}
+		if section != "" {
+			fmt.Fprintf(&b, "\n## %s\n%s", title(file), section)
+		}
 	}
-	b.WriteString("\n## Views\n")
+	b.WriteString("\n## Views\n\n| view | what it has |\n|---|---|\n")
 	for _, view := range list(t, c, `SELECT relname::text FROM pg_class WHERE relnamespace = current_schema()::regnamespace AND relkind = 'v' ORDER BY 1`) {
-		b.WriteString(viewText(t, c, view))
+		fmt.Fprintf(&b, "| `%s` | %s%s |\n", view, comment(t, c, view), rights(t, c, view))
 	}
-	b.WriteString(`
-## Functions
-
-These are for administrators and for everybody; [sql.md](sql.md) has examples. Triggers, and functions that they and Farol's own
-programs call, are in ` + "`migrations/repeatable/`" + `.
-
-| function | who | what it does |
-|---|---|---|
-`)
-	for _, line := range list(t, c, functionLines) {
-		b.WriteString(line + "\n")
-	}
+	b.WriteString("\n## Tables of Farol\n\n| table | what it has |\n|---|---|\n" + strings.Join(own, ""))
 	return b.String()
 }
 
@@ -106,74 +103,55 @@ func title(file string) string {
 	return strings.ToUpper(name[:1]) + name[1:]
 }
 
-// opening is the comment that a migration begins with.
-func opening(text string) string {
-	var lines []string
-	for line := range strings.Lines(text) {
-		words, comment := strings.CutPrefix(strings.TrimSpace(line), "-- ")
-		if !comment || strings.HasPrefix(words, "+goose") {
-			break
-		}
-		lines = append(lines, words)
-	}
-	return strings.Join(lines, "\n")
+func comment(t *testing.T, c *pgx.Conn, table string) string {
+	t.Helper()
+	return value[string](t, c, `SELECT obj_description('`+table+`'::regclass, 'pg_class')`)
 }
 
+// tableText explains the columns whose comments are long or have a condition: the others are as
+// their names say.
 func tableText(t *testing.T, c *pgx.Conn, table string) string {
 	t.Helper()
-	if value[bool](t, c, `SELECT relispartition AND relname NOT IN ('pipeline_messages', 'posted_messages') FROM pg_class WHERE oid = '`+table+`'::regclass`) {
-		return ""
-	}
-	text := fmt.Sprintf("\n### %s\n\n%s%s\n", table, value[string](t, c, `SELECT obj_description('`+table+`'::regclass, 'pg_class')`), rights(t, c, table))
+	text := fmt.Sprintf("\n### %s\n\n%s%s\n", table, comment(t, c, table), rights(t, c, table))
 	switch table {
-	case "work_items_archive", "work_item_attempts_archive", "pipeline_messages", "posted_messages":
-		return text + "\nIt has the columns of " + map[string]string{
-			"work_items_archive": "work_items", "work_item_attempts_archive": "work_item_attempts",
-			"pipeline_messages": "topic_messages", "posted_messages": "topic_messages",
-		}[table] + ".\n"
+	case "work_items_archive":
+		return text + "\nIt has the columns of work_items.\n"
+	case "work_item_attempts_archive":
+		return text + "\nIt has the columns of work_item_attempts.\n"
 	}
-	text += "\n| column | type | null | meaning |\n|---|---|---|---|\n"
-	for _, line := range list(t, c, `SELECT format('| %s | %s | %s | %s |', '`+"`"+`' || attname || '`+"`"+`', format_type(atttypid, atttypmod),
-			CASE WHEN attnotnull THEN '–' ELSE 'yes' END, coalesce(col_description(attrelid, attnum), ''))
-		FROM pg_attribute WHERE attrelid = '`+table+`'::regclass AND attnum > 0 AND NOT attisdropped ORDER BY attnum`) {
-		text += line + "\n"
+	explained := list(t, c, `SELECT '- `+"`"+`' || attname || '`+"`"+`: ' || col_description(attrelid, attnum) FROM pg_attribute
+		WHERE attrelid = '`+table+`'::regclass AND attnum > 0 AND col_description(attrelid, attnum) ~ '^(\S+ ){12}|[:;]' ORDER BY attnum`)
+	if len(explained) > 0 {
+		text += "\n" + strings.Join(explained, "\n") + "\n"
 	}
 	return text
 }
 
-func viewText(t *testing.T, c *pgx.Conn, view string) string {
-	t.Helper()
-	columns := list(t, c, `SELECT '`+"`"+`' || attname || '`+"`"+`' FROM pg_attribute WHERE attrelid = '`+view+`'::regclass AND attnum > 0 ORDER BY attnum`)
-	return fmt.Sprintf("\n### %s\n\n%s%s\n\nColumns: %s.\n", view,
-		value[string](t, c, `SELECT obj_description('`+view+`'::regclass, 'pg_class')`), rights(t, c, view), strings.Join(columns, ", "))
-}
-
-// rights says what administrators and auditors may do with a table or view.
+// rights says what administrators and auditors may do with a table or view, unless both read it and that is all.
 func rights(t *testing.T, c *pgx.Conn, table string) string {
 	t.Helper()
-	var said []string
-	for _, role := range []string{"farol_admin", "farol_auditor"} {
-		may := list(t, c, `SELECT CASE p WHEN 'SELECT' THEN 'reads' WHEN 'INSERT' THEN 'adds' WHEN 'UPDATE' THEN 'changes' ELSE 'deletes' END
+	may := func(role string) string {
+		return strings.Join(list(t, c, `SELECT CASE p WHEN 'SELECT' THEN 'reads' WHEN 'INSERT' THEN 'adds' WHEN 'UPDATE' THEN 'changes' ELSE 'deletes' END
 				|| CASE WHEN has_table_privilege('`+role+`', '`+table+`', p) THEN ' rows' ELSE ' ' || (SELECT string_agg('`+"`"+`' || attname || '`+"`"+`', ', ' ORDER BY attnum)
 					FROM pg_attribute WHERE attrelid = '`+table+`'::regclass AND attnum > 0 AND NOT attisdropped AND has_column_privilege('`+role+`', attrelid, attnum, p)) END
 			FROM unnest('{SELECT,INSERT,UPDATE,DELETE}'::text[]) WITH ORDINALITY u (p, n)
-			WHERE CASE p WHEN 'DELETE' THEN has_table_privilege('`+role+`', '`+table+`', p) ELSE has_any_column_privilege('`+role+`', '`+table+`', p) END ORDER BY n`)
-		if len(may) > 0 {
-			said = append(said, role+" "+strings.Join(may, ", "))
-		}
+			WHERE CASE p WHEN 'DELETE' THEN has_table_privilege('`+role+`', '`+table+`', p) ELSE has_any_column_privilege('`+role+`', '`+table+`', p) END ORDER BY n`), ", ")
 	}
-	if len(said) == 0 {
+	switch admin, auditor := may("farol_admin"), may("farol_auditor"); {
+	case admin == auditor && admin == "reads rows":
 		return ""
+	case admin == auditor:
+		return " Each role " + admin + "."
+	case auditor == "reads rows" && admin != "":
+		return " *farol_admin* " + strings.TrimPrefix(admin, "reads rows, ") + "."
+	case admin == "":
+		return " *farol_auditor* alone " + auditor + "."
+	case auditor == "":
+		return " *farol_admin* alone " + admin + "."
+	default:
+		return " *farol_auditor* " + auditor + "; *farol_admin* " + admin + "."
 	}
-	return "\n\nRights: " + strings.Join(said, "; ") + "."
 }
-
-const functionLines = `SELECT format('| %s | %s | %s |', '` + "`" + `' || p.proname || '(' || pg_get_function_arguments(p.oid) || ')` + "`" + `',
-		CASE WHEN admin THEN 'farol_admin' ELSE 'everybody' END, obj_description(p.oid, 'pg_proc'))
-	FROM (SELECT p.*, has_function_privilege('farol_admin', p.oid, 'EXECUTE') AND NOT EXISTS (
-			SELECT FROM aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) x WHERE x.grantee = 0) AS admin FROM pg_proc p) p
-	WHERE p.pronamespace = current_schema()::regnamespace AND obj_description(p.oid, 'pg_proc') IS NOT NULL AND has_function_privilege('farol_admin', p.oid, 'EXECUTE')
-	ORDER BY p.proname, 1`
 
 func list(t *testing.T, c *pgx.Conn, sql string) []string {
 	t.Helper()

@@ -103,3 +103,53 @@ $$;
 
 REVOKE EXECUTE ON FUNCTION file_changes_its_fixity, time_is_set, fixity_due FROM
 	PUBLIC;
+
+-- is_payload reports whether a file is in the folder data of its bag.
+CREATE OR REPLACE FUNCTION is_payload(identifier text) RETURNS boolean LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN identifier ~ '^[^/]+/[^/]+/data/';
+
+-- count_files adds to what an object has.
+CREATE OR REPLACE FUNCTION count_files(object bigint, more_files bigint, more_bytes numeric, more_payload_files bigint, more_payload_bytes numeric) RETURNS void
+LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+BEGIN
+	INSERT INTO object_holdings (intellectual_object_id, files, bytes) VALUES (object, 0, 0) ON CONFLICT (intellectual_object_id) DO NOTHING;
+	UPDATE object_holdings SET files = files + more_files, bytes = bytes + more_bytes,
+		payload_files = payload_files + more_payload_files, payload_bytes = payload_bytes + more_payload_bytes
+	WHERE intellectual_object_id = object;
+END
+$$;
+
+-- files_are_counted counts the files that a statement has added, changed or removed. A
+-- statement that changes something else of files changes no count and locks none. Objects come
+-- in the order of their IDs, so that no two statements wait for each other.
+CREATE OR REPLACE FUNCTION files_are_counted() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
+BEGIN
+	IF TG_OP = 'INSERT' THEN
+		PERFORM count_files(object, count(*), sum(size), sum(payload), sum(payload * size))
+		FROM (SELECT intellectual_object_id AS object, size, is_payload(identifier)::integer AS payload FROM added WHERE state = 'A') f
+		GROUP BY object ORDER BY object;
+	ELSIF TG_OP = 'DELETE' THEN
+		PERFORM count_files(object, -count(*), -sum(size), -sum(payload), -sum(payload * size))
+		FROM (SELECT intellectual_object_id AS object, size, is_payload(identifier)::integer AS payload FROM removed WHERE state = 'A') f
+		GROUP BY object ORDER BY object;
+	ELSE
+		PERFORM count_files(object, sum(n), sum(n * size), sum(n * payload), sum(n * payload * size))
+		FROM (
+			SELECT intellectual_object_id AS object, size, is_payload(identifier)::integer AS payload, 1 AS n FROM added WHERE state = 'A'
+			UNION ALL
+			SELECT intellectual_object_id, size, is_payload(identifier)::integer, -1 FROM removed WHERE state = 'A'
+		) f
+		GROUP BY object
+		HAVING (sum(n), sum(n * size), sum(n * payload), sum(n * payload * size)) <> (0, 0, 0, 0)
+		ORDER BY object;
+	END IF;
+	RETURN NULL;
+END
+$$;
+REVOKE EXECUTE ON FUNCTION is_payload, count_files, files_are_counted FROM PUBLIC;
+CREATE OR REPLACE TRIGGER added_files_are_counted AFTER INSERT ON generic_files
+	REFERENCING NEW TABLE AS added FOR EACH STATEMENT EXECUTE FUNCTION files_are_counted();
+CREATE OR REPLACE TRIGGER changed_files_are_counted AFTER UPDATE ON generic_files
+	REFERENCING OLD TABLE AS removed NEW TABLE AS added FOR EACH STATEMENT EXECUTE FUNCTION files_are_counted();
+CREATE OR REPLACE TRIGGER removed_files_are_counted AFTER DELETE ON generic_files
+	REFERENCING OLD TABLE AS removed FOR EACH STATEMENT EXECUTE FUNCTION files_are_counted();

@@ -1,6 +1,42 @@
 -- Events and checksums: the views that show the rows of event_records and file_digests one
 -- by one, and what becomes of rows that are written to the views.
 
+-- event_number returns the number of what an event says, which it adds to the dictionary
+-- if it is new. A recording that adds the same at this moment is waited for.
+CREATE OR REPLACE FUNCTION event_number(at integer, about text, event_type text, detail text, outcome text, outcome_detail text, outcome_information text,
+	object text, agent text) RETURNS integer
+LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+DECLARE
+	of   bytea := sha256(convert_to(jsonb_build_array($1, $2, $3, $4, $5, $6, $7, $8, $9)::text, 'UTF8'));
+	n    integer;
+BEGIN
+	SELECT t.id INTO n FROM event_texts t WHERE t.digest = of;
+	IF n IS NULL THEN
+		INSERT INTO event_texts AS t (digest, at, about, event_type, detail, outcome, outcome_detail, outcome_information, object, agent)
+		VALUES (of, $1, $2, $3, $4, $5, $6, $7, $8, $9) ON CONFLICT (digest) DO NOTHING RETURNING t.id INTO n;
+	END IF;
+	IF n IS NULL THEN
+		SELECT t.id INTO n FROM event_texts t WHERE t.digest = of;
+	END IF;
+	IF n IS NULL THEN
+		RAISE EXCEPTION 'another transaction has just added this text of an event' USING ERRCODE = 'serialization_failure';
+	END IF;
+	RETURN n;
+END
+$$;
+REVOKE EXECUTE ON FUNCTION event_number FROM PUBLIC;
+
+-- event_text_is_notable gives a text the number by which event_records_notable knows it.
+CREATE OR REPLACE FUNCTION event_text_is_notable() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+	NEW.id := -abs(NEW.id);
+	RETURN NEW;
+END
+$$;
+REVOKE EXECUTE ON FUNCTION event_text_is_notable FROM PUBLIC;
+CREATE OR REPLACE TRIGGER event_text_is_notable BEFORE INSERT ON event_texts
+	FOR EACH ROW WHEN (NEW.outcome = 'Failure' OR NEW.event_type = 'deletion') EXECUTE FUNCTION event_text_is_notable();
+
 -- event_places divides the texts of an event of a file into sentences and facts: names,
 -- addresses, digests and whatever else differs from file to file. Places are %f (the
 -- file's identifier), %u (its uuid), %h01 (the first fact, in hexadecimal), %t01 (the
@@ -45,6 +81,7 @@ BEGIN
 	END IF;
 END
 $$;
+REVOKE EXECUTE ON FUNCTION event_places FROM PUBLIC;
 
 -- event_words puts facts into the places of a sentence (see event_places), if they belong
 -- together: a query may be planned so that a condition is evaluated before a row has been

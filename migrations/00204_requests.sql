@@ -1,26 +1,14 @@
--- Restorations and deletions: who may request them, what is requested, and what it
--- costs. A request becomes work items, one for each file or object, that no worker
--- claims before the rules here are met.
+-- Restorations and deletions: what is requested, what it costs, and what two people decide. A
+-- request becomes work items, one for each file or object, that no worker claims before the
+-- rules here are met.
 
 -- +goose Up
 
-CREATE TABLE users (
-	id             bigint      GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-	email          user_email  NOT NULL CHECK (length(email) <= 254 AND email !~ '[[:space:]]'),
-	name           text        NOT NULL CHECK (length(name) BETWEEN 2 AND 200),
-	institution_id bigint      REFERENCES institutions,
-	role           text        NOT NULL CHECK (role IN ('admin', 'institutional_admin', 'institutional_user')),
-	deactivated_at timestamptz,
-	created_at     timestamptz NOT NULL DEFAULT now(),
-	updated_at     timestamptz NOT NULL DEFAULT now(),
-	CONSTRAINT admins_have_no_institution CHECK ((role = 'admin') = (institution_id IS NULL))
-);
-CREATE UNIQUE INDEX users_email ON users (lower(email));
-CREATE INDEX users_institution ON users (institution_id) WHERE deactivated_at IS NULL;
-
 CREATE TABLE storage_options (
 	name           text    PRIMARY KEY,
-	retention_days integer NOT NULL CHECK (retention_days BETWEEN 0 AND 36500)
+	retention_days integer NOT NULL CHECK (retention_days BETWEEN 0 AND 36500),
+	per_gib_month  numeric(12, 6) CHECK (per_gib_month >= 0), -- NULL: no price is shown
+	included_tib   numeric(12, 3) CHECK (included_tib >= 0)
 );
 INSERT INTO storage_options VALUES
 	('Standard', 0), ('Wasabi-VA', 90), ('Wasabi-OR', 90), ('Wasabi-TX', 90), ('Glacier-VA', 90), ('Glacier-OH', 90), ('Glacier-OR', 90),
@@ -42,26 +30,36 @@ INSERT INTO retrieval_prices VALUES -- AWS, us-east-1, November 2026
 	('DEEP_ARCHIVE', 'Standard',  0.02,   0.10,  '12 hours',  '4 hours'),
 	('DEEP_ARCHIVE', 'Bulk',      0.0025, 0.025, '48 hours',  '8 hours');
 
+-- An approved deletion waits before anything is removed, so that a mistake can be stopped: the
+-- installation has a time for that, and an institution may have its own.
 CREATE TABLE request_settings (
 	only_one      boolean        PRIMARY KEY DEFAULT true CHECK (only_one),
-	retrieval_cap numeric(16, 2) NOT NULL DEFAULT 100 CHECK (retrieval_cap >= 0)
+	retrieval_cap numeric(16, 2) NOT NULL DEFAULT 100 CHECK (retrieval_cap >= 0),
+	deletion_wait interval       NOT NULL DEFAULT '24 hours'
+		CONSTRAINT request_settings_deletion_wait CHECK (deletion_wait BETWEEN '0' AND '90 days')
 );
 INSERT INTO request_settings DEFAULT VALUES;
 
--- Only a digest of the token is stored; the token itself goes to the approver.
+-- Two people: a request is approved by another person than the one who made it.
 CREATE TABLE deletion_requests (
 	id             bigint      GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
 	institution_id bigint      NOT NULL REFERENCES institutions,
 	requested_by   bigint      NOT NULL REFERENCES users,
 	requested_at   timestamptz NOT NULL DEFAULT now(),
-	token_sha256   bytea       NOT NULL CHECK (length(token_sha256) = 32),
 	approved_by    bigint      REFERENCES users,
 	approved_at    timestamptz,
 	cancelled_by   bigint      REFERENCES users,
 	cancelled_at   timestamptz,
+	requested_as   text,
+	approved_as    text,
+	on_paper       text,
+	cancel_reason  text, -- NULL: none was given
+	begins_at      timestamptz, -- fixed at the approval
 	CHECK ((approved_by IS NULL) = (approved_at IS NULL)),
 	CHECK ((cancelled_by IS NULL) = (cancelled_at IS NULL)),
-	CONSTRAINT decided_once CHECK (approved_at IS NULL OR cancelled_at IS NULL)
+	CONSTRAINT deletion_requests_reason CHECK (cancel_reason IS NULL OR cancelled_at IS NOT NULL),
+	CONSTRAINT deletion_requests_begin CHECK (begins_at IS NULL OR approved_at IS NOT NULL),
+	CONSTRAINT cancelled_last CHECK (cancelled_at >= approved_at)
 );
 CREATE INDEX deletion_requests_institution ON deletion_requests (institution_id, id);
 
@@ -81,6 +79,8 @@ CREATE INDEX deletion_requests_object ON deletion_requests_intellectual_objects 
 
 -- A deletion looks for all copies before it removes the first. A copy that is missing
 -- although nobody here has deleted it was lost: a person has to know before the rest goes.
+-- A receipt says when the removal of its copy began, before it is removed: so the record says
+-- exactly which copies may be gone, and all others of a deletion stay in preservation.
 CREATE TABLE deletion_receipts (
 	work_item_id    bigint      NOT NULL, -- no foreign key: the item may be archived
 	generic_file_id bigint      NOT NULL REFERENCES generic_files,
@@ -94,6 +94,8 @@ CREATE TABLE deletion_receipts (
 	seen_at         timestamptz,
 	found_missing   boolean     NOT NULL DEFAULT false,
 	accepted_by     text        NOT NULL DEFAULT '',
+	begun_at        timestamptz, -- NULL: the copy is untouched
+	kept_by_store   text        NOT NULL DEFAULT '', -- '': the store does not keep it
 	PRIMARY KEY (work_item_id, generic_file_id, target, key)
 );
 CREATE INDEX deletion_receipts_file ON deletion_receipts (generic_file_id);
@@ -113,6 +115,7 @@ CREATE TABLE retrievals (
 	woken_at       timestamptz,
 	readable_until timestamptz,
 	next_item      bigint, -- no foreign key: it may be archived
+	requested_by   bigint         REFERENCES users,
 	CHECK ((approved_by IS NULL) = (approved_at IS NULL))
 );
 CREATE INDEX retrievals_next ON retrievals (next_item) WHERE next_item IS NOT NULL;
@@ -128,17 +131,3 @@ CREATE TABLE spot_restores (
 );
 CREATE INDEX spot_restores_institution ON spot_restores (institution_id, requested_at);
 CREATE INDEX spot_restores_object ON spot_restores (intellectual_object_id, requested_at);
-
-CREATE TABLE alerts (
-	id                  bigint      GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-	institution_id      bigint      REFERENCES institutions,
-	type                text        NOT NULL CHECK (type IN ('Deletion Cancelled', 'Deletion Completed', 'Deletion Confirmed', 'Deletion Requested',
-		'Failed Fixity Check', 'Restoration Completed', 'Spot Restoration Completed', 'Spot Restoration Failed', 'Repair Stopped', 'Service Held')),
-	subject             text        NOT NULL CHECK (subject <> ''),
-	content             text        NOT NULL,
-	deletion_request_id bigint      REFERENCES deletion_requests,
-	work_item_id        bigint, -- no foreign key: the item may be archived
-	generic_file_id     bigint      REFERENCES generic_files,
-	created_at          timestamptz NOT NULL DEFAULT now()
-);
-CREATE INDEX alerts_institution ON alerts (institution_id, id);

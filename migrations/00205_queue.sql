@@ -55,7 +55,8 @@ INSERT INTO stage_settings (action, stage, ordinal, topic, max_attempts, cap, un
 	('Delete',          'Requested',    1, 'delete_item',                    3, NULL, '3 minutes',  '9 minutes'),
 	('Restore File',    'Requested',    1, 'restore_file',                   3, NULL, '15 minutes', '45 minutes'),
 	('Restore Object',  'Requested',    1, 'restore_object',                 3, NULL, '15 minutes', '45 minutes'),
-	('Glacier Restore', 'Requested',    1, 'restore_glacier',                3, NULL, '20 seconds', '60 seconds');
+	('Glacier Restore', 'Requested',    1, 'restore_glacier',                3, NULL, '20 seconds', '60 seconds'),
+	('Export',          'Requested',    1, 'export_records',                 3, NULL, '20 seconds', '60 seconds'); -- large exports are work items
 
 CREATE TABLE size_bands (
 	band         smallint PRIMARY KEY,
@@ -155,10 +156,12 @@ CREATE INDEX work_items_ended_bag ON work_items (institution_id, name, etag) WHE
 CREATE INDEX work_items_ended ON work_items (updated_at) WHERE status IN ('Success', 'Cancelled');
 -- Items that a person has to look at, whether or not the flag was taken away.
 CREATE INDEX work_items_review ON work_items (id) WHERE needs_admin_review OR status IN ('Failed', 'Suspended');
--- The live requests for an object.
-CREATE INDEX work_items_requests ON work_items (object_identifier) WHERE retry AND stage = 'Requested';
--- The items of a deletion request.
-CREATE INDEX work_items_deletion ON work_items (deletion_request_id) WHERE deletion_request_id IS NOT NULL;
+-- The requests in the queue. An ingest is not in it, so its transitions write no more.
+CREATE INDEX work_items_requests ON work_items (object_identifier, action) WHERE action <> 'Ingest';
+-- The items of a deletion request: each that ends looks whether it is the last.
+CREATE INDEX work_items_deletion ON work_items (deletion_request_id, status) WHERE deletion_request_id IS NOT NULL;
+-- The items of an object that have ended; each writes it once.
+CREATE INDEX work_items_ended_object ON work_items (object_identifier) WHERE NOT retry;
 
 -- Triggers write it at the beginning and end of an item; as an index of work_items it
 -- would be written by every transition, and make each a third more expensive.
@@ -260,6 +263,21 @@ CREATE INDEX unrecorded_copies_keys ON unrecorded_copies USING gin (keys);
 CREATE TABLE work_items_archive (LIKE work_items INCLUDING STORAGE, PRIMARY KEY (id));
 CREATE INDEX work_items_archive_bag ON work_items_archive (institution_id, name, etag);
 CREATE INDEX work_items_archive_object ON work_items_archive (object_identifier);
+-- Lists of items, which registry/browse reads: the archive is written once. Work items in the
+-- queue have no such indexes, since each transition of an item would write them.
+CREATE INDEX work_items_archive_institution ON work_items_archive (institution_id, id);
+CREATE INDEX work_items_archive_unsuccessful ON work_items_archive (id) WHERE status <> 'Success';
+CREATE INDEX work_items_archive_institution_unsuccessful ON work_items_archive (institution_id, id) WHERE status <> 'Success';
+CREATE INDEX work_items_archive_review ON work_items_archive (id) WHERE needs_admin_review;
+CREATE INDEX work_items_archive_institution_review ON work_items_archive (institution_id, id) WHERE needs_admin_review;
+CREATE INDEX work_items_archive_deletion ON work_items_archive (deletion_request_id) WHERE deletion_request_id IS NOT NULL;
+CREATE INDEX work_items_archive_name ON work_items_archive (name);
+-- Restorations and deletions are few among the ingests.
+CREATE INDEX work_items_archive_requests ON work_items_archive (id) WHERE action <> 'Ingest';
+CREATE INDEX work_items_archive_institution_requests ON work_items_archive (institution_id, id) WHERE action <> 'Ingest';
+-- Items come into the archive in the order in which they ended, so that a few pages have the
+-- hours that people look at in the history, and the index is tiny.
+CREATE INDEX work_items_archive_updated ON work_items_archive USING brin (updated_at) WITH (pages_per_range = 32, autosummarize = on);
 CREATE TABLE work_item_attempts_archive (LIKE work_item_attempts INCLUDING STORAGE, PRIMARY KEY (work_item_id, claim_token));
 
 -- One transition of one item, as move_items() takes it. A NULL field leaves what is
@@ -290,6 +308,32 @@ CREATE TYPE work_item_move AS (
 	waits_for      bigint,      -- NULL: waits for none; run_at is 'infinity' while it is set
 	virtual_start  bigint,      -- NULL: stays
 	review         boolean      -- NULL: status is Failed or Suspended
+);
+
+-- A pause is a record of its own: who, why, since when. The flags of stages, of fixity checks
+-- and of schedules, which claims read, follow from the records. Services that people hold are
+-- the same.
+CREATE SEQUENCE pauses_id;
+CREATE TABLE pauses (
+	number    bigint      GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+	id        bigint      NOT NULL DEFAULT nextval('pauses_id'), -- of all stages that were paused together
+	action    text        NOT NULL COLLATE "C", -- Service: a service is held
+	stage     text        NOT NULL COLLATE "C",
+	paused_by text        NOT NULL DEFAULT acting_user(),
+	paused_at timestamptz NOT NULL DEFAULT now() CHECK (isfinite(paused_at)),
+	reason    text,
+	of_all    boolean     NOT NULL DEFAULT false,
+	in_nsq    boolean     NOT NULL DEFAULT false,
+	lifted_by text,
+	lifted_at timestamptz,
+	CONSTRAINT who_lifts_a_pause CHECK ((lifted_by IS NULL) = (lifted_at IS NULL))
+);
+ALTER SEQUENCE pauses_id OWNED BY pauses.id;
+CREATE UNIQUE INDEX pauses_in_force ON pauses (action, stage, paused_by, of_all, in_nsq) WHERE lifted_at IS NULL;
+CREATE INDEX pauses_id_in_force ON pauses (id) WHERE lifted_at IS NULL;
+
+CREATE TYPE stage_pause AS (
+	action text, stage text, paused boolean, paused_by text, paused_at timestamptz, pause_reason text, pauses jsonb
 );
 
 ANALYZE size_bands, stage_settings;

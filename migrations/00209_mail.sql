@@ -1,22 +1,38 @@
--- Mail: alerts of more kinds, what is to be sent of them, and what each person wants of it.
+-- Mail: alerts, what is to be sent of them, and what each person wants of it.
 
 -- +goose Up
 
-ALTER TABLE alerts
-	DROP CONSTRAINT alerts_type_check,
-	ADD CONSTRAINT alerts_type_check CHECK (type IN ('Deletion Cancelled', 'Deletion Completed', 'Deletion Confirmed', 'Deletion Requested',
+CREATE TABLE alerts (
+	id                  bigint      GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+	institution_id      bigint      REFERENCES institutions,
+	type                text        NOT NULL CHECK (type IN ('Deletion Cancelled', 'Deletion Completed', 'Deletion Confirmed', 'Deletion Requested',
 		'Failed Fixity Check', 'Restoration Completed', 'Spot Restoration Completed', 'Spot Restoration Failed', 'Repair Stopped', 'Service Held',
 		'Item Failed', 'Item Suspended', 'Restoration Ready Soon To Expire', 'Approval Waits', 'Fixity Promise Broken', 'Worker Lost', 'Queue Overdue',
 		'Account Locked', 'New Sign-in', 'Password Changed', 'Token Made', 'Second Factor Changed', 'Mail Not Delivered')),
-	ADD user_id    bigint      REFERENCES users ON DELETE CASCADE,
-	ADD count      integer     NOT NULL DEFAULT 1 CHECK (count > 0),
-	ADD stage      text,
-	ADD error_code text,
-	ADD last_at    timestamptz NOT NULL DEFAULT now();
-UPDATE alerts SET last_at = created_at;
+	subject             text        NOT NULL CHECK (subject <> ''),
+	content             text        NOT NULL,
+	deletion_request_id bigint      REFERENCES deletion_requests,
+	work_item_id        bigint, -- no foreign key: the item may be archived
+	generic_file_id     bigint      REFERENCES generic_files,
+	created_at          timestamptz NOT NULL DEFAULT now(),
+	user_id             bigint      REFERENCES users ON DELETE CASCADE,
+	count               integer     NOT NULL DEFAULT 1 CHECK (count > 0),
+	stage               text,
+	error_code          text,
+	last_at             timestamptz NOT NULL DEFAULT now()
+);
+CREATE INDEX alerts_institution ON alerts (institution_id, id);
+CREATE INDEX alerts_staff ON alerts (id) WHERE institution_id IS NULL;
 CREATE INDEX alerts_user ON alerts (user_id, id) WHERE user_id IS NOT NULL;
 -- What raise_alert() looks for.
 CREATE INDEX alerts_grouped ON alerts (type, stage, error_code, created_at) WHERE stage IS NOT NULL;
+
+CREATE TABLE alert_reads (
+	user_id  bigint      NOT NULL REFERENCES users ON DELETE CASCADE,
+	alert_id bigint      NOT NULL REFERENCES alerts ON DELETE CASCADE,
+	read_at  timestamptz NOT NULL DEFAULT now(),
+	PRIMARY KEY (user_id, alert_id)
+);
 
 -- An alert that is open gets no row lock from the transactions that add to it, which have
 -- locked items: each adds a row here, and a job counts them.
@@ -32,12 +48,13 @@ CREATE TABLE alert_repeats (
 	at             timestamptz NOT NULL DEFAULT now()
 );
 
+-- No row here has a secret: a link is made when its mail is sent, and not kept.
 CREATE TABLE mail_outbox (
 	id         bigint      GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
 	message_id uuid        NOT NULL DEFAULT gen_random_uuid() UNIQUE,
 	alert_id   bigint      REFERENCES alerts ON DELETE CASCADE,
 	user_id    bigint      NOT NULL REFERENCES users ON DELETE CASCADE,
-	kind       text        NOT NULL CHECK (kind IN ('alert', 'daily', 'digest', 'invite', 'reset')),
+	kind       text        NOT NULL CHECK (kind IN ('alert', 'daily', 'digest', 'invite', 'reset', 'moved')),
 	args       jsonb       NOT NULL DEFAULT '{}',
 	due_at     timestamptz NOT NULL DEFAULT now(),
 	attempts   integer     NOT NULL DEFAULT 0 CHECK (attempts >= 0),
@@ -61,12 +78,3 @@ CREATE TABLE mail_settings (
 	fixity       text   NOT NULL DEFAULT 'now' CHECK (fixity IN ('now', 'daily', 'never')),
 	problems     text   NOT NULL DEFAULT 'now' CHECK (problems IN ('now', 'daily', 'never'))
 );
-
--- No row here has a secret: a link is made when its mail is sent, and not kept.
-INSERT INTO administration_rights (privilege, on_table) VALUES ('SELECT', 'mail_outbox'), ('SELECT', 'alert_repeats'),
-	('SELECT, INSERT, UPDATE, DELETE', 'mail_settings');
-INSERT INTO auditor_rights (on_table) VALUES ('mail_outbox'), ('mail_settings');
-UPDATE auditor_rights SET columns = 'id, institution_id, type, subject, deletion_request_id, work_item_id, generic_file_id, created_at,
-	user_id, count, stage, error_code, last_at' WHERE on_table = 'alerts';
-
-INSERT INTO schedules (job, every) VALUES ('raise-alerts', '5 minutes'), ('send-mail', '30 seconds');

@@ -123,17 +123,3 @@ CREATE TABLE topic_requests (
 CREATE UNIQUE INDEX topic_requests_message ON topic_requests (topic, message);
 CREATE INDEX topic_requests_at ON topic_requests (at);
 CREATE INDEX topic_requests_item ON topic_requests (work_item_id) WHERE work_item_id IS NOT NULL;
-
-CREATE TABLE api_tokens (
-	id             bigint      GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-	name           text        NOT NULL UNIQUE CHECK (octet_length(name) BETWEEN 1 AND 100),
-	digest         bytea       NOT NULL UNIQUE CHECK (octet_length(digest) = 32),
-	institution_id bigint      REFERENCES institutions,
-	rights         text[]      NOT NULL CHECK (rights <@ '{post,pull,lease}' AND rights <> '{}'),
-	stages         text[]      NOT NULL DEFAULT '{}',
-	created_at     timestamptz NOT NULL DEFAULT now(),
-	created_by     text        NOT NULL DEFAULT acting_user(),
-	expires_at     timestamptz CHECK (isfinite(expires_at)),
-	used_at        timestamptz,
-	CONSTRAINT queues_are_for_all CHECK (institution_id IS NULL OR NOT rights && '{post,pull}') -- ids of all institutions pass through them
-);
