@@ -49,7 +49,7 @@ lint:                           ## formatting (gofumpt, gci) included; make lint
 	$(lint) run $(ARGS)
 
 bench: deps                     ## whole ingests next to the limits of the machine; make bench ARGS='-only W1,S'
-	cd bench && go run ./table $(ARGS)
+	cd bench && go run . table $(ARGS)
 
 bench-all: deps                 ## all other benchmarks: restorations, fixity, digests, pulls, the packages
 	cd bench && go test -run '^$$' -bench . -benchtime 1x -timeout 60m .
@@ -57,13 +57,13 @@ bench-all: deps                 ## all other benchmarks: restorations, fixity, d
 
 bench-queue: deps               ## the queue compared with public ones; make bench-queue ARGS='-only farol,river'
 	.ci/deps peers
-	cd bench && go run ./queue $(ARGS)
+	cd bench && go run . queue $(ARGS)
 
 bench-scale: deps               ## many workers on one database; make bench-scale ARGS='-workers 16 -bags mixed'
-	cd bench && go run ./scale $(ARGS)
+	cd bench && go run . scale $(ARGS)
 
 bench-lists: deps               ## the lists of the REST API on a large archive; make bench-lists ARGS='-scale 0.01 -dur 30s'
-	cd bench && go run ./lists $(ARGS)
+	cd bench && go run . lists $(ARGS)
 
 chaos: deps                     ## real servers fail while bags are ingested; make chaos ARGS=--all for all
 	cd chaos && go run . $(ARGS)

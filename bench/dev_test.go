@@ -1,8 +1,4 @@
-// Package bench measures parts of Farol on a stack of its own with fsync on. Whole
-// ingests are measured by the program table.
-//
-//	go test -bench . -benchtime 1x
-package bench
+package main
 
 import (
 	"context"

@@ -1,4 +1,4 @@
-package bench
+package main
 
 import (
 	"bytes"
@@ -9,7 +9,6 @@ import (
 	"math/rand/v2"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -22,8 +21,8 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/farol-preservation/farol/bench/rig"
 	"github.com/farol-preservation/farol/internal/devstack"
-	"github.com/farol-preservation/farol/migrations"
 	fixitypkg "github.com/farol-preservation/farol/pipeline/fixity"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/fixity"
@@ -38,23 +37,17 @@ const copiesEnv = "FAROL_BENCH_COPIES"
 func database(b *testing.B, services ...devstack.Service) (*devstack.Stack, *pgxpool.Pool) {
 	b.Helper()
 	ctx := context.Background()
-	dir := b.TempDir()
-	stack, err := devstack.Start(ctx, devstack.Options{
-		Dir: filepath.Join(dir, "data"), Executable: build(b, dir) + "-dev", Only: append(services, devstack.Postgres),
-	})
+	servers, err := rig.Start(ctx, "", devstack.Options{Only: services})
 	if err != nil {
 		b.Fatal(err)
 	}
-	b.Cleanup(func() { stack.Remove(ctx) })
-	if err := migrations.Up(ctx, stack.AdminURL); err != nil {
-		b.Fatal(err)
-	}
-	db, err := registry.Connect(ctx, stack.AdminURL, "bench")
+	b.Cleanup(func() { servers.Stop(ctx) })
+	db, err := registry.Connect(ctx, servers.Stack.AdminURL, "bench")
 	if err != nil {
 		b.Fatal(err)
 	}
 	b.Cleanup(db.Close)
-	return stack, db
+	return servers.Stack, db
 }
 
 func run(b *testing.B, db *pgxpool.Pool, statements ...string) {

@@ -1,8 +1,7 @@
-package bench
+package main
 
 import (
 	"bytes"
-	"context"
 	"fmt"
 	"io"
 	"net"
@@ -19,8 +18,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/farol-preservation/farol/bench/rig"
 	"github.com/farol-preservation/farol/internal/devstack"
 )
 
@@ -30,8 +30,8 @@ import (
 // answer of a call that waits. nsqd's HTTP API, which keeps its messages in memory, is
 // posted to in turn.
 func BenchmarkPull(b *testing.B) {
-	stack, _ := database(b, devstack.NSQ)
-	s := startServer(b, stack)
+	stack, db := database(b, devstack.NSQ)
+	s := startServer(b, stack, db)
 	message := `{"messages": {"%s": ["` + strings.Repeat("x", 100) + `"]}}`
 	for _, connections := range []int{1, 10} {
 		queue := fmt.Sprint("q", connections)
@@ -67,11 +67,11 @@ type httpServer struct {
 	*worker
 
 	url        string
-	postmaster string // number of its process
+	postmaster rig.Postmaster
 	client     *http.Client
 }
 
-func startServer(b *testing.B, stack *devstack.Stack) *httpServer {
+func startServer(b *testing.B, stack *devstack.Stack, db *pgxpool.Pool) *httpServer {
 	b.Helper()
 	log := filepath.Join(b.TempDir(), "serve.log")
 	out, err := os.Create(log)
@@ -84,7 +84,11 @@ func startServer(b *testing.B, stack *devstack.Stack) *httpServer {
 	if err := cmd.Start(); err != nil {
 		b.Fatal(err)
 	}
-	s := &httpServer{postmaster: postmasterOf(b, stack.AdminURL), worker: &worker{b: b, cmd: cmd}, client: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 2000}}}
+	postmaster, err := rig.FindPostmaster(b.Context(), db)
+	if err != nil {
+		b.Fatal(err)
+	}
+	s := &httpServer{postmaster: postmaster, worker: &worker{b: b, cmd: cmd}, client: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 2000}}}
 	b.Cleanup(s.stop)
 	at := regexp.MustCompile(`msg=serving api="the pull API" addr=(\S+)`)
 	for began := time.Now(); s.url == ""; {
@@ -116,9 +120,9 @@ func (s *httpServer) ask(path, body string) {
 // is answered, and reports how many are in a second, and what one costs.
 func (s *httpServer) rate(name string, connections int, path, body func(int) string) {
 	s.b.Helper()
-	serverBefore, databaseBefore := s.cpu(), s.postgresCPU()
+	serverBefore, databaseBefore := s.cpu(), s.postmaster.CPU()
 	n, took := hammer(s.b, strings.TrimPrefix(s.url, "http://"), connections, func(i int) (string, string) { return path(i), body(i) })
-	server, database := s.cpu()-serverBefore, s.postgresCPU()-databaseBefore
+	server, database := s.cpu()-serverBefore, s.postmaster.CPU()-databaseBefore
 	s.b.ReportMetric(float64(n)/took.Seconds(), fmt.Sprintf("%s-%d-req/s", name, connections))
 	s.b.Logf("%s over %d connections: %.0f requests/s; for one %.0f µs of the server's processor time and %.0f µs of the database's",
 		name, connections, float64(n)/took.Seconds(), 1e6*server/float64(n), 1e6*database/float64(n))
@@ -236,44 +240,4 @@ func (s *httpServer) latency(waiting int) {
 	slices.Sort(took)
 	s.b.ReportMetric(1e3*took[rounds/2].Seconds(), fmt.Sprintf("post-to-pull-%d-p50-ms", waiting))
 	s.b.Logf("from a post to the answer of one of %d that wait: p50 %v, p99 %v", waiting, took[rounds/2], took[rounds*99/100])
-}
-
-// postgresCPU is the processor time that the processes of our PostgreSQL have had,
-// with those of them that have ended.
-func (s *httpServer) postgresCPU() (seconds float64) {
-	s.b.Helper()
-	stats, err := filepath.Glob("/proc/[0-9]*/stat")
-	if err != nil {
-		s.b.Fatal(err)
-	}
-	for _, name := range stats {
-		stat, err := os.ReadFile(name)
-		if err != nil || !bytes.Contains(stat, []byte("(postgres)")) {
-			continue
-		}
-		fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
-		if parent := fields[1]; filepath.Base(filepath.Dir(name)) != s.postmaster && parent != s.postmaster {
-			continue
-		}
-		for _, f := range fields[11:15] { // utime, stime, and of children that were waited for
-			ticks, _ := strconv.ParseFloat(f, 64)
-			seconds += ticks / 100
-		}
-	}
-	return seconds
-}
-
-// postmasterOf finds the process whose children serve a database.
-func postmasterOf(b *testing.B, url string) string {
-	b.Helper()
-	db, err := pgx.Connect(context.Background(), url)
-	if err != nil {
-		b.Fatal(err)
-	}
-	defer db.Close(context.Background())
-	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", db.PgConn().PID()))
-	if err != nil {
-		b.Fatal(err)
-	}
-	return strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))[1]
 }

@@ -1,4 +1,4 @@
-package bench
+package main
 
 import (
 	"archive/tar"
@@ -11,13 +11,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -31,6 +29,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/farol-preservation/farol/bag/bagtest"
+	"github.com/farol-preservation/farol/bench/rig"
 	"github.com/farol-preservation/farol/internal/devstack"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/requests"
@@ -178,13 +177,7 @@ func inTurns(b *testing.B, amount float64, unit string, ways ...way) {
 }
 
 // ownCPU is the processor time of this process, in which the copies are made.
-func ownCPU() float64 {
-	var u syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-		return math.NaN()
-	}
-	return float64(u.Utime.Nano()+u.Stime.Nano()) / 1e9
-}
+func ownCPU() float64 { return rig.CPU(syscall.RUSAGE_SELF) }
 
 // archive is a stack without workers but those that the benchmark starts.
 type archive struct {
@@ -287,31 +280,15 @@ func (w *worker) stop() {
 // peak is the largest resident size of the process so far, in MiB.
 func (w *worker) peak() float64 {
 	w.b.Helper()
-	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", w.cmd.Process.Pid))
+	mib, err := rig.Memory(rig.Procfs, w.cmd.Process.Pid, "VmHWM")
 	if err != nil {
 		w.b.Fatal(err)
 	}
-	for line := range strings.Lines(string(status)) {
-		if rest, ok := strings.CutPrefix(line, "VmHWM:"); ok {
-			kib, _ := strconv.ParseFloat(strings.Fields(rest)[0], 64)
-			return kib / 1024
-		}
-	}
-	w.b.Fatal("the kernel does not tell the peak")
-	return 0
+	return mib
 }
 
 // cpu is the processor time of the process so far.
-func (w *worker) cpu() float64 {
-	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", w.cmd.Process.Pid))
-	if err != nil {
-		return math.NaN()
-	}
-	fields := strings.Fields(string(stat[strings.LastIndexByte(string(stat), ')')+1:]))
-	user, _ := strconv.ParseFloat(fields[11], 64)
-	system, _ := strconv.ParseFloat(fields[12], 64)
-	return (user + system) / 100
-}
+func (w *worker) cpu() float64 { return rig.Processes(rig.Procfs)[w.cmd.Process.Pid].Own }
 
 // ingest brings a bag on record, with one copy of each file.
 func (a *archive) ingest(spec bagtest.Spec) {

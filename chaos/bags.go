@@ -6,8 +6,9 @@ import (
 	"math/rand/v2"
 	"os"
 
-	"github.com/farol-preservation/farol/chaos/oracle"
+	"github.com/farol-preservation/farol/bag/bagtest"
 	"github.com/farol-preservation/farol/chaos/rig"
+	"github.com/farol-preservation/farol/internal/oracle"
 )
 
 // mix says what bags an experiment deposits.
@@ -29,26 +30,30 @@ func makeBags(dir string, seed uint64, m mix, institutions []rig.Institution) ([
 	}
 	var bags []oracle.Bag
 	for i := range m.Bags {
-		d := rig.Draft{Name: fmt.Sprintf("bag-%04d", i), Option: []string{"Standard", "Standard", "Standard", "Wasabi-OR", "Standard", "Wasabi-VA"}[i%6]}
+		option := []string{"Standard", "Standard", "Standard", "Wasabi-OR", "Standard", "Wasabi-VA"}[i%6]
+		d := rig.Draft{Spec: bagtest.Spec{Name: fmt.Sprintf("bag-%04d", i), StorageOption: option}}
+		add := func(path string, size int) {
+			d.Files = append(d.Files, bagtest.File{Path: path, Size: int64(size), Seed: rng.Uint64()})
+		}
 		switch {
 		case i < m.Large:
-			d.Files = []rig.Content{rig.Noise(rng, "data/film.mov", 24<<20)}
+			add("data/film.mov", 24<<20)
 		case i < m.Large+m.Many:
 			for n := range cmp.Or(m.Files, 300) {
-				d.Files = append(d.Files, rig.Noise(rng, fmt.Sprintf("data/pages/%02d/page-%05d.txt", n%7, n), 200+rng.IntN(2000)))
+				add(fmt.Sprintf("data/pages/%02d/page-%05d.txt", n%7, n), 200+rng.IntN(2000))
 			}
 		default:
 			for n := range 2 + rng.IntN(3) {
-				d.Files = append(d.Files, rig.Noise(rng, fmt.Sprintf("data/file-%d.bin", n), 100+rng.IntN(20_000)))
+				add(fmt.Sprintf("data/file-%d.bin", n), 100+rng.IntN(20_000))
 			}
 			if i%invalidEach == invalidEach/2 {
 				d.Flaw = rig.Flaws()[i/invalidEach%len(rig.Flaws())]
 			}
 		}
 		if i%3 == 0 {
-			d.Files = append(d.Files, rig.Content{Path: "custom/notes.txt", Data: []byte("Kept by: hand\n")})
+			d.Files = append(d.Files, bagtest.File{Path: "custom/notes.txt", Content: "Kept by: hand\n"})
 		}
-		bag, err := d.Bag(dir, institutions[i%len(institutions)], rng)
+		bag, err := d.Bag(dir, institutions[i%len(institutions)])
 		if err != nil {
 			return nil, err //nolint:wrapcheck // it names the bag
 		}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/farol-preservation/farol/chaos/rig"
 	"github.com/farol-preservation/farol/internal/devstack"
+	"github.com/farol-preservation/farol/internal/testenv/injure"
 )
 
 // failoverExperiments have a replica take the place of Redis or of PostgreSQL. Every
@@ -157,9 +158,9 @@ func postgresFailover(ctx context.Context, s *site) error {
 }
 
 // lead has later connections of every process go to another server.
-func (s *site) lead(way func(*process) *gate, server string) {
+func (s *site) lead(way func(*process) *injure.Proxy, server string) {
 	for _, p := range s.everyone() {
-		way(p).forward(server)
+		way(p).MoveTo(server)
 	}
 }
 

@@ -9,7 +9,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/farol-preservation/farol/chaos/oracle"
+	"github.com/farol-preservation/farol/internal/oracle"
 )
 
 // processExperiments harm workers.

@@ -12,7 +12,7 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 
-	"github.com/farol-preservation/farol/chaos/oracle"
+	"github.com/farol-preservation/farol/internal/oracle"
 )
 
 const allDo = "all Success, some seconds late"

@@ -13,7 +13,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgconn"
 
-	"github.com/farol-preservation/farol/chaos/oracle"
+	"github.com/farol-preservation/farol/internal/oracle"
 )
 
 // redisExperiments take Redis away, fill it, or empty it.

@@ -9,8 +9,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/farol-preservation/farol/chaos/oracle"
 	"github.com/farol-preservation/farol/chaos/rig"
+	"github.com/farol-preservation/farol/internal/oracle"
 )
 
 // An experiment is what is done to a Farol at work, and what must come of it.
@@ -45,7 +45,7 @@ func otherStores(list []experiment) (again []experiment) {
 	} {
 		e := list[slices.IndexFunc(list, func(e experiment) bool { return e.name == name })]
 		e.name += map[string]string{copiesUnproven: "-minio", completeSilent: "-ceph"}[way]
-		e.does, e.way = e.does+"; the store gives "+way, way
+		e.does, e.way = "as `"+name+"`; the store gives "+way, way
 		e.short = name == "s3-half-500" || name == "bucket-gone"
 		again = append(again, e)
 	}

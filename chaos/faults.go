@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/farol-preservation/farol/internal/testenv/injure"
 )
 
 // A fault is something that fails for a while. begin returns how to end it, and how
@@ -106,20 +108,20 @@ func onS3(who func(*site) []*process, make func(*site) *rule) fault {
 }
 
 // Which way of a process is harmed.
-func toS3(p *process) *gate       { return p.s3.gate }
-func toRedis(p *process) *gate    { return p.redis }
-func toPostgres(p *process) *gate { return p.postgres }
+func toS3(p *process) *injure.Proxy       { return p.s3.Proxy }
+func toRedis(p *process) *injure.Proxy    { return p.redis }
+func toPostgres(p *process) *injure.Proxy { return p.postgres }
 
 // refused has connections refused, and open ones cut.
-func refused(who func(*site) []*process, way func(*process) *gate) fault {
+func refused(who func(*site) []*process, way func(*process) *injure.Proxy) fault {
 	return fault{name: "connections refused", begin: func(_ context.Context, s *site) (active, error) {
 		for _, p := range who(s) {
-			way(p).refuse()
+			way(p).Refuse()
 		}
 		return active{end: func(context.Context) error {
 			var err error
 			for _, p := range who(s) {
-				err = errors.Join(err, way(p).serve())
+				err = errors.Join(err, way(p).Serve())
 			}
 			return err
 		}}, nil
@@ -127,14 +129,14 @@ func refused(who func(*site) []*process, way func(*process) *gate) fault {
 }
 
 // stalled lets nothing through.
-func stalled(who func(*site) []*process, way func(*process) *gate) fault {
+func stalled(who func(*site) []*process, way func(*process) *injure.Proxy) fault {
 	return fault{name: "connections stalled", begin: func(_ context.Context, s *site) (active, error) {
 		for _, p := range who(s) {
-			way(p).stall()
+			way(p).Stall()
 		}
 		return active{end: func(context.Context) error {
 			for _, p := range who(s) {
-				way(p).flow()
+				way(p).Flow()
 			}
 			return nil
 		}}, nil
@@ -164,10 +166,10 @@ func repeated(name string, pause time.Duration, do func(context.Context, *site) 
 }
 
 // cut cuts all open connections each second.
-func cut(who func(*site) []*process, way func(*process) *gate) fault {
+func cut(who func(*site) []*process, way func(*process) *injure.Proxy) fault {
 	return repeated("connections cut", time.Second, func(_ context.Context, s *site) error {
 		for _, p := range who(s) {
-			way(p).cut()
+			way(p).Drop()
 		}
 		return nil
 	})

@@ -1,20 +1,15 @@
 package main
 
 import (
-	"bytes"
-	"context"
 	"crypto/tls"
 	"crypto/x509"
-	"errors"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
 	"os"
 	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -64,7 +59,7 @@ type answer struct {
 
 func get(t *testing.T, client *http.Client, p *s3Proxy, path string, header ...string) (a answer) {
 	t.Helper()
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+p.addr+path, http.NoBody)
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+p.Addr()+path, http.NoBody)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -162,91 +157,6 @@ func TestFirstOnlyMeetsEachPathOnce(t *testing.T) {
 	}
 	if n := r.hits.Load(); n != 2 {
 		t.Errorf("%d hits", n)
-	}
-}
-
-// echo is a server behind a gate that sends back what it receives.
-func echo(t *testing.T) *gate {
-	t.Helper()
-	var lc net.ListenConfig
-	l, err := lc.Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { l.Close() }) //nolint:errcheck // it only listens
-	go func() {
-		for c, err := l.Accept(); err == nil; c, err = l.Accept() {
-			go io.Copy(c, c) //nolint:errcheck // until it is closed
-		}
-	}()
-	g, err := newGate()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { g.Close() }) //nolint:errcheck // it only listens
-	g.forward(l.Addr().String())
-	return g
-}
-
-func say(c net.Conn, d time.Duration) error {
-	if err := c.SetDeadline(time.Now().Add(d)); err != nil {
-		return err
-	}
-	if _, err := c.Write([]byte("hello")); err != nil {
-		return err
-	}
-	b := make([]byte, 5)
-	if _, err := io.ReadFull(c, b); err != nil {
-		return err
-	}
-	if !bytes.Equal(b, []byte("hello")) {
-		return errors.New("another word")
-	}
-	return nil
-}
-
-func dial(ctx context.Context, addr string) (net.Conn, error) {
-	var d net.Dialer
-	return d.DialContext(ctx, "tcp", addr)
-}
-
-func TestGatesRefuseStallAndServeAgain(t *testing.T) {
-	t.Parallel()
-	g := echo(t)
-	c, err := dial(t.Context(), g.addr)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := say(c, 10*time.Second); err != nil {
-		t.Fatal("at first:", err)
-	}
-	g.stall()
-	g.stall() // faults overlap
-	g.flow()
-	if err := say(c, 200*time.Millisecond); !errors.Is(err, os.ErrDeadlineExceeded) {
-		t.Errorf("stalled: %v", err)
-	}
-	g.flow()
-	g.refuse()
-	g.refuse()
-	if err := g.serve(); err != nil {
-		t.Fatal(err)
-	}
-	if err := say(c, 10*time.Second); err == nil {
-		t.Error("an open connection outlived refuse")
-	}
-	if _, err := dial(t.Context(), g.addr); !errors.Is(err, syscall.ECONNREFUSED) {
-		t.Errorf("while it refuses: %v", err)
-	}
-	if err := g.serve(); err != nil {
-		t.Fatal(err)
-	}
-	again, err := dial(t.Context(), g.addr)
-	if err == nil {
-		err = say(again, 10*time.Second)
-	}
-	if err != nil {
-		t.Error("afterwards:", err)
 	}
 }
 

@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/farol-preservation/farol/chaos/rig"
+	"github.com/farol-preservation/farol/internal/testenv/injure"
 )
 
 // A rule is what an S3 proxy does to some requests or their answers.
@@ -53,7 +54,7 @@ func (r *rule) applies(req *http.Request) bool {
 // An s3Proxy stands between one process and the gateway. It speaks TLS to both, so
 // that it can answer in the gateway's place and change what that says.
 type s3Proxy struct {
-	*gate
+	*injure.Proxy
 
 	server *http.Server
 	mu     sync.Mutex
@@ -63,11 +64,15 @@ type s3Proxy struct {
 type changes struct{}
 
 func newS3Proxy(gateway *url.URL, trust *x509.CertPool, a *rig.Authority) (*s3Proxy, error) {
-	g, err := newGate()
+	var lc net.ListenConfig
+	inner, err := lc.Listen(context.Background(), "tcp", "127.0.0.1:0")
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("listen: %w", err)
 	}
-	p := &s3Proxy{gate: g}
+	p := &s3Proxy{}
+	if p.Proxy, err = injure.NewProxy(inner.Addr().String()); err != nil {
+		return nil, err //nolint:wrapcheck // it says where it could not listen
+	}
 	transport := &http.Transport{
 		TLSClientConfig: &tls.Config{RootCAs: trust, MinVersion: tls.VersionTLS12}, DisableCompression: true,
 		MaxIdleConnsPerHost: 64, IdleConnTimeout: 20 * time.Second,
@@ -112,8 +117,8 @@ func newS3Proxy(gateway *url.URL, trust *x509.CertPool, a *rig.Authority) (*s3Pr
 		}),
 	}
 	go func() {
-		err := p.server.ServeTLS(g, "", "")
-		if err != nil && !errors.Is(err, net.ErrClosed) && !errors.Is(err, http.ErrServerClosed) {
+		err := p.server.ServeTLS(inner, "", "")
+		if !errors.Is(err, http.ErrServerClosed) {
 			fmt.Fprintln(os.Stderr, "an S3 proxy ended:", err)
 		}
 		transport.CloseIdleConnections()
@@ -148,8 +153,8 @@ func (p *s3Proxy) remove(r *rule) {
 }
 
 func (p *s3Proxy) stop() {
-	p.server.Close() //nolint:errcheck // its listener closes the connections
-	p.Close()        //nolint:errcheck // it only listened
+	p.Close()
+	p.server.Close() //nolint:errcheck // it only listened
 }
 
 // bucketOf is the bucket of a path-style request.

@@ -17,6 +17,8 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	v4 "github.com/aws/aws-sdk-go-v2/aws/signer/v4"
+
+	"github.com/farol-preservation/farol/internal/testenv/injure"
 )
 
 // The rules are rebuilt for each experiment, since they count.
@@ -84,7 +86,7 @@ func slow(d time.Duration) *rule {
 func cutBody() *rule {
 	return &rule{name: "body cut", change: func(r *http.Response) error {
 		if r.ContentLength > 1 {
-			r.Body = &bodyOf{io.MultiReader(io.LimitReader(r.Body, rand.N(r.ContentLength)), broken{}), r.Body}
+			injure.Cut(r, rand.N(r.ContentLength))
 		}
 		return nil
 	}}
@@ -94,9 +96,7 @@ func cutBody() *rule {
 func shortBody() *rule {
 	return &rule{name: "body shortened", change: func(r *http.Response) error {
 		if r.ContentLength > 1 {
-			r.ContentLength = rand.N(r.ContentLength)
-			r.Header.Set("Content-Length", strconv.FormatInt(r.ContentLength, 10))
-			r.Body = &bodyOf{io.LimitReader(r.Body, r.ContentLength), r.Body}
+			injure.Shorten(r, rand.N(r.ContentLength))
 		}
 		return nil
 	}}
@@ -106,7 +106,7 @@ func shortBody() *rule {
 func flipByte() *rule {
 	return &rule{name: "byte flipped", change: func(r *http.Response) error {
 		if r.ContentLength > 0 {
-			r.Body = &bodyOf{&flipper{r.Body, rand.N(r.ContentLength)}, r.Body}
+			injure.Flip(r, rand.N(r.ContentLength))
 		}
 		return nil
 	}}
@@ -117,7 +117,7 @@ func trickle(rate int) *rule {
 	slow := &rule{name: "slow body"}
 	slow.change = func(r *http.Response) error {
 		if r.ContentLength > 4<<20 {
-			r.Body = &bodyOf{&slowly{r.Body, r.Request.Context(), rate, &slow.over}, r.Body}
+			r.Body = &slowly{r.Body, r.Request.Context(), rate, &slow.over}
 		}
 		return nil
 	}
@@ -125,7 +125,7 @@ func trickle(rate int) *rule {
 }
 
 type slowly struct {
-	io.Reader
+	io.ReadCloser
 
 	ctx  context.Context //nolint:containedctx // a request's, for as long as its answer is read
 	rate int
@@ -134,9 +134,9 @@ type slowly struct {
 
 func (s *slowly) Read(p []byte) (int, error) {
 	if s.over.Load() {
-		return s.Reader.Read(p) //nolint:wrapcheck // it stands for the body
+		return s.ReadCloser.Read(p) //nolint:wrapcheck // it stands for the body
 	}
-	n, err := s.Reader.Read(p[:min(len(p), s.rate/10)])
+	n, err := s.ReadCloser.Read(p[:min(len(p), s.rate/10)])
 	if gone := sleep(s.ctx, time.Duration(n)*time.Second/time.Duration(s.rate)); gone != nil {
 		err = gone
 	}
@@ -256,29 +256,3 @@ func skewed(off time.Duration, keys aws.Credentials, region string) *rule {
 		change: func(r *http.Response) error { date(r.Header); return nil },
 	}
 }
-
-// bodyOf is a body with another reader.
-type bodyOf struct {
-	io.Reader
-	io.Closer
-}
-
-// flipper changes the byte at an offset.
-type flipper struct {
-	r  io.Reader
-	at int64
-}
-
-func (f *flipper) Read(p []byte) (int, error) {
-	n, err := f.r.Read(p)
-	if f.at >= 0 && f.at < int64(n) {
-		p[f.at] ^= 1
-	}
-	f.at -= int64(n)
-	return n, err //nolint:wrapcheck // it stands for the body
-}
-
-// broken is the end of a connection.
-type broken struct{}
-
-func (broken) Read([]byte) (int, error) { return 0, http.ErrAbortHandler }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/farol-preservation/farol/chaos/rig"
 	"github.com/farol-preservation/farol/internal/storeways"
+	"github.com/farol-preservation/farol/internal/testenv/injure"
 )
 
 // A site is one Farol with the processes that work.
@@ -71,11 +72,10 @@ func newSite(ctx context.Context, srv *servers, name string, seed uint64, m mix)
 func (s *site) process(name string, args ...string) (*process, error) {
 	p := &process{Process: s.Process(name, args...)}
 	var err error
-	for server, g := range map[string]**gate{hostOf(s.AdminURL): &p.postgres, hostOf(s.RedisURL): &p.redis} {
-		if *g, err = newGate(); err != nil {
-			return nil, err
+	for server, way := range map[string]**injure.Proxy{hostOf(s.AdminURL): &p.postgres, hostOf(s.RedisURL): &p.redis} {
+		if *way, err = injure.NewProxy(server); err != nil {
+			return nil, err //nolint:wrapcheck // it says where it could not listen
 		}
-		(*g).forward(server)
 	}
 	if p.s3, err = newS3Proxy(s.servers.gateway, s.Store.Trust, s.servers.ca); err != nil {
 		return nil, err
@@ -87,9 +87,9 @@ func (s *site) process(name string, args ...string) (*process, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the address of Redis: %w", err)
 	}
-	redis.Host = p.redis.addr
-	p.Env["FAROL_REDIS_URL"], p.Env["FAROL_DATABASE_URL"] = redis.String(), rig.Through(s.AdminURL, s.Name, p.postgres.addr)
-	p.Env["FAROL_S3_ENDPOINT"], p.Env["FAROL_S3_CA_FILE"] = "https://"+p.s3.addr, s.servers.ca.File
+	redis.Host = p.redis.Addr()
+	p.Env["FAROL_REDIS_URL"], p.Env["FAROL_DATABASE_URL"] = redis.String(), rig.Through(s.AdminURL, s.Name, p.postgres.Addr())
+	p.Env["FAROL_S3_ENDPOINT"], p.Env["FAROL_S3_CA_FILE"] = "https://"+p.s3.Addr(), s.servers.ca.File
 	return p, nil
 }
 

@@ -1,4 +1,4 @@
-package main
+package lists
 
 import (
 	"bytes"
@@ -87,7 +87,7 @@ func (m *measurement) console(ctx context.Context) error {
 // signIn gives a person a session, and returns the first page.
 func (m *measurement) signIn(ctx context.Context, c *caller) (string, error) {
 	c.cookie = ""
-	r := accounts.In(registry.New(m.db))
+	r := accounts.In(registry.New(m.DB))
 	p, err := r.ByEmail(ctx, c.name)
 	if err != nil {
 		return "", err
@@ -151,7 +151,7 @@ func (m *measurement) pagesOf(ctx context.Context, c *caller, first string) (lis
 		if !strings.Contains(first, `<li><a href="`+strings.TrimSuffix(kind, "/")+`"`) {
 			continue
 		}
-		ids, err := texts(ctx, m.db, strings.ReplaceAll(`SELECT x.id::text FROM `+from(table), "{in}", c.scope.in("x.institution_id")))
+		ids, err := texts(ctx, m.DB, strings.ReplaceAll(`SELECT x.id::text FROM `+from(table), "{in}", c.scope.in("x.institution_id")))
 		if err != nil {
 			return nil, err
 		}

@@ -1,4 +1,4 @@
-package main
+package lists
 
 import (
 	"context"
@@ -30,7 +30,7 @@ const partsOfIndexes = `(SELECT unnest(` + indexesOfLists + `) UNION ALL SELECT 
 // indexes measures what the indexes cost recordings and the archive.
 func (m *measurement) indexes(ctx context.Context) (err error) {
 	b := &bags{m: m}
-	if b.db, err = pgx.Connect(ctx, m.stack.AdminURL); err != nil {
+	if b.db, err = pgx.Connect(ctx, m.Stack.AdminURL); err != nil {
 		return fmt.Errorf("connect to the database: %w", err)
 	}
 	defer b.db.Close(ctx) //nolint:errcheck // everything was done or failed before
@@ -64,7 +64,7 @@ func (m *measurement) keeping(ctx context.Context, do func() (speed, error)) fun
 }
 
 func (m *measurement) ready(ctx context.Context, is bool) error {
-	_, err := m.db.Exec(ctx, `UPDATE pg_index SET indisready = $1 WHERE indexrelid IN `+partsOfIndexes, is)
+	_, err := m.DB.Exec(ctx, `UPDATE pg_index SET indisready = $1 WHERE indexrelid IN `+partsOfIndexes, is)
 	if err != nil {
 		return fmt.Errorf("mark the indexes: %w", err)
 	}
@@ -73,16 +73,16 @@ func (m *measurement) ready(ctx context.Context, is bool) error {
 
 // rebuild makes the indexes whole again, if the database is kept.
 func (m *measurement) rebuild(ctx context.Context) error {
-	if !m.kept {
+	if m.config.dir == "" {
 		return nil
 	}
 	fmt.Fprintln(m.progress, "building the indexes of lists again")
-	names, err := texts(ctx, m.db, `SELECT x::text FROM unnest(`+indexesOfLists+`) x`)
+	names, err := texts(ctx, m.DB, `SELECT x::text FROM unnest(`+indexesOfLists+`) x`)
 	if err != nil {
 		return err
 	}
 	for _, name := range names {
-		if _, err := m.db.Exec(ctx, `REINDEX INDEX `+name); err != nil {
+		if _, err := m.DB.Exec(ctx, `REINDEX INDEX `+name); err != nil {
 			return fmt.Errorf("build %s again: %w", name, err)
 		}
 	}
@@ -147,7 +147,7 @@ func (b *bags) record(ctx context.Context, n int) (v speed, err error) {
 	if err != nil {
 		return v, err
 	}
-	db, err := registry.Connect(ctx, b.m.stack.DatabaseURL, "lists-record")
+	db, err := registry.Connect(ctx, b.m.Stack.DatabaseURL, "lists-record")
 	if err != nil {
 		return v, err
 	}
@@ -228,7 +228,7 @@ func (b *bags) archive(ctx context.Context, n int) (v speed, err error) {
 	if _, err := b.items(ctx, n, false); err != nil {
 		return v, err
 	}
-	db, err := registry.Connect(ctx, b.m.stack.DatabaseURL, "lists-archive")
+	db, err := registry.Connect(ctx, b.m.Stack.DatabaseURL, "lists-archive")
 	if err != nil {
 		return v, err
 	}

@@ -1,12 +1,12 @@
-// Command lists measures the lists of the REST API on an archive of many years:
+// Package lists measures the lists of the REST API on an archive of many years:
 //
-//	go run ./lists -scale 0.01 -dur 10s
+//	go run . lists -scale 0.01 -dur 10s
 //
 // It fills a database with items, objects, files and events, and reads each list as 50 people
 // do: first, deep and last pages. It also measures what the lists cost the queue, and what their
 // indexes cost recordings and the archive. It is run in the folder bench and starts its own
 // PostgreSQL on a loopback port. docs/benchmarks.md says what the figures mean.
-package main
+package lists
 
 import (
 	"context"
@@ -21,14 +21,11 @@ import (
 	"github.com/farol-preservation/farol/bench/rig"
 )
 
-func main() {
-	rig.Main("lists", start)
-}
-
 // serveCommand makes this program the server that is measured.
 const serveCommand = "serve"
 
-func start(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+// Run is the program lists.
+func Run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if len(args) == 1 && args[0] == serveCommand {
 		return serve(ctx, os.Stdin, stdout)
 	}
@@ -126,7 +123,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err erro
 		return err
 	}
 	fmt.Fprintln(stderr, "finding first, deep and last pages")
-	if err := people.prepare(ctx, s.db, s.server.url); err != nil {
+	if err := people.prepare(ctx, s.DB, s.server.url); err != nil {
 		return err
 	}
 	m := &measurement{servers: s, config: c, people: people, out: stdout, progress: stderr}

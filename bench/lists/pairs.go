@@ -1,4 +1,4 @@
-package main
+package lists
 
 import (
 	"cmp"
@@ -26,7 +26,7 @@ func (p pair) fall() float64 { return 100 * (1 - p.with.rate/cmp.Or(p.without.ra
 func (s *servers) speed(ctx context.Context, do func() (n int, err error)) (v speed, err error) {
 	const written = `SELECT (pg_current_wal_insert_lsn() - '0/0')::float8`
 	var before, after float64
-	if err := s.db.QueryRow(ctx, written).Scan(&before); err != nil {
+	if err := s.DB.QueryRow(ctx, written).Scan(&before); err != nil {
 		return v, fmt.Errorf("read the log's size: %w", err)
 	}
 	began := time.Now()
@@ -35,7 +35,7 @@ func (s *servers) speed(ctx context.Context, do func() (n int, err error)) (v sp
 		return v, err
 	}
 	took := time.Since(began)
-	if err := s.db.QueryRow(ctx, written).Scan(&after); err != nil {
+	if err := s.DB.QueryRow(ctx, written).Scan(&after); err != nil {
 		return v, fmt.Errorf("read the log's size: %w", err)
 	}
 	return speed{float64(n) / took.Seconds(), (after - before) / float64(max(n, 1))}, nil
@@ -48,7 +48,7 @@ func (m *measurement) pairs(ctx context.Context, one func(with bool) (speed, err
 		var p pair
 		for turn := range 2 {
 			with := (n+turn)%2 == 1
-			if _, err := m.db.Exec(ctx, `CHECKPOINT`); err != nil {
+			if _, err := m.DB.Exec(ctx, `CHECKPOINT`); err != nil {
 				return nil, fmt.Errorf("write a checkpoint: %w", err)
 			}
 			v, err := one(with)

@@ -1,4 +1,4 @@
-package main
+package lists
 
 import (
 	"context"
@@ -49,8 +49,8 @@ func ranks() []int64 { return []int64{1, 1, 2, 3, 5, 8, 12, 20, 30, 40, 50, 60} 
 
 func (s *servers) people(ctx context.Context, c config) (*people, error) {
 	p := &people{items: map[scope][]int64{}}
-	r := registry.New(s.db)
-	if _, err := s.db.Exec(ctx, `DELETE FROM api_tokens WHERE name LIKE 'bench %'`); err != nil {
+	r := registry.New(s.DB)
+	if _, err := s.DB.Exec(ctx, `DELETE FROM api_tokens WHERE name LIKE 'bench %'`); err != nil {
 		return nil, fmt.Errorf("delete the tokens of an earlier run: %w", err)
 	}
 	for n := range c.callers {
@@ -71,7 +71,7 @@ func (s *servers) caller(ctx context.Context, r *registry.Registry, n int, in sc
 	c := &caller{scope: in, client: &http.Client{Timeout: time.Minute, Transport: &http.Transport{MaxIdleConnsPerHost: 100}}}
 	var user int64
 	var role string
-	err := s.db.QueryRow(ctx, `
+	err := s.DB.QueryRow(ctx, `
 		SELECT id, email, role FROM users WHERE coalesce(institution_id, 0) = $1 AND (institution_id IS NOT NULL OR email LIKE 'staff%')
 		ORDER BY id OFFSET $2 % CASE $1 WHEN 0 THEN 12 ELSE 2 END LIMIT 1`, int64(in), n/5).Scan(&user, &c.name, &role)
 	if err != nil {

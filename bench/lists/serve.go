@@ -1,9 +1,7 @@
-package main
+package lists
 
 import (
-	"bufio"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -12,13 +10,11 @@ import (
 	"net/http"
 	"net/netip"
 	"os"
-	"os/exec"
-	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
-	"github.com/farol-preservation/farol/internal/commands/items"
+	"github.com/farol-preservation/farol/bench/rig"
+	"github.com/farol-preservation/farol/internal/handlers"
 	"github.com/farol-preservation/farol/internal/memory"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/web/access"
@@ -38,14 +34,10 @@ const unlimited = 1_000_000
 func serve(ctx context.Context, in io.Reader, out io.Writer) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	lines := bufio.NewReader(in)
 	var o orders
-	first, err := lines.ReadBytes('\n')
-	if err == nil {
-		err = json.Unmarshal(first, &o)
-	}
+	lines, err := rig.Orders(in, &o)
 	if err != nil {
-		return fmt.Errorf("read the orders: %w", err)
+		return err
 	}
 	memory.Fit(100, 0)
 	handler, err := newHandler(ctx, o)
@@ -84,11 +76,7 @@ func newHandler(ctx context.Context, o orders) (http.Handler, error) {
 		Log:  slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn})),
 		Auth: auth.New(r, auth.Options{Keys: keys, Issuer: "Farol"}), PlanAlone: 1,
 		Next: func(ctx context.Context, given []string, n int) ([]int64, error) {
-			pools, err := items.PoolsOf(given)
-			if err != nil {
-				return nil, err
-			}
-			return items.Next(ctx, db, pools, n)
+			return handlers.Next(ctx, db, given, n)
 		},
 		ArchiveClass: func(string, bool) string { return "" }, Fixity: api.Fixity{Days: 90, Tries: 3},
 	}
@@ -98,69 +86,26 @@ func newHandler(ctx context.Context, o orders) (http.Handler, error) {
 
 // process is a server that runs.
 type process struct {
-	cmd   *exec.Cmd
-	stdin io.Closer
-	url   string
+	*rig.Child
+
+	url string
 }
 
 // startServer starts this program once more as a server, which ends with it.
-func startServer(databaseURL string) (*process, error) {
-	line, err := json.Marshal(orders{databaseURL})
+func startServer(ctx context.Context, databaseURL string) (*process, error) {
+	child, err := rig.StartChild(orders{databaseURL}, "lists", serveCommand)
+	if child == nil {
+		return nil, err
+	}
+	url := ""
+	if err == nil {
+		url, err = child.Hear()
+	}
 	if err != nil {
-		return nil, fmt.Errorf("write the orders: %w", err)
+		return nil, errors.Join(fmt.Errorf("wait for the server: %w", err), child.Stop(ctx))
 	}
-	self, err := os.Executable()
-	if err != nil {
-		return nil, fmt.Errorf("find this program: %w", err)
-	}
-	p := &process{cmd: exec.Command(self, serveCommand)} //nolint:noctx // the end of its standard input stops it
-	p.cmd.Stderr = os.Stderr
-	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // Ctrl-C is for us, who know the order
-	out, outErr := p.cmd.StdoutPipe()
-	in, inErr := p.cmd.StdinPipe()
-	if err := errors.Join(outErr, inErr); err != nil {
-		return nil, fmt.Errorf("make the pipes: %w", err)
-	}
-	p.stdin = in
-	if err := p.cmd.Start(); err != nil {
-		return nil, fmt.Errorf("start the server: %w", err)
-	}
-	_, writeErr := in.Write(append(line, '\n'))
-	url, readErr := bufio.NewReader(out).ReadString('\n')
-	if err := errors.Join(writeErr, readErr); err != nil {
-		return nil, errors.Join(fmt.Errorf("wait for the server: %w", err), p.stop())
-	}
-	p.url = strings.TrimSpace(url)
-	return p, nil
-}
-
-func (p *process) stop() error {
-	err := errors.Join(p.stdin.Close(), p.cmd.Wait())
-	if err != nil {
-		return fmt.Errorf("stop the server: %w", err)
-	}
-	return nil
+	return &process{child, strings.TrimSpace(url)}, nil
 }
 
 // resident is how much memory the server has, in MiB.
-func (p *process) resident() (float64, error) {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid))
-	if err != nil {
-		return 0, fmt.Errorf("read the memory of the server: %w", err)
-	}
-	return vmRSS(string(text))
-}
-
-// vmRSS reads the resident size out of what Linux says of a process.
-func vmRSS(status string) (float64, error) {
-	_, rest, _ := strings.Cut(status, "\nVmRSS:")
-	fields := strings.Fields(rest)
-	if len(fields) < 2 || fields[1] != "kB" {
-		return 0, errors.New("read the memory of the server: there is no VmRSS")
-	}
-	kib, err := strconv.ParseFloat(fields[0], 64)
-	if err != nil {
-		return 0, fmt.Errorf("read the memory of the server: %w", err)
-	}
-	return kib / 1024, nil
-}
+func (p *process) resident() (float64, error) { return rig.Memory(rig.Procfs, p.Pid(), "VmRSS") }

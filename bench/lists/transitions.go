@@ -1,4 +1,4 @@
-package main
+package lists
 
 import (
 	"context"
@@ -30,7 +30,7 @@ func order() []registry.Stage {
 // transitions measures what the lists cost the queue: workers that do all that they can, and
 // workers that do half of it, as where the machine is not the limit.
 func (m *measurement) transitions(ctx context.Context) error {
-	db, err := registry.Connect(ctx, m.stack.DatabaseURL, "lists-hops")
+	db, err := registry.Connect(ctx, m.Stack.DatabaseURL, "lists-hops")
 	if err != nil {
 		return err
 	}
@@ -102,7 +102,7 @@ func (q *queued) pairs(ctx context.Context, pace float64) ([]pair, error) {
 
 // ended is how many attempts have ended, by the ledger.
 func (m *measurement) ended(ctx context.Context) (n int, err error) {
-	if err := m.db.QueryRow(ctx, `SELECT count(*) FROM work_item_attempts WHERE outcome = 'done'`).Scan(&n); err != nil {
+	if err := m.DB.QueryRow(ctx, `SELECT count(*) FROM work_item_attempts WHERE outcome = 'done'`).Scan(&n); err != nil {
 		return 0, fmt.Errorf("read the ledger: %w", err)
 	}
 	return n, nil

@@ -1,4 +1,4 @@
-package main
+package queue
 
 import (
 	"context"
@@ -38,7 +38,7 @@ type farol struct {
 }
 
 func (f *farol) start(ctx context.Context, s *servers) (string, error) {
-	u, err := url.Parse(s.stack.AdminURL)
+	u, err := url.Parse(s.Stack.AdminURL)
 	if err != nil {
 		return "", fmt.Errorf("read the database's URL: %w", err)
 	}
@@ -50,7 +50,7 @@ func (f *farol) start(ctx context.Context, s *servers) (string, error) {
 	if f.db, err = registry.Connect(ctx, u.String(), "bench"); err != nil {
 		return "", err
 	}
-	if f.feed, err = registry.Connect(ctx, s.stack.AdminURL, "bench-feed"); err != nil {
+	if f.feed, err = registry.Connect(ctx, s.Stack.AdminURL, "bench-feed"); err != nil {
 		return "", err
 	}
 	// Record is capped so that it does not swamp a registry with files. There are

@@ -1,4 +1,4 @@
-package main
+package queue
 
 import (
 	"bufio"
@@ -42,7 +42,7 @@ type graphileSettings struct {
 }
 
 func (g *graphile) start(ctx context.Context, s *servers) (string, error) {
-	g.dir, g.url = filepath.Join("queue", "graphile"), s.stack.AdminURL
+	g.dir, g.url = filepath.Join("queue", "graphile"), s.Stack.AdminURL
 	node, err := exec.CommandContext(ctx, "node", "--version").Output()
 	if err != nil {
 		return "", fmt.Errorf("node: %w: %w", errMissing, err)

@@ -1,13 +1,13 @@
-// Command queue measures Farol's queue beside public ones: all of them in one
+// Package queue measures Farol's queue beside public ones: all of them in one
 // run, on one machine, those that use PostgreSQL on the same server.
 //
-//	go run ./queue -only farol,river -workloads steady -dur 5s
+//	go run . queue -only farol,river -workloads steady -dur 5s
 //
 // It is run in the folder bench and starts every server itself, on loopback
 // ports. Their data is in the temporary directory, which ought to be on a disk:
 // what is compared is mostly what it costs to be durable. docs/benchmarks.md
 // says what the workloads mean.
-package main
+package queue
 
 import (
 	"context"
@@ -22,13 +22,6 @@ import (
 
 	"github.com/farol-preservation/farol/bench/rig"
 )
-
-func main() {
-	// As farol work does, and for the clients of all systems alike.
-	debug.SetGCPercent(400)
-	debug.SetMemoryLimit(400 << 20)
-	rig.Main("queue", run)
-}
 
 // config is what the command line asks for.
 type config struct {
@@ -90,7 +83,11 @@ func parse(args []string, stderr io.Writer) (config, error) {
 	return c, nil
 }
 
-func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err error) {
+// Run is the program queue.
+func Run(ctx context.Context, args []string, stdout, stderr io.Writer) (err error) {
+	// As farol work does, and for the clients of all systems alike.
+	debug.SetGCPercent(400)
+	debug.SetMemoryLimit(400 << 20)
 	c, err := parse(args, stderr)
 	if err != nil {
 		return err
@@ -103,7 +100,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err erro
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, s.stop(context.WithoutCancel(ctx))) }()
+	defer func() { err = errors.Join(err, s.Stop(context.WithoutCancel(ctx))) }()
 	b := &bench{config: c, servers: s, progress: stderr}
 	defer func() { err = errors.Join(err, b.stop(context.WithoutCancel(ctx))) }()
 	if err := b.start(ctx, chosen); err != nil {

@@ -1,4 +1,4 @@
-package main
+package queue
 
 import (
 	"context"
@@ -50,11 +50,11 @@ func (q *natsQueue) start(ctx context.Context, s *servers) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	config, err := q.configure(s.dir, addr)
+	config, err := q.configure(s.Dir, addr)
 	if err != nil {
 		return "", err
 	}
-	if err := s.launch(ctx, addr, path, "-c", config); err != nil {
+	if err := s.Stack.Run(ctx, q.name(), addr, path, "-c", config); err != nil {
 		return "", err
 	}
 	q.url = "nats://" + addr
@@ -80,10 +80,17 @@ func natsCanSyncAlways(version string) bool {
 	return major > 2 || major == 2 && minor >= 10
 }
 
-func (q *natsQueue) configure(dir, addr string) (string, error) {
-	name, sync := "nats", ""
+func (q *natsQueue) name() string {
 	if q.always {
-		name, sync = "nats-always", "\n  sync_interval: always"
+		return "nats-always"
+	}
+	return "nats"
+}
+
+func (q *natsQueue) configure(dir, addr string) (string, error) {
+	name, sync := q.name(), ""
+	if q.always {
+		sync = "\n  sync_interval: always"
 	}
 	path := filepath.Join(dir, name+".conf")
 	text := fmt.Sprintf("listen: %q\njetstream {\n  store_dir: %q%s\n}\n", addr, filepath.Join(dir, name), sync)

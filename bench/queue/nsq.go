@@ -1,4 +1,4 @@
-package main
+package queue
 
 import (
 	"bytes"
@@ -27,7 +27,7 @@ const nsqChannel = "bench"
 func nsqTopic(stage int) string { return "bench" + strconv.Itoa(stage+1) }
 
 func (q *nsqQueue) start(ctx context.Context, s *servers) (string, error) {
-	q.addr, q.http = s.stack.NSQDTCPAddr, s.stack.NSQDHTTPAddr
+	q.addr, q.http = s.Stack.NSQDTCPAddr, s.Stack.NSQDHTTPAddr
 	var err error
 	if q.feed, err = q.producer(); err != nil {
 		return "", err

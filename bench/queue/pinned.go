@@ -1,4 +1,4 @@
-package main
+package queue
 
 import (
 	"cmp"
@@ -123,7 +123,7 @@ func (b *bench) observe(ctx context.Context, t *tally, w *work, offered *atomic.
 
 // pin takes a snapshot and holds it until it is released.
 func (s *servers) pin(ctx context.Context) (release func() error, err error) {
-	conn, err := pgx.Connect(ctx, s.stack.AdminURL)
+	conn, err := pgx.Connect(ctx, s.Stack.AdminURL)
 	if err != nil {
 		return nil, fmt.Errorf("connect to pin a snapshot: %w", err)
 	}

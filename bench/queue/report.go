@@ -1,4 +1,4 @@
-package main
+package queue
 
 import (
 	"cmp"
@@ -18,7 +18,7 @@ func (b *bench) report(ctx context.Context, out io.Writer) error {
 		return b.reportJSON(out)
 	}
 	var settings string
-	if err := b.servers.db.QueryRow(ctx, settingsSQL).Scan(&settings); err != nil {
+	if err := b.servers.DB.QueryRow(ctx, settingsSQL).Scan(&settings); err != nil {
 		return fmt.Errorf("read the database's settings: %w", err)
 	}
 	fmt.Fprintf(out, "%d cores; %d repetitions that take turns: the median (lowest–highest).\nPostgreSQL: %s.\n\n",

@@ -1,4 +1,4 @@
-package main
+package queue
 
 import (
 	"context"
@@ -32,7 +32,7 @@ type riverArgs struct {
 func (riverArgs) Kind() string { return "hop" }
 
 func (r *riverQueue) start(ctx context.Context, s *servers) (string, error) {
-	r.url = s.stack.AdminURL
+	r.url = s.Stack.AdminURL
 	var err error
 	if r.db, err = pgxpool.New(ctx, r.url); err != nil {
 		return "", fmt.Errorf("connect to the database: %w", err)

@@ -1,4 +1,4 @@
-package main
+package queue
 
 import (
 	"context"
@@ -35,11 +35,11 @@ func (q *rmqQueue) start(ctx context.Context, s *servers) (string, error) {
 		return "", err
 	}
 	host, port, _ := strings.Cut(addr, ":")
-	args := []string{"--bind", host, "--port", port, "--dir", s.dir, "--save", "", "--appendonly", "no"}
+	name, args := "rmq-memory", []string{"--bind", host, "--port", port, "--dir", s.Dir, "--save", "", "--appendonly", "no"}
 	if q.durable {
-		args = append(args[:len(args)-1], "yes", "--appendfsync", "always", "--appenddirname", filepath.Base(s.dir)+"-aof")
+		name, args = "rmq", append(args[:len(args)-1], "yes", "--appendfsync", "always", "--appenddirname", filepath.Base(s.Dir)+"-aof")
 	}
-	if err := s.launch(ctx, addr, path, args...); err != nil {
+	if err := s.Stack.Run(ctx, name, addr, path, args...); err != nil {
 		return "", err
 	}
 	q.client = redis.NewClient(&redis.Options{Addr: addr, PoolSize: 100})

@@ -6,24 +6,34 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/signal"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
 )
 
-// Main runs a program of this module until it ends or is interrupted. Its exit code is 2 for a
-// wrong command line, about which run has said what is wrong, and 1 for any other error.
-func Main(name string, run func(ctx context.Context, args []string, stdout, stderr io.Writer) error) {
+// A Program is one of those that measure. It returns [flag.ErrHelp] for a wrong command line, when
+// it has said what is wrong.
+type Program func(ctx context.Context, args []string, stdout, stderr io.Writer) error
+
+// Main runs the program that the first argument names, until it ends or is interrupted. The exit
+// code is 2 for a wrong command line, and 1 for any other error.
+func Main(programs map[string]Program) {
+	if len(os.Args) < 2 || programs[os.Args[1]] == nil {
+		fmt.Fprintf(os.Stderr, "usage: bench %s [FLAG...]\n", strings.Join(slices.Sorted(maps.Keys(programs)), "|"))
+		os.Exit(2)
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
+	err := programs[os.Args[1]](ctx, os.Args[2:], os.Stdout, os.Stderr)
 	stop()
 	switch {
 	case errors.Is(err, flag.ErrHelp):
 		os.Exit(2)
 	case err != nil:
-		fmt.Fprintf(os.Stderr, "%s: %v\n", name, err)
+		fmt.Fprintf(os.Stderr, "bench %s: %v\n", os.Args[1], err)
 		os.Exit(1)
 	}
 }

@@ -1,4 +1,4 @@
-package main
+package scale
 
 import (
 	_ "embed" // the durations that were measured

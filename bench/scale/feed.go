@@ -1,4 +1,4 @@
-package main
+package scale
 
 import (
 	"context"
@@ -89,8 +89,8 @@ func newFeed(ctx context.Context, s *servers, c config, pools []pipeline.Pool, b
 	if rate == 0 {
 		return nil, fmt.Errorf("no pool takes %s bags", bags.name)
 	}
-	db, err := registry.Connect(ctx, s.stack.DatabaseURL, "scale-feed", func(p *pgxpool.Config) { p.MaxConns = 1 })
-	return &feed{farol: db, watch: s.db, bags: bags, rate: c.load * rate * float64(workers), most: 4 * slots * workers}, err
+	db, err := registry.Connect(ctx, s.Stack.DatabaseURL, "scale-feed", func(p *pgxpool.Config) { p.MaxConns = 1 })
+	return &feed{farol: db, watch: s.DB, bags: bags, rate: c.load * rate * float64(workers), most: 4 * slots * workers}, err
 }
 
 // offer is how many bags a second one worker could do if its stages were never without work, and

@@ -1,12 +1,12 @@
-// Command scale runs 1, 4, 16 and 64 worker processes on one database, with the real engine,
+// Package scale runs 1, 4, 16 and 64 worker processes on one database, with the real engine,
 // pools and SQL, and stages that only sleep as long as real ones last:
 //
-//	go run ./scale -workers 1,16 -bags small -dur 10s
+//	go run . scale -workers 1,16 -bags small -dur 10s
 //
 // It shows how much work a PostgreSQL can hand out, and what the work of the queue costs it. It is
 // run in the folder bench and starts its own servers, on loopback ports, with data in the temporary
 // directory. docs/scale.md says what the figures mean.
-package main
+package scale
 
 import (
 	"context"
@@ -20,14 +20,11 @@ import (
 	"github.com/farol-preservation/farol/bench/rig"
 )
 
-func main() {
-	rig.Main("scale", start)
-}
-
 // workerCommand makes this program one of the workers.
 const workerCommand = "worker"
 
-func start(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+// Run is the program scale.
+func Run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if len(args) == 1 && args[0] == workerCommand {
 		return work(ctx, os.Stdin, stdout)
 	}
@@ -94,7 +91,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err erro
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, s.stop(context.WithoutCancel(ctx))) }()
+	defer func() { err = errors.Join(err, s.Stop(context.WithoutCancel(ctx))) }()
 	results, err := measureAll(ctx, s, c, stderr)
 	return errors.Join(report(stdout, s, c, results), err)
 }

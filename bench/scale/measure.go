@@ -1,4 +1,4 @@
-package main
+package scale
 
 import (
 	"context"
@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/farol-preservation/farol/bench/rig"
 	"github.com/farol-preservation/farol/retry"
 )
 
@@ -25,8 +26,8 @@ type sample struct {
 	workers      counts
 }
 
-func (s *servers) sample(ctx context.Context, pg server, crew *crew) (one sample, err error) {
-	err = s.db.QueryRow(ctx, `
+func (s *servers) sample(ctx context.Context, pg rig.Postmaster, crew crew) (one sample, err error) {
+	err = s.DB.QueryRow(ctx, `
 		SELECT clock_timestamp(), (pg_current_wal_insert_lsn() - '0/0')::bigint, pg_snapshot_xmax(pg_current_snapshot())::text::bigint,
 			(SELECT sum(xact_commit + xact_rollback)::bigint FROM pg_stat_database WHERE datname = current_database()),
 			(SELECT coalesce(sum(calls), 0)::bigint FROM pg_stat_statements WHERE userid <> to_regrole(current_user)::oid)`).
@@ -34,11 +35,9 @@ func (s *servers) sample(ctx context.Context, pg server, crew *crew) (one sample
 	if err != nil {
 		return one, fmt.Errorf("read the figures of the database: %w", err)
 	}
-	var pgErr, machineErr, crewErr error
-	one.postgres, pgErr = pg.cpu()
-	one.machine, machineErr = machineCPU()
-	one.workers, crewErr = crew.counts()
-	return one, errors.Join(pgErr, machineErr, crewErr)
+	one.postgres, one.machine = pg.CPU(), rig.Busy(rig.Procfs)
+	one.workers, err = crew.counts()
+	return one, err
 }
 
 // result is what a run came to.
@@ -66,7 +65,7 @@ func (s *servers) measure(ctx context.Context, c config, bags mix, workers int) 
 	if err := s.empty(ctx); err != nil {
 		return r, err
 	}
-	pg, err := findServer(ctx, s.db)
+	pg, err := rig.FindPostmaster(ctx, s.DB)
 	if err != nil {
 		return r, err
 	}
@@ -81,9 +80,7 @@ func (s *servers) measure(ctx context.Context, c config, bags mix, workers int) 
 	defer f.farol.Close()
 	r.offered = f.rate
 	crew, err := startCrew(workers, orders{Environment: s.environment(c), Durations: c.durations.text})
-	if crew != nil {
-		defer func() { err = errors.Join(err, crew.stop(context.WithoutCancel(ctx))) }()
-	}
+	defer func() { err = errors.Join(err, crew.stop(context.WithoutCancel(ctx))) }()
 	if err != nil {
 		return r, err
 	}
@@ -101,11 +98,11 @@ func (s *servers) measure(ctx context.Context, c config, bags mix, workers int) 
 }
 
 // window waits until the workers are busy, and measures.
-func (s *servers) window(ctx context.Context, c config, pg server, crew *crew, r *result) (err error) {
+func (s *servers) window(ctx context.Context, c config, pg rig.Postmaster, crew crew, r *result) (err error) {
 	if !retry.Pause(ctx, c.warm+2*r.bags.time(c.durations, 0, 0)) {
 		return context.Cause(ctx)
 	}
-	if _, err := s.db.Exec(ctx, `SELECT pg_stat_statements_reset()`); err != nil {
+	if _, err := s.DB.Exec(ctx, `SELECT pg_stat_statements_reset()`); err != nil {
 		return fmt.Errorf("count statements from now on: %w", err)
 	}
 	if r.begin, err = s.sample(ctx, pg, crew); err != nil {
@@ -132,7 +129,7 @@ func (s *servers) watch(ctx context.Context, d time.Duration, r *result) error {
 		if !retry.Pause(ctx, watchEvery) {
 			return context.Cause(ctx)
 		}
-		rows, err := s.db.Query(ctx, `
+		rows, err := s.DB.Query(ctx, `
 			SELECT coalesce(wait_event_type || ' ' || wait_event, 'CPU'), count(*) FILTER (WHERE state = 'active'), count(*)
 			FROM pg_stat_activity WHERE backend_type = 'client backend' AND pid <> pg_backend_pid() GROUP BY 1`)
 		if err != nil {
@@ -159,13 +156,13 @@ func (s *servers) watch(ctx context.Context, d time.Duration, r *result) error {
 // ledger reads what was done in the time that was measured. A wait is the time from the end of one
 // attempt to the beginning of the next, or from the making of an item to its first attempt.
 func (s *servers) ledger(ctx context.Context, r *result) error {
-	err := s.db.QueryRow(ctx, `
+	err := s.DB.QueryRow(ctx, `
 		SELECT count(*) FILTER (WHERE stage = 'Cleanup'), count(*) FROM work_item_attempts
 		WHERE outcome = 'done' AND ended_at >= $1 AND ended_at < $2`, r.begin.at, r.end.at).Scan(&r.ended, &r.hops)
 	if err != nil {
 		return fmt.Errorf("read the ledger: %w", err)
 	}
-	rows, err := s.db.Query(ctx, `
+	rows, err := s.DB.Query(ctx, `
 		SELECT stage, p[1], p[2] FROM (
 			SELECT CASE GROUPING(stage) WHEN 0 THEN stage ELSE '' END AS stage,
 				percentile_cont(ARRAY[0.5, 0.99]) WITHIN GROUP (ORDER BY 1000 * extract(epoch FROM claimed_at - ready_at)::float8) AS p
@@ -209,7 +206,7 @@ type statement struct {
 
 // expensive lists the statements that took most of the database's time.
 func (s *servers) expensive(ctx context.Context, n int) ([]statement, error) {
-	rows, err := s.db.Query(ctx, `
+	rows, err := s.DB.Query(ctx, `
 		SELECT left(regexp_replace(query, '\s+', ' ', 'g'), 100) AS text, calls, total_exec_time AS ms, wal_bytes::bigint AS wal
 		FROM pg_stat_statements WHERE userid <> to_regrole(current_user)::oid ORDER BY total_exec_time DESC LIMIT $1`, n)
 	if err != nil {

@@ -1,4 +1,4 @@
-package main
+package scale
 
 import (
 	"bufio"
@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/farol-preservation/farol/bench/rig"
 	"github.com/farol-preservation/farol/claim"
 	"github.com/farol-preservation/farol/internal/settings"
 	"github.com/farol-preservation/farol/pipeline"
@@ -65,14 +66,10 @@ func work(ctx context.Context, in io.Reader, out io.Writer) error {
 	debug.SetGCPercent(400) // as farol work does
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	lines := bufio.NewReader(in)
 	var o orders
-	first, err := lines.ReadBytes('\n')
-	if err == nil {
-		err = json.Unmarshal(first, &o)
-	}
+	lines, err := rig.Orders(in, &o)
 	if err != nil {
-		return fmt.Errorf("read the orders: %w", err)
+		return err
 	}
 	durations, err := parseDurations(o.Durations)
 	if err != nil {
@@ -172,13 +169,8 @@ func (t *tally) answer(ctx context.Context, lines *bufio.Reader, out io.Writer) 
 		case <-ctx.Done():
 			return nil
 		}
-		var used syscall.Rusage
-		if err := syscall.Getrusage(syscall.RUSAGE_SELF, &used); err != nil {
-			return fmt.Errorf("read the CPU time: %w", err)
-		}
-		seconds := func(v syscall.Timeval) float64 { return time.Duration(v.Nano()).Seconds() }
 		err := json.NewEncoder(out).Encode(counts{
-			Claims: t.claims.Load(), Empty: t.empty.Load(), Warnings: t.warnings.Load(), CPU: seconds(used.Utime) + seconds(used.Stime),
+			Claims: t.claims.Load(), Empty: t.empty.Load(), Warnings: t.warnings.Load(), CPU: rig.CPU(syscall.RUSAGE_SELF),
 		})
 		if err != nil {
 			return fmt.Errorf("answer: %w", err)

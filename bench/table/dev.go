@@ -1,4 +1,4 @@
-package main
+package table
 
 import (
 	"bufio"
@@ -68,7 +68,7 @@ func startDev(ctx context.Context, farol, dir string) (d *dev, err error) {
 	if d.db, err = pgxpool.New(ctx, u.String()); err != nil {
 		return nil, fmt.Errorf("connect to the database: %w", err)
 	}
-	if err := mustBeDurable(ctx, d.db); err != nil {
+	if err := rig.MustBeDurable(ctx, d.db); err != nil {
 		return nil, err
 	}
 	if _, err := d.db.Exec(ctx, `CREATE EXTENSION pg_stat_statements`); err != nil {

@@ -1,4 +1,4 @@
-package main
+package table
 
 import (
 	"bytes"
@@ -22,6 +22,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/farol-preservation/farol/bench/rig"
 	"github.com/farol-preservation/farol/format"
 	"github.com/farol-preservation/farol/internal/devstack"
 )
@@ -149,12 +150,12 @@ func digestRate(h hash.Hash) float64 {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	buf := noise(1<<20, 2)
-	n, cpu, began := 0, cpuOf(syscall.RUSAGE_THREAD), time.Now()
+	n, cpu, began := 0, rig.CPU(syscall.RUSAGE_THREAD), time.Now()
 	for time.Since(began) < span/4 {
 		n++
 		_, _ = h.Write(buf) // a hash does not fail
 	}
-	return float64(n*len(buf)) / 1e6 / (cpuOf(syscall.RUSAGE_THREAD) - cpu)
+	return float64(n*len(buf)) / 1e6 / (rig.CPU(syscall.RUSAGE_THREAD) - cpu)
 }
 
 // gatewayLimits asks the S3 gateway by requests that are signed and nothing else.
@@ -236,7 +237,7 @@ func databaseLimits(ctx context.Context, stack *devstack.Stack, _ string, note f
 		return fmt.Errorf("connect to the database: %w", err)
 	}
 	defer db.Close()
-	if err := mustBeDurable(ctx, db); err != nil {
+	if err := rig.MustBeDurable(ctx, db); err != nil {
 		return err
 	}
 	if _, err := db.Exec(ctx, `CREATE TABLE limits (n integer)`); err != nil {
@@ -251,21 +252,6 @@ func databaseLimits(ctx context.Context, stack *devstack.Stack, _ string, note f
 		if err := note(name, rate, err); err != nil {
 			return err
 		}
-	}
-	return nil
-}
-
-// mustBeDurable refuses a server whose commits may be lost: its figures would be worth
-// nothing.
-func mustBeDurable(ctx context.Context, db *pgxpool.Pool) error {
-	var fsync, commit, pages string
-	err := db.QueryRow(ctx, `SELECT current_setting('fsync'), current_setting('synchronous_commit'), current_setting('full_page_writes')`).
-		Scan(&fsync, &commit, &pages)
-	if err != nil {
-		return fmt.Errorf("read the database's settings: %w", err)
-	}
-	if fsync != "on" || commit != "on" || pages != "on" {
-		return fmt.Errorf("fsync is %s, synchronous_commit %s, full_page_writes %s: all must be on", fsync, commit, pages)
 	}
 	return nil
 }

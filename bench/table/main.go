@@ -1,12 +1,12 @@
-// Command table measures whole ingests beside the limits of the machine, all in one run:
+// Package table measures whole ingests beside the limits of the machine, all in one run:
 // how long they take, the processor time of each part, what is asked of S3 and of
 // PostgreSQL, and how far that is from what the machine can do.
 //
-//	go run ./table -only W1,S
+//	go run . table -only W1,S
 //
 // It is run in the folder bench, starts every server itself and needs Linux. It appends the
 // figures to history.csv. docs/benchmarks.md says how to read them.
-package main
+package table
 
 import (
 	"context"
@@ -20,10 +20,6 @@ import (
 
 	"github.com/farol-preservation/farol/bench/rig"
 )
-
-func main() {
-	rig.Main("table", run)
-}
 
 // chosen parses the command line: the workloads that are asked for, and whether the
 // transitions are.
@@ -51,7 +47,8 @@ func chosen(args []string, stderr io.Writer) (list []workload, transitions bool,
 	return list, transitions, nil
 }
 
-func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err error) {
+// Run is the program table.
+func Run(ctx context.Context, args []string, stdout, stderr io.Writer) (err error) {
 	list, transitions, err := chosen(args, stderr)
 	if err != nil {
 		return err

@@ -1,4 +1,4 @@
-package main
+package table
 
 import (
 	"context"
@@ -10,6 +10,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+
+	"github.com/farol-preservation/farol/bench/rig"
 )
 
 // result is what a workload came to. Counts and processor time are of all rounds, the time
@@ -88,13 +90,13 @@ func (d *dev) round(ctx context.Context) (r result, err error) {
 	if err != nil {
 		return r, err
 	}
-	usedBefore, own := used(procfs, d.cmd.Process.Pid), ownCPU()
+	usedBefore, own := used(rig.Procfs, d.cmd.Process.Pid), ownCPU()
 	took, err := d.ingest(ctx)
 	if err != nil {
 		return r, err
 	}
 	own = ownCPU() - own
-	r.used = used(procfs, d.cmd.Process.Pid).since(usedBefore)
+	r.used = used(rig.Procfs, d.cmd.Process.Pid).since(usedBefore)
 	r.neighbours = max(0, r.used.busy-r.used.all()-own)
 	after, err := d.count(ctx)
 	if err != nil {
@@ -122,7 +124,11 @@ func (r *result) add(one result) {
 
 // queued has the program queue measure transitions.
 func queued(ctx context.Context, l limits) (r result, err error) {
-	queue := exec.CommandContext(ctx, "go", "run", "./queue", "-only", "farol-carried", "-workloads", "steady", "-workers", "8", "-k", "100", "-json")
+	self, err := os.Executable()
+	if err != nil {
+		return r, fmt.Errorf("find this program: %w", err)
+	}
+	queue := exec.CommandContext(ctx, self, "queue", "-only", "farol-carried", "-workloads", "steady", "-workers", "8", "-k", "100", "-json")
 	queue.Stderr = os.Stderr
 	out, err := queue.Output()
 	if err != nil {

@@ -1,15 +1,10 @@
-package main
+package table
 
 import (
-	"bytes"
-	"fmt"
-	"math"
-	"os"
-	"path/filepath"
-	"slices"
-	"strconv"
 	"strings"
 	"syscall"
+
+	"github.com/farol-preservation/farol/bench/rig"
 )
 
 // usage is what processes have had so far, by kind.
@@ -18,9 +13,6 @@ type usage struct {
 	peak map[string]float64 // largest resident size of one process, MiB
 	busy float64            // seconds that the machine's cores were busy, for whomever
 }
-
-// procfs is where Linux shows its processes.
-const procfs = "/proc"
 
 // kind names what a process of farol dev is. Others are Redis, nsqd, mirror and scheduler.
 func kind(args []string) string {
@@ -39,56 +31,22 @@ func kind(args []string) string {
 	}
 }
 
-// process is a process as /proc shows it.
-type process struct {
-	parent     int
-	own, ended float64 // processor time, and that of children that have ended
-	args       []string
-}
-
-// processes reads all processes of the machine, by number. One that ends in between
-// is left out.
-func processes(proc string) map[int]process {
-	stats, _ := filepath.Glob(filepath.Join(proc, "[0-9]*", "stat")) // the pattern is well-formed
-	list := map[int]process{}
-	for _, path := range stats {
-		dir := filepath.Dir(path)
-		stat, err := os.ReadFile(path)
-		line, lineErr := os.ReadFile(filepath.Join(dir, "cmdline"))
-		number, numberErr := strconv.Atoi(filepath.Base(dir))
-		if err != nil || lineErr != nil || numberErr != nil {
-			continue
-		}
-		// The name, which may have spaces, is in brackets.
-		fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
-		seconds := func(first int) (sum float64) {
-			for _, f := range fields[first : first+2] {
-				ticks, _ := strconv.ParseFloat(f, 64)
-				sum += ticks / 100
-			}
-			return sum
-		}
-		parent, _ := strconv.Atoi(fields[1])
-		list[number] = process{parent: parent, own: seconds(11), ended: seconds(13), args: strings.Split(string(line), "\x00")}
-	}
-	return list
-}
-
 // used adds up what a process and all that descend from it have had.
 func used(proc string, root int) usage {
-	u := usage{cpu: map[string]float64{}, peak: map[string]float64{}, busy: busy(proc)}
-	list := processes(proc)
+	u := usage{cpu: map[string]float64{}, peak: map[string]float64{}, busy: rig.Busy(proc)}
+	list := rig.Processes(proc)
 	for number, p := range list {
-		for up := number; up > 1; up = list[up].parent {
+		for up := number; up > 1; up = list[up].Parent {
 			if up != root {
 				continue
 			}
-			name := kind(p.args)
-			u.cpu[name] += p.own
+			name := kind(p.Args)
+			u.cpu[name] += p.Own
 			if name != "other" { // the children of those count themselves
-				u.cpu[name] += p.ended
+				u.cpu[name] += p.Ended
 			}
-			u.peak[name] = max(u.peak[name], peak(filepath.Join(proc, strconv.Itoa(number), "status")))
+			peak, _ := rig.Memory(proc, number, "VmHWM") // it may have ended
+			u.peak[name] = max(u.peak[name], peak)
 			break
 		}
 	}
@@ -111,44 +69,5 @@ func (u usage) all() (seconds float64) {
 	return seconds
 }
 
-// peak is the largest resident size of a process so far, in MiB.
-func peak(status string) float64 {
-	text, _ := os.ReadFile(status) // it may have ended
-	for line := range strings.Lines(string(text)) {
-		if rest, ok := strings.CutPrefix(line, "VmHWM:"); ok {
-			var kib float64
-			if _, err := fmt.Sscan(rest, &kib); err == nil {
-				return kib / 1024
-			}
-		}
-	}
-	return 0
-}
-
-// busy is how long the cores have been busy since the machine started, with the time that
-// the host gave to others.
-func busy(proc string) (seconds float64) {
-	text, _ := os.ReadFile(filepath.Join(proc, "stat"))
-	first, _, _ := strings.Cut(string(text), "\n")
-	fields := strings.Fields(first)
-	const idle, wait, guest = 4, 5, 9 // guests are in user time already
-	for i, f := range fields {
-		if i == 0 || i >= guest || slices.Contains([]int{idle, wait}, i) {
-			continue
-		}
-		ticks, _ := strconv.ParseFloat(f, 64)
-		seconds += ticks / 100
-	}
-	return seconds
-}
-
 // ownCPU is the processor time of this program, with that of children that have ended.
-func ownCPU() float64 { return cpuOf(syscall.RUSAGE_SELF) + cpuOf(syscall.RUSAGE_CHILDREN) }
-
-func cpuOf(who int) float64 {
-	var u syscall.Rusage
-	if err := syscall.Getrusage(who, &u); err != nil {
-		return math.NaN()
-	}
-	return float64(u.Utime.Nano()+u.Stime.Nano()) / 1e9
-}
+func ownCPU() float64 { return rig.CPU(syscall.RUSAGE_SELF) + rig.CPU(syscall.RUSAGE_CHILDREN) }

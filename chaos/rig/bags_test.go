@@ -1,9 +1,9 @@
 package rig_test
 
 import (
-	"math/rand/v2"
 	"testing"
 
+	"github.com/farol-preservation/farol/bag/bagtest"
 	"github.com/farol-preservation/farol/chaos/rig"
 )
 
@@ -11,9 +11,8 @@ import (
 // back. A name that only looks encoded stays what it is.
 func TestNamesWithPercentSignsAreEncoded(t *testing.T) {
 	t.Parallel()
-	rng := rand.New(rand.NewPCG(1, 1))
-	d := rig.Draft{Name: "50% off", Option: "Standard", Files: []rig.Content{rig.Noise(rng, "data/50% off.bin", 10), rig.Noise(rng, "data/%25.bin", 10), rig.Noise(rng, "%0A.txt", 10)}}
-	bag, err := d.Bag(t.TempDir(), rig.Institution{Identifier: "test.edu", Receiving: "in"}, rng)
+	d := rig.Draft{Spec: bagtest.Spec{Name: "50% off", Files: []bagtest.File{{Path: "data/50% off.bin", Size: 10}, {Path: "data/%25.bin", Size: 10}, {Path: "%0A.txt", Size: 10}}}}
+	bag, err := d.Bag(t.TempDir(), rig.Institution{Identifier: "test.edu", Receiving: "in"})
 	if err != nil || bag.Wrong != "" || len(bag.Preserved()) != 5 {
 		t.Errorf("the oracle finds %q, and %d files to keep: %v", bag.Wrong, len(bag.Preserved()), err)
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/farol-preservation/farol/chaos/oracle"
+	"github.com/farol-preservation/farol/internal/oracle"
 )
 
 // An Institution deposits bags.

@@ -13,8 +13,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 	"github.com/jackc/pgx/v5"
 
-	"github.com/farol-preservation/farol/chaos/oracle"
 	"github.com/farol-preservation/farol/chaos/rig"
+	"github.com/farol-preservation/farol/internal/oracle"
 )
 
 const keptWords = "kept by the store until" // in the note of a deletion that waits for a lock

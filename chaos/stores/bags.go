@@ -7,8 +7,9 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/farol-preservation/farol/chaos/oracle"
+	"github.com/farol-preservation/farol/bag/bagtest"
 	"github.com/farol-preservation/farol/chaos/rig"
+	"github.com/farol-preservation/farol/internal/oracle"
 )
 
 // A deposit is a bag whose tar is made once for all stores.
@@ -41,10 +42,14 @@ func names() []string {
 // drafts are the bags of a life: 42 with troublesome names or paths, some that are plain, 10 that are
 // invalid, and those that are large, empty, or many.
 func drafts(rng *rand.Rand) (list []rig.Draft) {
-	add := func(name, flaw string, files ...rig.Content) {
-		list = append(list, rig.Draft{Name: name, Option: options()[len(list)%len(options())], Flaw: flaw, Files: files})
+	standard := func(name string, files ...bagtest.File) {
+		list = append(list, rig.Draft{Spec: bagtest.Spec{Name: name, Files: files}})
 	}
-	some := func(name string) rig.Content { return rig.Noise(rng, "data/"+name, 100+rng.IntN(20_000)) }
+	add := func(name, flaw string, files ...bagtest.File) {
+		option := options()[len(list)%len(options())]
+		list = append(list, rig.Draft{Spec: bagtest.Spec{Name: name, StorageOption: option, Files: files}, Flaw: flaw})
+	}
+	some := func(name string) bagtest.File { return noise(rng, "data/"+name, 100+rng.IntN(20_000)) }
 	// Escaped, they take 12 bytes for each level. The metadata of an object holds 2 KiB, in some stores 256 bytes.
 	for _, n := range []int{9, 30, 60, 130} {
 		add(fmt.Sprintf("path-of-%d", n), "", some(strings.Repeat("語/", n)+"終.bin"), some("short.bin"))
@@ -59,26 +64,32 @@ func drafts(rng *rand.Rand) (list []rig.Draft) {
 		add(fmt.Sprintf("invalid-%d", i), rig.Flaws()[i%len(rig.Flaws())], some("one.bin"), some("two.bin"))
 	}
 	for i := range 8 {
-		add(fmt.Sprintf("plain-%d", i), "", some("one.bin"), some("two.bin"), rig.Content{Path: "custom/notes.txt", Data: []byte("Kept by: hand\n")})
+		add(fmt.Sprintf("plain-%d", i), "", some("one.bin"), some("two.bin"), bagtest.File{Path: "custom/notes.txt", Content: "Kept by: hand\n"})
 	}
-	add("empty-file", "", rig.Content{Path: "data/empty"})
-	add("empty-files", "", rig.Content{Path: "data/empty.txt"}, rig.Content{Path: "data/dir/empty.bin"}, some("full.bin"))
+	add("empty-file", "", bagtest.File{Path: "data/empty"})
+	add("empty-files", "", bagtest.File{Path: "data/empty.txt"}, bagtest.File{Path: "data/dir/empty.bin"}, some("full.bin"))
 	for i := range 2 {
-		d := rig.Draft{Name: fmt.Sprintf("many-%d", i), Option: "Standard"}
+		var pages []bagtest.File
 		for n := range 150 {
-			d.Files = append(d.Files, rig.Noise(rng, fmt.Sprintf("data/pages/%02d/page-%05d.txt", n%7, n), 200+rng.IntN(2000)))
+			pages = append(pages, noise(rng, fmt.Sprintf("data/pages/%02d/page-%05d.txt", n%7, n), 200+rng.IntN(2000)))
 		}
-		list = append(list, d)
+		standard(fmt.Sprintf("many-%d", i), pages...)
 	}
 	for i, sizes := range [][]int{{6 * mebibyte}, {6*mebibyte + 1, 5 * mebibyte, 10}, {5*mebibyte + 1}} {
-		d := rig.Draft{Name: fmt.Sprintf("large-%d", i), Option: "Standard"}
+		var films []bagtest.File
 		for n, size := range sizes {
-			d.Files = append(d.Files, rig.Noise(rng, fmt.Sprintf("data/film %d.mov", n), size))
+			films = append(films, noise(rng, fmt.Sprintf("data/film %d.mov", n), size))
 		}
-		list = append(list, d)
+		standard(fmt.Sprintf("large-%d", i), films...)
 	}
-	return append(list, rig.Draft{Name: "in-parts", Option: "Standard", Files: []rig.Content{rig.Noise(rng, "data/film.mov", 12*mebibyte), some("small.bin")}},
-		rig.Draft{Name: "huge", Option: "Standard", Files: []rig.Content{rig.Noise(rng, "data/reel-1.mov", 150*mebibyte), rig.Noise(rng, "data/reel-2.mov", 150*mebibyte)}})
+	standard("in-parts", noise(rng, "data/film.mov", 12*mebibyte), some("small.bin"))
+	standard("huge", noise(rng, "data/reel-1.mov", 150*mebibyte), noise(rng, "data/reel-2.mov", 150*mebibyte))
+	return list
+}
+
+// noise is a file of random bytes. The same rng makes the same bytes.
+func noise(rng *rand.Rand, path string, size int) bagtest.File {
+	return bagtest.File{Path: path, Size: int64(size), Seed: rng.Uint64()}
 }
 
 // makeBags writes the tars of all bags to dir. The same seed makes the same bags.
@@ -91,7 +102,7 @@ func makeBags(dir string, seed uint64) (list []deposit, err error) {
 	var again rig.Draft
 	var whose rig.Institution
 	for i, d := range drafts(rng) {
-		bag, err := d.Bag(dir, institutions[i%2], rng)
+		bag, err := d.Bag(dir, institutions[i%2])
 		if err != nil {
 			return nil, err
 		}
@@ -101,8 +112,8 @@ func makeBags(dir string, seed uint64) (list []deposit, err error) {
 		}
 	}
 	// The second upload of a bag has a file that is changed, and one that is new.
-	again.Files[0], again.Files = rig.Noise(rng, again.Files[0].Path, 5000), append(again.Files, rig.Noise(rng, "data/three.bin", 5000))
+	again.Files[0], again.Files = noise(rng, again.Files[0].Path, 5000), append(again.Files, noise(rng, "data/three.bin", 5000))
 	dir = filepath.Join(dir, "again")
-	bag, err := again.Bag(dir, whose, rng)
+	bag, err := again.Bag(dir, whose)
 	return append(list, deposit{bag: bag, dir: dir, again: true}), err
 }

@@ -16,8 +16,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/s3/types"
 	"github.com/jackc/pgx/v5"
 
-	"github.com/farol-preservation/farol/chaos/oracle"
 	"github.com/farol-preservation/farol/chaos/rig"
+	"github.com/farol-preservation/farol/internal/oracle"
 )
 
 const (

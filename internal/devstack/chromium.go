@@ -61,7 +61,7 @@ func (s *Stack) runChromium(ctx context.Context, path, addr string) (*child, err
 	if err = errors.Join(err, os.MkdirAll(home, 0o700)); err != nil {
 		return nil, fmt.Errorf("make Chromium's directory: %w", err)
 	}
-	c, err := s.launch(ctx, Chromium, "guard", guarded{
+	return s.guard(ctx, Chromium, guarded{
 		Path: path, Dir: home, UID: -1, GID: -1, Stop: syscall.SIGTERM, GraceMS: 5_000,
 		Args: []string{
 			"--headless", "--remote-debugging-port=" + port, "--user-data-dir=" + filepath.Join(home, "profile"),
@@ -77,9 +77,5 @@ func (s *Stack) runChromium(ctx context.Context, path, addr string) (*child, err
 			"--disable-background-timer-throttling", "--disable-renderer-backgrounding", "--disable-backgrounding-occluded-windows",
 			"--lang=en-US", "--hide-scrollbars", "--force-color-profile=srgb",
 		},
-	})
-	if err != nil {
-		return nil, err
-	}
-	return c, c.awaitAnswer(ctx, func() bool { return listens(ctx, addr) })
+	}, func() bool { return listens(ctx, addr) })
 }

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"syscall"
 )
@@ -28,22 +27,15 @@ const (
 
 // startClamd runs ClamAV's daemon with one signature.
 func (s *Stack) startClamd(ctx context.Context) error {
-	path, err := exec.LookPath("clamd")
-	if err != nil && executable("/usr/sbin", "clamd") {
-		path, err = "/usr/sbin/clamd", nil // which is in root's PATH only
-	}
-	if err != nil {
-		return fmt.Errorf("no clamd: apt-get install clamav-daemon | brew install clamav: %w", err)
-	}
-	run := func(ctx context.Context, addrs []string) (*child, error) { return s.runClamd(ctx, path, addrs[0]) }
-	addrs, c, err := s.onPorts(ctx, []string{"clamd"}, run)
+	path, err := find("clamd", "clamav-daemon", "clamav")
 	if err != nil {
 		return err
 	}
-	s.keep(ctx, c, &server{
-		again:   func(ctx context.Context) (*child, error) { return run(ctx, addrs) },
-		answers: func(ctx context.Context) bool { return listens(ctx, addrs[0]) },
-	})
+	run := func(ctx context.Context, addrs []string) (*child, error) { return s.runClamd(ctx, path, addrs[0]) }
+	addrs, _, err := s.serve(ctx, run, "clamd")
+	if err != nil {
+		return err
+	}
 	s.ClamdAddr = addrs[0]
 	return nil
 }
@@ -70,11 +62,7 @@ AlertExceedsMax yes
 	if err != nil {
 		return nil, fmt.Errorf("write clamd's settings: %w", err)
 	}
-	c, err := s.launch(ctx, Clamd, "guard", guarded{
+	return s.guard(ctx, Clamd, guarded{
 		Path: path, Args: []string{"--config-file=" + config}, Dir: home, UID: -1, GID: -1, Stop: syscall.SIGTERM, GraceMS: 5_000,
-	})
-	if err != nil {
-		return nil, err
-	}
-	return c, c.awaitAnswer(ctx, func() bool { return listens(ctx, addr) })
+	}, func() bool { return listens(ctx, addr) })
 }

@@ -16,14 +16,10 @@ func (s *Stack) startMail(ctx context.Context) error {
 	run := func(ctx context.Context, addrs []string) (*child, error) {
 		return s.launch(ctx, Mail, "mail", MailSettings{Addr: addrs[0], Dir: dir})
 	}
-	addrs, c, err := s.onPorts(ctx, []string{"smtp"}, run)
+	addrs, _, err := s.serve(ctx, run, "smtp")
 	if err != nil {
 		return err
 	}
-	s.keep(ctx, c, &server{
-		again:   func(ctx context.Context) (*child, error) { return run(ctx, addrs) },
-		answers: func(ctx context.Context) bool { return listens(ctx, addrs[0]) },
-	})
 	s.SMTPAddr, s.MailDir = addrs[0], dir
 	return nil
 }

@@ -39,14 +39,10 @@ func (s *Stack) startNSQ(ctx context.Context) error {
 	if s.options.Lookupd {
 		ports = append(ports, "nsqlookupd_tcp", "nsqlookupd_http")
 	}
-	addrs, c, err := s.onPorts(ctx, ports, run)
+	addrs, c, err := s.serve(ctx, run, ports...)
 	if err != nil {
 		return err
 	}
-	s.keep(ctx, c, &server{
-		again:   func(ctx context.Context) (*child, error) { return run(ctx, addrs) },
-		answers: func(ctx context.Context) bool { return listens(ctx, addrs[0]) },
-	})
 	s.NSQDTCPAddr, s.NSQDHTTPAddr, s.NSQAdminURL, s.NSQPID = addrs[0], addrs[1], "http://"+addrs[2], c.cmd.Process.Pid
 	if s.options.Lookupd {
 		s.NSQLookupdHTTPAddr = addrs[4]

@@ -7,7 +7,6 @@ import (
 	"net"
 	"net/url"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"syscall"
 )
@@ -16,12 +15,9 @@ import (
 // that its clients share them, statement by statement: a client that leaves something behind
 // in a session is found out.
 func (s *Stack) startPgBouncer(ctx context.Context) error {
-	path, err := exec.LookPath("pgbouncer")
-	if err != nil && executable("/usr/sbin", "pgbouncer") {
-		path, err = "/usr/sbin/pgbouncer", nil // which is in root's PATH only
-	}
+	path, err := find("pgbouncer", "pgbouncer", "pgbouncer")
 	if err != nil {
-		return fmt.Errorf("no pgbouncer: apt-get install pgbouncer | brew install pgbouncer: %w", err)
+		return err
 	}
 	of, err := url.Parse(s.options.PoolerOf)
 	if err != nil {
@@ -30,14 +26,10 @@ func (s *Stack) startPgBouncer(ctx context.Context) error {
 	run := func(ctx context.Context, addrs []string) (*child, error) {
 		return s.runPgBouncer(ctx, path, addrs[0], of)
 	}
-	addrs, c, err := s.onPorts(ctx, []string{"pgbouncer"}, run)
+	addrs, _, err := s.serve(ctx, run, "pgbouncer")
 	if err != nil {
 		return err
 	}
-	s.keep(ctx, c, &server{
-		again:   func(ctx context.Context) (*child, error) { return run(ctx, addrs) },
-		answers: func(ctx context.Context) bool { return listens(ctx, addrs[0]) },
-	})
 	of.Host = addrs[0]
 	s.PoolerURL = of.String()
 	return nil
@@ -75,12 +67,8 @@ max_client_conn = 500
 	if err != nil {
 		return nil, fmt.Errorf("write PgBouncer's settings: %w", err)
 	}
-	c, err := s.launch(ctx, PgBouncer, "guard", guarded{
+	return s.guard(ctx, PgBouncer, guarded{
 		Path: path, Args: []string{"-q", config}, Dir: home.path, UID: home.uid, GID: home.gid,
 		Stop: syscall.SIGTERM, GraceMS: 5_000,
-	})
-	if err != nil {
-		return nil, err
-	}
-	return c, c.awaitAnswer(ctx, func() bool { return listens(ctx, addr) })
+	}, func() bool { return listens(ctx, addr) })
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net"
 	"net/url"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -14,9 +13,9 @@ import (
 )
 
 func (s *Stack) startRedis(ctx context.Context) error {
-	path, err := exec.LookPath("redis-server")
+	path, err := find("redis-server", "redis-server", "redis")
 	if err != nil {
-		return fmt.Errorf("no redis-server: apt-get install redis-server | brew install redis: %w", err)
+		return err
 	}
 	run := func(ctx context.Context, addrs []string) (*child, error) { return s.runRedis(ctx, path, addrs[0]) }
 	addrs, c, err := s.onPorts(ctx, []string{"redis"}, run)
@@ -42,14 +41,10 @@ func (s *Stack) runRedis(ctx context.Context, path, addr string) (*child, error)
 	}
 	config := fmt.Sprintf("bind %s\nport %s\nrequirepass %s\ndir %q\nappendonly %s\nappendfsync everysec\nsave \"\"\ndatabases %d\n",
 		host, port, s.secrets.RedisPassword, filepath.Join(s.dir, "redis"), appendOnly, databases)
-	c, err := s.launch(ctx, Redis, "guard", guarded{
+	return s.guard(ctx, Redis, guarded{
 		Path: path, Args: []string{"-"}, Dir: filepath.Join(s.dir, "redis"), Stdin: config, UID: -1, GID: -1,
 		Stop: syscall.SIGTERM, GraceMS: 10_000,
-	})
-	if err != nil {
-		return nil, err
-	}
-	return c, c.awaitAnswer(ctx, func() bool { return pong(ctx, addr, s.secrets.RedisPassword) })
+	}, func() bool { return pong(ctx, addr, s.secrets.RedisPassword) })
 }
 
 // pong asks a Redis whether it serves, which it does not while it still reads

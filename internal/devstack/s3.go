@@ -55,14 +55,10 @@ func (s *Stack) startS3(ctx context.Context) error {
 		settings.Addr, settings.Plain = addrs[0], addrs[1]
 		return s.launch(ctx, S3, "s3", settings)
 	}
-	addrs, c, err := s.onPorts(ctx, []string{"s3", "s3-plain"}, run)
+	addrs, _, err := s.serve(ctx, run, "s3", "s3-plain")
 	if err != nil {
 		return err
 	}
-	s.keep(ctx, c, &server{
-		again:   func(ctx context.Context) (*child, error) { return run(ctx, addrs) },
-		answers: func(ctx context.Context) bool { return listens(ctx, addrs[0]) },
-	})
 	s.S3Plain = "http://" + addrs[1]
 	s.S3Endpoint, s.S3CAFile, s.Region = "https://"+addrs[0], caFile, region
 	s.AccessKeyID, s.SecretAccessKey = s.secrets.AccessKeyID, s.secrets.SecretAccessKey

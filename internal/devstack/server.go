@@ -5,6 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"os/exec"
+	"path/filepath"
+	"syscall"
 	"time"
 
 	"github.com/farol-preservation/farol/retry"
@@ -31,6 +34,58 @@ type server struct {
 	end   context.CancelFunc // stops the looking after, not the server
 	idle  chan struct{}      // closed once nobody looks after it
 	child *child             // the last one; may be read once idle is closed
+}
+
+// find finds the program of a server, or says which package has it on Debian and on macOS.
+func find(program, debian, macOS string) (path string, err error) {
+	path, err = exec.LookPath(program)
+	if err != nil && executable("/usr/sbin", program) {
+		return filepath.Join("/usr/sbin", program), nil // which is in root's PATH only
+	}
+	if err != nil {
+		return "", fmt.Errorf("no %s: apt-get install %s | brew install %s: %w", program, debian, macOS, err)
+	}
+	return path, nil
+}
+
+// guard starts a foreign server under a guard, and returns when it answers.
+func (s *Stack) guard(ctx context.Context, service Service, g guarded, answers func() bool) (*child, error) {
+	c, err := s.launch(ctx, service, "guard", g)
+	if err != nil {
+		return nil, err
+	}
+	return c, c.awaitAnswer(ctx, answers)
+}
+
+// serve starts a server on ports that are remembered by their IDs, and keeps it.
+func (s *Stack) serve(ctx context.Context, run runner, ids ...string) (addrs []string, c *child, err error) {
+	if addrs, c, err = s.onPorts(ctx, ids, run); err != nil {
+		return nil, nil, err
+	}
+	s.keepListening(ctx, c, run, addrs)
+	return addrs, c, nil
+}
+
+func (s *Stack) keepListening(ctx context.Context, c *child, run runner, addrs []string) {
+	s.keep(ctx, c, &server{
+		again:   func(ctx context.Context) (*child, error) { return run(ctx, addrs) },
+		answers: func(ctx context.Context) bool { return listens(ctx, addrs[0]) },
+	})
+}
+
+// Run adds a server that the stack does not know to it: the program at path, which takes
+// connections at addr.
+func (s *Stack) Run(ctx context.Context, name, addr, path string, args ...string) error {
+	run := func(ctx context.Context, _ []string) (*child, error) {
+		return s.guard(ctx, Service(name), guarded{
+			Path: path, Args: args, Dir: s.dir, UID: -1, GID: -1, Stop: syscall.SIGTERM, GraceMS: 10_000,
+		}, func() bool { return listens(ctx, addr) })
+	}
+	c, err := run(ctx, nil)
+	if err == nil {
+		s.keepListening(ctx, c, run, []string{addr})
+	}
+	return err
 }
 
 // keep makes a server part of the stack: it is started again when it ends, and

@@ -27,9 +27,6 @@ func TestMutantsFitTheCodeAndTheDocuments(t *testing.T) {
 			if !defined(t, m.pkg, name) {
 				t.Errorf("%s: there is no %s in %s", m.name, name, m.pkg)
 			}
-			if !strings.Contains(string(page), "`"+name+"`") {
-				t.Errorf("%s: docs/testing.md does not name %s", m.name, name)
-			}
 		}
 		if !strings.Contains(string(page), "| `"+m.name+"` |") {
 			t.Errorf("docs/testing.md does not list %s", m.name)

@@ -1,25 +1,15 @@
-// Package oracle compares the records with the contents of the buckets, and names each record
-// that is not true. It shares no code with what it judges.
 package oracle
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
+	"errors"
 	"fmt"
-	"io"
 	"slices"
 
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 )
-
-// A Lie is a record that is not true.
-type Lie struct {
-	Kind   string // stable, such as copy-missing
-	Detail string
-}
 
 // A question finds records that are not true. It is a query over the database and over there:
 // what the buckets hold (target, key, sha256), with the target "" for the buckets to which is
@@ -122,57 +112,33 @@ func ofDeletions() []question {
 // Records asks all questions, and returns nothing if all records are true. buckets are the
 // preservation buckets by their targets, and given the buckets to which is restored. No item
 // may be in work.
-func Records(ctx context.Context, db *pgxpool.Pool, client *s3.Client, buckets map[string]string, given []string) (found []Lie, err error) {
-	var there holdings
-	for target, bucket := range buckets {
-		if err := there.read(ctx, client, target, bucket); err != nil {
-			return nil, err
+func Records(ctx context.Context, db *pgxpool.Pool, client *s3.Client, buckets map[string]string, given []string) (found []Violation, err error) {
+	var targets, keys, sums []string
+	read := func(target, bucket string) error {
+		objects, err := readBucket(ctx, client, bucket)
+		for _, o := range objects {
+			targets, keys, sums = append(targets, target), append(keys, o.Key), append(sums, o.SHA256)
 		}
+		return err
+	}
+	for target, bucket := range buckets {
+		err = errors.Join(err, read(target, bucket))
 	}
 	for _, bucket := range given {
-		if err := there.read(ctx, client, "", bucket); err != nil {
-			return nil, err
-		}
+		err = errors.Join(err, read("", bucket))
+	}
+	if err != nil {
+		return nil, err
 	}
 	for _, q := range questions() {
-		rows, _ := db.Query(ctx, `WITH there (target, key, sha256) AS (SELECT * FROM unnest($1::text[], $2::text[], $3::text[]))`+q.sql,
-			there.targets, there.keys, there.sums)
+		rows, _ := db.Query(ctx, `WITH there (target, key, sha256) AS (SELECT * FROM unnest($1::text[], $2::text[], $3::text[]))`+q.sql, targets, keys, sums)
 		list, err := pgx.CollectRows(rows, pgx.RowTo[string])
 		if err != nil {
 			return nil, fmt.Errorf("look for %s: %w", q.kind, err)
 		}
 		for _, said := range list {
-			found = append(found, Lie{q.kind, said})
+			found = append(found, Violation{Kind: q.kind, Detail: said})
 		}
 	}
 	return found, nil
-}
-
-// holdings are what buckets hold, a column each.
-type holdings struct{ targets, keys, sums []string }
-
-// read reads every object of a bucket to its end.
-func (h *holdings) read(ctx context.Context, client *s3.Client, target, bucket string) error {
-	pages := s3.NewListObjectsV2Paginator(client, &s3.ListObjectsV2Input{Bucket: &bucket})
-	for pages.HasMorePages() {
-		page, err := pages.NextPage(ctx)
-		if err != nil {
-			return fmt.Errorf("list %s: %w", bucket, err)
-		}
-		for _, o := range page.Contents {
-			out, err := client.GetObject(ctx, &s3.GetObjectInput{Bucket: &bucket, Key: o.Key})
-			if err != nil {
-				return fmt.Errorf("read %s/%s: %w", bucket, *o.Key, err)
-			}
-			sum := sha256.New()
-			_, err = io.Copy(sum, out.Body)
-			_ = out.Body.Close() // read to its end
-			if err != nil {
-				return fmt.Errorf("read %s/%s: %w", bucket, *o.Key, err)
-			}
-			h.targets, h.keys = append(h.targets, target), append(h.keys, *o.Key)
-			h.sums = append(h.sums, hex.EncodeToString(sum.Sum(nil)))
-		}
-	}
-	return nil
 }

@@ -217,16 +217,36 @@ func ReadMirror(s *Reader) (c Mirror) {
 	return c
 }
 
+// API is what the operations of the REST API need: of a server for people, and of a command that
+// answers itself.
+type API struct {
+	Web    Web
+	Fixity Fixity
+	NSQ    NSQ
+	Classes
+}
+
+// Operator is what commands read that work with the registry itself.
+type Operator struct {
+	Database Database
+	API
+}
+
+// ReadOperator reads [Operator].
+func ReadOperator(s *Reader) (c Operator) {
+	s.read(&c.Database, &c.Fixity, &c.NSQ)
+	s.readWeb(&c.Web, false)
+	c.Classes = s.readClasses()
+	return c
+}
+
 // Server is what farol serve reads.
 type Server struct {
 	Database Database
 	Pull     Pull
-	Web      Web
-	Fixity   Fixity // only of a server for people, as the next
-	NSQ      NSQ
 	Log      Log
 	HTTP     HTTP
-	Classes
+	API      // only of a server for people
 }
 
 // ReadServer reads [Server]. web says that the server is for people, too.

@@ -61,15 +61,3 @@ func (c Storage) TargetOf(name string) (storage.Target, bool) {
 	}
 	return storage.Target{}, false
 }
-
-// FixityStatus is what farol fixity status, check and policy read.
-type FixityStatus struct {
-	Database Database
-	Fixity   Fixity
-}
-
-// ReadFixityStatus reads [FixityStatus].
-func ReadFixityStatus(s *Reader) (c FixityStatus) {
-	s.read(&c.Database, &c.Fixity)
-	return c
-}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
+	"math"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -84,37 +85,46 @@ func (s *Reader) unknown() {
 		if s.environ[name] == "" || known[name] || known[base] || platformName.MatchString(name) || providerName.MatchString(name) {
 			continue
 		}
-		near, letters := nearest(strings.ToUpper(name), names)
-		if other, n := nearest(strings.ToUpper(base), names); n < letters {
+		upper := strings.ToUpper(name)
+		sure := isForFarol(upper)
+		near, letters := nearest(upper, names, sure)
+		if other, n := nearest(strings.ToUpper(base), names, sure); n < letters {
 			near, letters = other+fileSuffix, n
 		}
-		if looksLikeSetting(strings.ToUpper(name), letters) {
+		if sure || letters <= mostLetters && !strings.HasPrefix(upper, "AWS_") { // which other programs read, too
 			s.wrong(name, "is not a setting of Farol; did you mean "+near)
 		}
 	}
 }
 
-// looksLikeSetting reports whether a variable was meant for Farol, from whose nearest setting
-// its name differs by some letters.
-func looksLikeSetting(name string, letters int) bool {
-	switch {
-	case strings.HasPrefix(name, "FAROL_"), oldName.MatchString(name):
+// isForFarol reports whether a variable was meant for Farol by how its name begins.
+func isForFarol(name string) bool {
+	if strings.HasPrefix(name, "FAROL_") || oldName.MatchString(name) {
 		return true
-	case strings.HasPrefix(name, "AWS_"): // read by other programs, too
-		return false
 	}
-	for _, w := range OldWorkers() {
-		if slices.ContainsFunc(w.names, func(worker string) bool { return strings.HasPrefix(name, worker+"_") }) {
-			return true
-		}
-	}
-	return letters <= 2
+	return slices.ContainsFunc(OldWorkers(), func(w oldWorker) bool {
+		return slices.ContainsFunc(w.names, func(worker string) bool { return strings.HasPrefix(name, worker+"_") })
+	})
 }
 
-// nearest is the name with the fewest letters to change, and how many these are.
-func nearest(name string, names []string) (near string, letters int) {
-	near = slices.MinFunc(names, func(a, b string) int { return human.Distance(name, a) - human.Distance(name, b) })
-	return near, human.Distance(name, near)
+// mostLetters is by how many letters other variables may differ from a setting and still be
+// meant for it.
+const mostLetters = 2
+
+// nearest is the name with the fewest letters to change, and how many these are. Unless all are
+// wanted, those that are too long or too short by more than [mostLetters] are not looked at:
+// every start of a command compares all variables with all settings.
+func nearest(name string, names []string, all bool) (near string, letters int) {
+	letters = math.MaxInt
+	for _, other := range names {
+		if off := len(other) - len(name); !all && max(off, -off) > mostLetters {
+			continue
+		}
+		if n := human.Distance(name, other); n < letters {
+			near, letters = other, n
+		}
+	}
+	return near, letters
 }
 
 // isSet reports whether a setting has a value, itself or in a file.

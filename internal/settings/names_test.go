@@ -83,7 +83,7 @@ func TestUnknownNames(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), "\n  "+wrong+" is not a setting") {
 			t.Errorf("%s: %v", wrong, err)
 		}
-		if near, letters := nearest(wrong, names); letters == 1 && near == name && !strings.HasSuffix(err.Error(), "did you mean "+name) {
+		if near, letters := nearest(wrong, names, true); letters == 1 && near == name && !strings.HasSuffix(err.Error(), "did you mean "+name) {
 			t.Errorf("%s: %v", wrong, err)
 		}
 	})

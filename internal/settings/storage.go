@@ -169,16 +169,3 @@ func (s *Reader) readClasses() Classes {
 	}
 	return c
 }
-
-// Restore is what farol restore reads.
-type Restore struct {
-	Database Database
-	Classes
-}
-
-// ReadRestore reads [Restore].
-func ReadRestore(s *Reader) (c Restore) {
-	s.read(&c.Database)
-	c.Classes = s.readClasses()
-	return c
-}

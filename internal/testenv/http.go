@@ -14,7 +14,20 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/farol-preservation/farol/internal/testenv/injure"
 )
+
+// NewProxy returns a proxy in front of addr (host:port), which ends with the test.
+func NewProxy(t testing.TB, addr string) *injure.Proxy {
+	t.Helper()
+	p, err := injure.NewProxy(addr)
+	if err != nil {
+		t.Fatal("testenv: start a proxy:", err)
+	}
+	t.Cleanup(p.Close)
+	return p
+}
 
 // LossyServer returns the URL of a server in front of another, of which every third
 // answer is lost.

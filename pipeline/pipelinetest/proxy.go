@@ -5,13 +5,13 @@ import (
 	"net/http/httptest"
 	"net/http/httputil"
 
-	"github.com/farol-preservation/farol/internal/testenv"
+	"github.com/farol-preservation/farol/internal/testenv/injure"
 	"github.com/farol-preservation/farol/pipeline"
 	"github.com/farol-preservation/farol/storage"
 )
 
 // Through sends the stages' requests to S3 through a proxy. The test's own go directly.
-func (a *Archive) Through(proxy *testenv.Proxy) {
+func (a *Archive) Through(proxy *injure.Proxy) {
 	a.T.Helper()
 	a.Deps = a.With(func(t *storage.Target) { t.Endpoint = "https://" + proxy.Addr() })
 }

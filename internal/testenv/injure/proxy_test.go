@@ -1,10 +1,11 @@
-package testenv_test
+package injure_test
 
 import (
 	"bytes"
 	"errors"
 	"io"
 	"net"
+	"syscall"
 	"testing"
 	"time"
 
@@ -163,5 +164,54 @@ func TestProxyMovesLaterConnections(t *testing.T) {
 	}
 	if first.Connections() != 1 || second.Connections() != 1 {
 		t.Errorf("%d connections to the first, %d to the second, want one each", first.Connections(), second.Connections())
+	}
+}
+
+// Faults overlap: each ends when the last that began it has ended.
+func TestProxyStallsRefusesAndServesAgain(t *testing.T) {
+	t.Parallel()
+	p := testenv.NewProxy(t, echo(t))
+	c := dial(t, p.Addr())
+	if err := exchange(c, "hello"); err != nil {
+		t.Fatal(err)
+	}
+	p.Stall()
+	p.Stall()
+	p.Flow()
+	answer := make(chan error, 1)
+	go func() { answer <- exchange(c, "stalled") }()
+	select {
+	case err := <-answer:
+		t.Errorf("it came through a stall: %v", err)
+	case <-time.After(50 * time.Millisecond):
+	}
+	p.Flow()
+	if err := <-answer; err != nil {
+		t.Errorf("after the stalls: %v", err)
+	}
+	p.Drop()
+	if err := exchange(c, "dropped"); err == nil {
+		t.Error("an open connection outlived Drop")
+	}
+	c = dial(t, p.Addr())
+	if err := exchange(c, "at once"); err != nil {
+		t.Errorf("after Drop: %v", err)
+	}
+	p.Refuse()
+	p.Refuse()
+	if err := p.Serve(); err != nil {
+		t.Fatal(err)
+	}
+	if err := exchange(c, "refused"); err == nil {
+		t.Error("an open connection outlived Refuse")
+	}
+	if _, err := net.Dial("tcp", p.Addr()); !errors.Is(err, syscall.ECONNREFUSED) {
+		t.Errorf("while it refuses: %v", err)
+	}
+	if err := p.Serve(); err != nil {
+		t.Fatal(err)
+	}
+	if err := exchange(dial(t, p.Addr()), "again"); err != nil {
+		t.Errorf("afterwards: %v", err)
 	}
 }

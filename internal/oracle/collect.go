@@ -243,7 +243,7 @@ func readBucket(ctx context.Context, client *s3.Client, bucket string) ([]Object
 			return nil
 		})
 	}
-	return objects, g.Wait() //nolint:wrapcheck // said above
+	return objects, g.Wait()
 }
 
 // bagOf reads the metadata of a copy. Names that a header cannot carry are escaped.

@@ -2,7 +2,8 @@
 // with Farol: it reads the tars, the rows, the buckets and the ledger by itself.
 //
 // [Collect] gathers a [World], and [Judge] compares it with what was promised.
-// Judge does no I/O, so that it can be shown worlds that are wrong.
+// Judge does no I/O, so that it can be shown worlds that are wrong. [Records] compares the
+// records, of whatever bags, with the contents of the buckets.
 package oracle
 
 import "time"

@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/farol-preservation/farol/chaos/oracle"
+	"github.com/farol-preservation/farol/internal/oracle"
 )
 
 var stages = []string{"Receive", "Validate", "Reingest Check", "Copy To Staging", "Format Identification", "Store", "Storage Validation", "Record", "Cleanup"}
@@ -26,7 +26,9 @@ func world() oracle.World {
 	good := oracle.Bag{
 		Institution: "test.edu", Bucket: "in", Key: "good.tar", Name: "good", Option: "Standard", Manifests: []string{"md5", "sha256"},
 		Files: []oracle.File{
-			{Path: "bagit.txt", Size: 5, Digests: sums}, {Path: "manifest-md5.txt", Size: 5, Digests: sums}, {Path: "tagmanifest-md5.txt", Size: 5, Digests: sums},
+			{Path: "bagit.txt", Size: 5, Digests: sums},
+			{Path: "manifest-md5.txt", Size: 5, Digests: sums},
+			{Path: "tagmanifest-md5.txt", Size: 5, Digests: sums},
 			{Path: "data/a", Size: 5, Digests: sums},
 		},
 	}
@@ -209,7 +211,9 @@ func TestBagsAreJudged(t *testing.T) {
 	t.Parallel()
 	valid := func() [][2]string {
 		return [][2]string{
-			{"b/bagit.txt", "BagIt-Version: 1.0\n"}, {"b/aptrust-info.txt", "Title: A title\nStorage-Option: Wasabi-OR\n"}, {"b/data/a", "hello"},
+			{"b/bagit.txt", "BagIt-Version: 1.0\n"},
+			{"b/aptrust-info.txt", "Title: A title\nStorage-Option: Wasabi-OR\n"},
+			{"b/data/a", "hello"},
 			{"b/manifest-sha256.txt", fmt.Sprintf("%x  data/a\n", sha256.Sum256([]byte("hello")))},
 			{"b/tagmanifest-md5.txt", fmt.Sprintf("%x  bagit.txt\n", md5.Sum([]byte("BagIt-Version: 1.0\n")))},
 		}
@@ -263,7 +267,7 @@ func TestTheOracleSharesNoCodeWithFarol(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name := range strings.Lines(string(out)) {
-		if name = strings.TrimSpace(name); strings.HasPrefix(name, "github.com/farol-preservation/farol") && name != "github.com/farol-preservation/farol/chaos/oracle" {
+		if name = strings.TrimSpace(name); strings.HasPrefix(name, "github.com/farol-preservation/farol") && name != "github.com/farol-preservation/farol/internal/oracle" {
 			t.Errorf("the oracle imports %s", name)
 		}
 	}
