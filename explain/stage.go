@@ -34,7 +34,7 @@ type Stage struct {
 	InProgress int    `json:"in_hand_count"` // files that the attempt works on
 	Files      []File `json:"in_hand"`       // the largest of them
 
-	Measure progress.Measure `json:"-"`
+	Measure progress.Measure `json:"measured_by"` // "bytes", "files", or "": it takes a moment
 }
 
 // A File is one in progress, or a group of small ones by its first.

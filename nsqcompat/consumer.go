@@ -31,7 +31,7 @@ const (
 // write.
 //
 // go-nsq's Consumer is not used, because it decides by itself how many messages are in
-// flight, which is what the mirror has to control: see docs/decisions/0009.
+// flight, which is what the mirror has to control: see decision 9 in docs/decisions.md.
 type consumer struct {
 	topic, channel string
 	maxReady       int

@@ -10,7 +10,7 @@ import (
 	"github.com/farol-preservation/farol/internal/testenv"
 )
 
-// Why the mirror has a publisher of its own: docs/decisions/0009. When this test fails,
+// Why the mirror has a publisher of its own: decision 9 in docs/decisions.md. When this test fails,
 // go-nsq's Producer no longer has its data race, and may be worth another try.
 func TestProducerOfGoNSQRacesWhenItReconnects(t *testing.T) {
 	t.Parallel()

@@ -22,7 +22,7 @@ var errUnsent = errors.New("nothing was sent")
 // waits for each answer. It is not safe for concurrent use.
 //
 // It uses go-nsq's commands but not its Producer, which has a data race when it
-// reconnects: see docs/decisions/0009.
+// reconnects: see decision 9 in docs/decisions.md.
 type publisher struct {
 	addr string
 	conn net.Conn // nil until needed, and after an error

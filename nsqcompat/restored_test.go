@@ -9,9 +9,10 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/farol-preservation/farol/internal/testenv"
+	"github.com/farol-preservation/farol/internal/testenv/injure"
 )
 
-func throughProxy(t *testing.T, config *pgxpool.Config, proxy *testenv.Proxy) *pgxpool.Pool {
+func throughProxy(t *testing.T, config *pgxpool.Config, proxy *injure.Proxy) *pgxpool.Pool {
 	t.Helper()
 	at, err := netip.ParseAddrPort(proxy.Addr())
 	if err != nil {

@@ -219,9 +219,9 @@ func TestEventsByHandReadAsTheyWereWritten(t *testing.T) {
 	}
 }
 
-// A recording whose answer was lost may be repeated after the migration, which has given each
-// event a row: it writes none of them again.
-func TestRecordingIsRepeatedAfterTheMigration(t *testing.T) {
+// A recording whose answer was lost may be repeated after events were changed by hand, which
+// gives each a row: it writes none of them again.
+func TestRecordingIsRepeatedAfterEventsWereChanged(t *testing.T) {
 	t.Parallel()
 	for _, files := range []int{2, 102} {
 		a := newArchive(t)

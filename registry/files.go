@@ -75,12 +75,6 @@ SELECT f.id, f.identifier, o.identifier AS object, i.identifier AS institution, 
 		FROM storage_records s WHERE s.generic_file_id = f.id), '[]') AS copies
 FROM generic_files f JOIN intellectual_objects o ON o.id = f.intellectual_object_id JOIN institutions i ON i.id = f.institution_id`
 
-// FileEvents returns the events of a file, oldest first (premis_events_file).
-func (r *Registry) FileEvents(ctx context.Context, fileID int64) ([]Event, error) {
-	return Collect[Event](ctx, r.db, "list the events of a file", `SELECT `+EventColumns+`
-		FROM premis_events e WHERE e.generic_file_id = @file ORDER BY e.date_time, e.id`, pgx.NamedArgs{"file": fileID})
-}
-
 // EventColumns are the columns of an [Event], for statements that read e, a row of premis_events.
 const EventColumns = `e.identifier::text AS identifier, e.event_type, e.event_type_uri, e.date_time, e.detail, e.outcome, e.outcome_detail,
 	e.outcome_information, e.object, e.agent`

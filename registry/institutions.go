@@ -73,24 +73,3 @@ func (r *Registry) Institution(ctx context.Context, identifier string) (Institut
 	}
 	return in, nil
 }
-
-// SetDeletionWait sets how many hours an approved deletion of an institution waits before
-// anything is removed; nil: as long as the settings of requests say.
-func (r *Registry) SetDeletionWait(ctx context.Context, identifier string, hours *float64) (Institution, error) {
-	return r.setInstitution(ctx, identifier, `deletion_wait = $2::float8 * interval '1 hour'`, hours)
-}
-
-// SetSpotRestoreDays says how often an object of an institution is restored at
-// random; 0 is never.
-func (r *Registry) SetSpotRestoreDays(ctx context.Context, identifier string, days int) (Institution, error) {
-	return r.setInstitution(ctx, identifier, `spot_restore_days = $2`, days)
-}
-
-func (r *Registry) setInstitution(ctx context.Context, identifier, set string, to any) (Institution, error) {
-	rows, _ := r.db.Query(ctx, `UPDATE institutions SET `+set+`, updated_at = now() WHERE identifier = $1 RETURNING `+InstitutionColumns, identifier, to)
-	in, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[Institution])
-	if err != nil {
-		return Institution{}, fmt.Errorf("change institution %q: %w", identifier, Refusal(err))
-	}
-	return in, nil
-}

@@ -2,6 +2,7 @@ package registry
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -228,6 +229,9 @@ func (r *Registry) oneItem(ctx context.Context, verb, sql string, args pgx.Named
 		item, err = pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[WorkItem])
 		return err
 	})
+	if errors.Is(err, pgx.ErrNoRows) {
+		err = NoSuch(fmt.Sprintf("item %d", args["id"]))
+	}
 	if err != nil {
 		return WorkItem{}, fmt.Errorf("%s item %d: %w", verb, args["id"], Refusal(err))
 	}

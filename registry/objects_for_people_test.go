@@ -139,10 +139,6 @@ func TestFileWithAllThatIsOnRecordOfIt(t *testing.T) {
 	if err != nil || len(failures) != 2 || failures[0].State != "open" || failures[1].State != "replaced" || failures[1].Problem != "missing" {
 		t.Errorf("failures %+v, %v", failures, err)
 	}
-	events, err := a.FileEvents(t.Context(), f.ID)
-	if n := value[int](a, `SELECT count(*) FROM premis_events WHERE generic_file_id = $1`, f.ID); err != nil || len(events) != n {
-		t.Errorf("%d events, want %d; %v", len(events), n, err)
-	}
 }
 
 // What a deletion has done, does and is asked to do to an object.

@@ -72,6 +72,9 @@ type Refused struct {
 	Kind error  // ErrRefused or ErrNotFound
 }
 
+// NoSuch is the error of a record that there is not, such as "item 7".
+func NoSuch(what string) error { return &Refused{Text: "there is no " + what, Kind: ErrNotFound} }
+
 // Error is the text behind its kind.
 func (r *Refused) Error() string { return r.Kind.Error() + ": " + r.Text }
 

@@ -23,9 +23,7 @@ func (a *archive) sized(n int, bytes int64) upkeep.SpotChoice {
 	a.t.Helper()
 	a.objects(n, "Standard")
 	a.exec(`UPDATE generic_files SET size = $1`, bytes)
-	if _, err := a.SetSpotRestoreDays(context.Background(), "test.edu", 7); err != nil {
-		a.t.Fatal(err)
-	}
+	a.exec(`UPDATE institutions SET spot_restore_days = 7 WHERE identifier = 'test.edu'`)
 	return upkeep.SpotChoice{
 		Institution: upkeep.SpotInstitution{ID: a.in.ID, Identifier: "test.edu", Days: 7},
 		Options:     []string{"Standard", "Wasabi-VA"}, Least: 10_000, Most: 1 << 30,
@@ -98,13 +96,8 @@ func TestWhoIsDueForASpotRestoration(t *testing.T) {
 	cancelled := a.spot("o2")
 	a.exec(`SELECT cancel($1)`, cancelled)
 	due("cancelled", true)
-	if _, err := a.SetSpotRestoreDays(context.Background(), "test.edu", 0); err != nil {
-		t.Fatal(err)
-	}
+	a.exec(`UPDATE institutions SET spot_restore_days = 0 WHERE identifier = 'test.edu'`)
 	due("off", false)
-	if _, err := a.SetSpotRestoreDays(context.Background(), "none.edu", 1); !errors.Is(err, registry.ErrNotFound) {
-		t.Errorf("SetSpotRestoreDays of nobody = %v", err)
-	}
 }
 
 // Only what can be restored at once, shows something and is in nobody's way is

@@ -86,6 +86,41 @@ func TestFileCostsTheRegistryLittle(t *testing.T) {
 	}
 }
 
+// Copies and events that name addresses over plain HTTP are recorded as those over TLS are: the
+// address of a bucket is in the dictionary once, and each file adds its uuid alone.
+func TestEventsOverPlainHTTPShareTheirTexts(t *testing.T) {
+	t.Parallel()
+	a := newArchive(t)
+	list := make([]registry.FileRecord, 20)
+	for i := range list {
+		list[i] = archived(i)
+	}
+	a.ingested(etag1, list...)
+	a.exec(`UPDATE storage_records SET url = replace(url, 'https:', 'http:')`)
+	for _, scheme := range []string{"https", "http"} {
+		before := value[int](a, `SELECT count(*) FROM event_texts`)
+		a.exec(`INSERT INTO premis_events (identifier, institution_id, intellectual_object_id, generic_file_id, event_type, date_time, detail,
+				outcome, outcome_detail, outcome_information, object, agent)
+			SELECT gen_random_uuid(), f.institution_id, f.intellectual_object_id, f.id, e.type, now(), 'A detail', 'Success', e.text, e.information,
+				'Farol', 'https://example.org'
+			FROM generic_files f CROSS JOIN LATERAL (SELECT $1 || '://h%/b/' || f.uuid, repeat(md5(f.id::text), 2)) c (url, digest)
+			CROSS JOIN LATERAL (VALUES ('replication', c.url, 'Replicated'),
+				('fixity check', 'sha256:' || c.digest, 'Fixity matches at ' || c.url || ': ' || c.digest)) e (type, text, information)
+			ORDER BY f.id`, scheme)
+		if n := value[int](a, `SELECT count(*) FROM event_texts`) - before; n != 2 {
+			t.Errorf("%s: %d texts for two events of each of 20 files, want 2", scheme, n)
+		}
+		if n := value[int](a, `SELECT count(*) FROM event_records r, unnest(r.facts) fact WHERE r.item IS NULL AND position('://'::bytea IN fact) > 0`); n != 0 {
+			t.Errorf("%s: %d addresses are spelt out", scheme, n)
+		}
+		if n := value[int](a, `SELECT count(*) FROM premis_events e JOIN generic_files f ON f.id = e.generic_file_id
+			WHERE e.outcome_detail = $1 || '://h%/b/' || f.uuid
+				OR e.outcome_information = 'Fixity matches at ' || $1 || '://h%/b/' || f.uuid || ': ' || repeat(md5(f.id::text), 2)`, scheme); n != 40 {
+			t.Errorf("%s: %d events read as they were written, want 40", scheme, n)
+		}
+	}
+}
+
 // counting counts the statements of a pool.
 type counting struct{ n atomic.Int64 }
 

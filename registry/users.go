@@ -65,17 +65,6 @@ func (r *Registry) Users(ctx context.Context, institution string) ([]User, error
 	return list, nil
 }
 
-// SetUserActive lets a person ask for things, or no longer.
-func (r *Registry) SetUserActive(ctx context.Context, email string, active bool) (User, error) {
-	_, err := r.db.Exec(ctx, `
-		UPDATE users SET deactivated_at = CASE WHEN NOT $2 THEN coalesce(deactivated_at, now()) END, updated_at = now()
-		WHERE lower(email) = lower($1)`, email, active)
-	if err != nil {
-		return User{}, fmt.Errorf("change user %q: %w", email, Refusal(err))
-	}
-	return r.oneUser(ctx, r.db, email)
-}
-
 // RowQuerier is the database or a transaction.
 type RowQuerier interface {
 	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)

@@ -16,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/farol-preservation/farol/internal/testenv"
+	"github.com/farol-preservation/farol/internal/testenv/injure"
 	"github.com/farol-preservation/farol/storage"
 )
 
@@ -134,7 +135,7 @@ func TestGetOfABrokenConnectionDoesNotLookComplete(t *testing.T) {
 }
 
 // proxied is the target behind a proxy that can break.
-func proxied(t *testing.T, at storage.Target) (*testenv.Proxy, storage.Target) {
+func proxied(t *testing.T, at storage.Target) (*injure.Proxy, storage.Target) {
 	t.Helper()
 	u, err := url.Parse(at.Endpoint)
 	if err != nil {

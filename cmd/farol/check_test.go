@@ -181,11 +181,11 @@ func TestDatabaseMustTakeWritesAndHaveTheSchema(t *testing.T) {
 	if f := found(t, s.surroundings().Examine(t.Context()), fault.Database, "schema"); f.State != preflight.Warning || !strings.Contains(f.Found, "99999") {
 		t.Errorf("a newer schema: %+v", f)
 	}
-	s.exec(`DELETE FROM goose_db_version WHERE version_id IN (103, 99999)`)
-	if f := found(t, s.surroundings().Examine(t.Context()), fault.Database, "schema"); f.State != preflight.Failed || !strings.Contains(f.Found, ": 103") || !f.Fatal {
+	s.exec(`DELETE FROM goose_db_version WHERE version_id IN (203, 99999)`)
+	if f := found(t, s.surroundings().Examine(t.Context()), fault.Database, "schema"); f.State != preflight.Failed || !strings.Contains(f.Found, ": 203") || !f.Fatal {
 		t.Errorf("a schema that lacks a migration: %+v", f)
 	}
-	s.exec(`INSERT INTO goose_db_version (version_id, is_applied) VALUES (38, true)`)
+	s.exec(`INSERT INTO goose_db_version (version_id, is_applied) VALUES (162, true)`)
 	if f := found(t, s.surroundings().Examine(t.Context()), fault.Database, "schema"); f.State != preflight.Failed || !strings.Contains(f.Todo, "docs/upgrading.md") || !f.Fatal {
 		t.Errorf("a schema that cannot be migrated in place: %+v", f)
 	}

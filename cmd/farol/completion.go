@@ -17,7 +17,7 @@ import (
 	"github.com/farol-preservation/farol/internal/commands/buckets"
 	"github.com/farol-preservation/farol/internal/commands/items"
 	"github.com/farol-preservation/farol/internal/commands/values"
-	"github.com/farol-preservation/farol/internal/connect"
+	"github.com/farol-preservation/farol/internal/remote"
 	"github.com/farol-preservation/farol/internal/settings"
 	"github.com/farol-preservation/farol/preflight"
 	"github.com/farol-preservation/farol/registry"
@@ -75,11 +75,12 @@ func servicePermissions() []permission.Permission { return permission.OfService(
 
 // argValues are those of first arguments, by the command.
 func argValues() map[string]cli.Values {
+	services := asked("services", func(s registry.Service) string { return s.Service })
 	return map[string]cli.Values{
 		"farol pause": stageValues, "farol resume": stageValues, "farol stage remove": stageValues, "farol stage set": stageValues,
-		"farol drain": workerValues, "farol fixity policy": cli.Constant(targetNames), "farol schedule run": cli.Constant(jobNames),
+		"farol drain": asked("workers", func(w registry.Worker) string { return w.Worker }), "farol fixity policy": cli.Constant(targetNames), "farol schedule run": cli.Constant(jobNames),
 		"farol schedule pause": cli.Constant(jobNames), "farol schedule resume": cli.Constant(jobNames),
-		"farol services hold": serviceValues, "farol services release": serviceValues, "farol institution set": institutionValues,
+		"farol services hold": services, "farol services release": services, "farol institution set": institutionValues,
 	}
 }
 
@@ -91,8 +92,8 @@ func targetNames() (names []string) {
 }
 
 // bucketValues are what buckets are for.
-func bucketValues(ctx context.Context) []string {
-	return slices.Concat(buckets.Shared(), targetNames(), institutionValues(ctx))
+func bucketValues(cmd *cobra.Command) []string {
+	return slices.Concat(buckets.Shared(), targetNames(), institutionValues(cmd))
 }
 
 func providerNames() (names []string) {
@@ -112,27 +113,24 @@ func codeNames() (names []string) {
 	return names
 }
 
-// asked are values that only the registry knows; those it does not give in time are
-// not completed.
-func asked[S ~string](ctx context.Context, ask func(context.Context, *registry.Registry) ([]S, error)) []string {
-	ctx, cancel := context.WithTimeout(ctx, completionTime)
-	defer cancel()
-	s, err := connect.Registry(ctx, "completion")
-	if err != nil {
-		return nil
+// asked are values of a list that only the registry knows; those that it does not give in time
+// are not completed.
+func asked[T any](path string, name func(T) string) cli.Values {
+	return func(cmd *cobra.Command) (names []string) {
+		_ = remote.DoFor(cmd, completionTime, func(ctx context.Context, s *remote.Server) error { // nothing is offered then
+			list, err := remote.All[T](ctx, s, path)
+			for _, v := range list {
+				names = append(names, name(v))
+			}
+			return err
+		})
+		return names
 	}
-	defer s.Close()
-	names, err := ask(ctx, s.Registry)
-	if err != nil {
-		return nil
-	}
-	return cli.Strings(names)
 }
 
 // stageValues are Farol's own stages, and those that were added.
-func stageValues(ctx context.Context) []string {
-	names := asked(ctx, func(ctx context.Context, r *registry.Registry) ([]registry.Stage, error) { return r.StageNames(ctx) })
-	for _, name := range cli.Strings(values.Stages()) {
+func stageValues(cmd *cobra.Command) (names []string) {
+	for _, name := range append(asked("stages", func(s registry.QueueStage) string { return string(s.Stage) })(cmd), cli.Strings(values.Stages())...) {
 		if !slices.Contains(names, name) {
 			names = append(names, name)
 		}
@@ -140,32 +138,6 @@ func stageValues(ctx context.Context) []string {
 	return names
 }
 
-func workerValues(ctx context.Context) []string {
-	return asked(ctx, func(ctx context.Context, r *registry.Registry) (names []string, err error) {
-		list, err := r.Workers(ctx)
-		for _, w := range list {
-			names = append(names, w.Worker)
-		}
-		return names, err
-	})
-}
-
-func serviceValues(ctx context.Context) []string {
-	return asked(ctx, func(ctx context.Context, r *registry.Registry) (names []string, err error) {
-		list, err := r.Services(ctx)
-		for _, s := range list {
-			names = append(names, s.Service)
-		}
-		return names, err
-	})
-}
-
-func institutionValues(ctx context.Context) []string {
-	return asked(ctx, func(ctx context.Context, r *registry.Registry) (names []string, err error) {
-		list, err := r.Institutions(ctx, 0, 1000, false)
-		for _, in := range list {
-			names = append(names, in.Identifier)
-		}
-		return names, err
-	})
+func institutionValues(cmd *cobra.Command) []string {
+	return asked("institutions?limit=500", func(i registry.Institution) string { return i.Identifier })(cmd)
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/farol-preservation/farol/bag/bagtest"
 	"github.com/farol-preservation/farol/internal/testenv"
 	chromium "github.com/farol-preservation/farol/internal/testenv/browser"
+	"github.com/farol-preservation/farol/internal/testenv/injure"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/people"
 	"github.com/farol-preservation/farol/web/auth"
@@ -22,8 +23,8 @@ import (
 type consoleSite struct {
 	*site
 	url             string
-	proxy           *testenv.Proxy // between the processes and S3
-	database, cache *testenv.Proxy // between the server and its database, and Redis
+	proxy           *injure.Proxy // between the processes and S3
+	database, cache *injure.Proxy // between the server and its database, and Redis
 }
 
 // alone is how many items a person may change at such a site by a plan that nobody else has
@@ -48,7 +49,7 @@ func newConsoleSite(t *testing.T) *consoleSite {
 
 // proxyTo puts a proxy in front of the server of a URL, and returns the URL that leads through
 // it.
-func proxyTo(t *testing.T, to string) (*testenv.Proxy, string) {
+func proxyTo(t *testing.T, to string) (*injure.Proxy, string) {
 	t.Helper()
 	u, err := url.Parse(to)
 	if err != nil {

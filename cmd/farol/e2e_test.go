@@ -13,6 +13,7 @@ import (
 	"github.com/farol-preservation/farol/bag/bagtest"
 	"github.com/farol-preservation/farol/internal/settings"
 	"github.com/farol-preservation/farol/internal/testenv"
+	"github.com/farol-preservation/farol/internal/testenv/injure"
 	"github.com/farol-preservation/farol/progress"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/storage"
@@ -121,7 +122,7 @@ func (s *site) created(name string) *storage.Bucket {
 
 // s3Proxy puts a proxy between S3 and the processes started from now on; the
 // test itself keeps its own way.
-func (s *site) s3Proxy() *testenv.Proxy {
+func (s *site) s3Proxy() *injure.Proxy {
 	s.t.Helper()
 	proxy := testenv.NewProxy(s.t, strings.TrimPrefix(s.s3.Endpoint, "https://"))
 	s.settings["FAROL_S3_ENDPOINT"] = "https://" + proxy.Addr()

@@ -10,6 +10,7 @@ import (
 
 	"github.com/farol-preservation/farol/bag/bagtest"
 	"github.com/farol-preservation/farol/internal/testenv"
+	"github.com/farol-preservation/farol/internal/testenv/injure"
 )
 
 // exitOf runs a command to its end and returns what it said and its exit code.
@@ -91,7 +92,7 @@ func TestWatchOutlivesOutages(t *testing.T) {
 	s := newSite(t)
 	id := s.depositSample()
 	s.exec(`UPDATE stage_settings SET paused = true`)
-	through := func(name string) *testenv.Proxy {
+	through := func(name string) *injure.Proxy {
 		u, err := url.Parse(s.settings[name])
 		if err != nil {
 			t.Fatal(err)

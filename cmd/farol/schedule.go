@@ -112,11 +112,10 @@ Exit codes: 0 success; 1 it failed in part, or another process runs it; 2 usage 
 			if len(chosen) != 1 || strings.Contains(args[0], ",") {
 				return cli.Usage(errors.New("name one job"), "the jobs are "+strings.Join(jobNames(), ", "))
 			}
-			done, err := remote.Through(cmd, func(ctx context.Context, s *remote.Server) error { return runJobSoon(ctx, cmd, s, chosen[0], asJSON) })
-			if done || err != nil {
-				return err
+			if remote.From(cmd.Context()) == nil {
+				return runJobNow(cmd, chosen[0], asJSON)
 			}
-			return runJobNow(cmd, chosen[0], asJSON)
+			return remote.Do(cmd, func(ctx context.Context, s *remote.Server) error { return runJobSoon(ctx, cmd, s, chosen[0], asJSON) })
 		},
 	}
 	cli.JSONFlag(c, &asJSON)

@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/farol-preservation/farol/internal/cli"
-	"github.com/farol-preservation/farol/internal/connect"
+	"github.com/farol-preservation/farol/internal/commands/op"
 	"github.com/farol-preservation/farol/internal/human"
 	"github.com/farol-preservation/farol/internal/remote"
 	"github.com/farol-preservation/farol/registry"
@@ -20,93 +20,49 @@ import (
 )
 
 func scheduleListCommand() *cobra.Command {
-	var asJSON bool
-	c := &cobra.Command{
+	return op.List[upkeep.Schedule]{Path: "schedules", Print: printSchedules}.All(op.Command{
 		Use:   "list",
 		Short: "List recurring jobs with their last result and next run",
 		Long: `Show the recurring jobs, with their state, last run and next run. Pause one with
 "schedule pause", or run one now with "schedule run".`,
 		Example: `  farol schedule list
   farol schedule list --json`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			done, err := remote.Through(cmd, func(ctx context.Context, s *remote.Server) error {
-				list, err := remote.All[upkeep.Schedule](ctx, s, "schedules")
-				if err != nil {
-					return err
-				}
-				return cli.Print(cmd, asJSON, list, printSchedules)
-			})
-			if done || err != nil {
-				return err
-			}
-			return connect.WithRegistryFor(cmd, 0, func(ctx context.Context, r *registry.Registry) error {
-				list, err := upkeep.In(r).Schedules(ctx)
-				if err != nil {
-					return err
-				}
-				return cli.Print(cmd, asJSON, list, printSchedules)
-			})
-		},
-	}
-	cli.JSONFlag(c, &asJSON)
-	return c
+	})
 }
 
 // schedulePauseCommand pauses a job, or resumes it.
 func schedulePauseCommand(verb string, paused bool) *cobra.Command {
-	var asJSON bool
-	var reason string
-	short, use := "Pause a job: do not run it when it is due", verb+" JOB [--reason TEXT]"
-	if !paused {
-		short, use = "End your pauses of a job", verb+" JOB"
-	}
-	c := &cobra.Command{
-		Use:     use,
-		Short:   short,
+	c := op.Command{
+		Use:     verb + " JOB",
+		Short:   "End your pauses of a job",
 		Long:    "Each pause is on record: who, why, since when. A job is run again when no pause of it is left;\n`farol schedule list` shows them, and `farol resume --pause ID` ends that of another.",
 		Example: "  farol schedule " + verb + " janitor\n  farol schedule " + verb + " janitor --json",
-		Args:    cli.OneArg("job"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if _, err := chooseJobs(args[0]); err != nil {
-				return err
-			}
-			show := func(j upkeep.Schedule, err error) error {
-				switch {
-				case errors.Is(err, registry.ErrNotFound):
-					return cli.Failure{Code: cli.ExitFailed, Err: fmt.Errorf("no scheduler has run %s yet", args[0]), Next: "start `farol schedule`; `farol schedule list` shows the jobs it knows"}
-				case err != nil:
-					return err
-				}
-				err = cli.Printf(cmd, asJSON, j, "%s", standing(j))
-				if err == nil && j.Paused && !paused {
-					err = cli.Failure{Code: cli.ExitFailed, Err: fmt.Errorf("%s is still paused", j.Job), Next: "`farol resume --pause ID` ends one pause, no matter who made it"}
-				}
-				return err
-			}
-			body := map[string]any{"paused": paused}
-			if reason != "" {
-				body["reason"] = reason
-			}
-			done, err := remote.Through(cmd, func(ctx context.Context, s *remote.Server) error {
-				return show(remote.Send[upkeep.Schedule](ctx, s, http.MethodPatch, "schedules/"+args[0], body))
-			})
-			if done || err != nil {
-				return err
-			}
-			return connect.WithRegistry(cmd, func(ctx context.Context, r *registry.Registry) error {
-				entry := registry.AuditEntry{Operation: "schedules.set", SubjectType: "schedule", SubjectID: args[0], Detail: map[string]any{"set": body}}
-				return show(registry.Acted(ctx, r, registry.Actor{}, &entry, func(ctx context.Context) (upkeep.Schedule, error) {
-					return upkeep.In(r).PauseSchedule(ctx, args[0], paused, reason)
-				}))
-			})
+		Arg:     "job",
+		Check: func(c *op.Call) error {
+			_, err := chooseJobs(c.Arg)
+			return err
 		},
 	}
 	if paused {
-		c.Flags().StringVar(&reason, "reason", "", "why, for the staff of the archive")
+		c.Use, c.Short = c.Use+" [--reason TEXT]", "Pause a job: do not run it when it is due"
+		c.Flags = []op.Flag{{Name: "reason", Param: "reason", Help: "why, for the staff of the archive"}}
 	}
-	cli.JSONFlag(c, &asJSON)
-	return c
+	return c.Make(func(ctx context.Context, c *op.Call) error {
+		body := c.Body()
+		body["paused"] = paused
+		j, err := remote.Send[upkeep.Schedule](ctx, c.Server, http.MethodPatch, c.Path("schedules/{}"), body)
+		switch {
+		case errors.Is(err, registry.ErrNotFound):
+			return cli.Failure{Code: cli.ExitFailed, Err: fmt.Errorf("no scheduler has run %s yet", c.Arg), Next: "start `farol schedule`; `farol schedule list` shows the jobs it knows"}
+		case err != nil:
+			return err
+		}
+		err = cli.Printf(c.Cmd, c.JSON, j, "%s", standing(j))
+		if err == nil && j.Paused && !paused {
+			err = cli.Failure{Code: cli.ExitFailed, Err: fmt.Errorf("%s is still paused", j.Job), Next: "`farol resume --pause ID` ends one pause, no matter who made it"}
+		}
+		return err
+	})
 }
 
 // standing says whether a job is paused, and by whom.

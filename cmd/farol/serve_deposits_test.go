@@ -7,9 +7,13 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/farol-preservation/farol/internal/connect"
+	"github.com/farol-preservation/farol/internal/handlers"
+	"github.com/farol-preservation/farol/internal/settings"
 	"github.com/farol-preservation/farol/internal/testenv"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/storage/setup"
+	"github.com/farol-preservation/farol/web/api"
 )
 
 // A receiving bucket lets pages of the server upload when its institution is registered, or
@@ -67,9 +71,11 @@ func TestServerSignsForTheAddressOfBrowsers(t *testing.T) {
 	for name, value := range s.settings {
 		t.Setenv(name, value)
 	}
-	v := &server{log: slog.New(slog.DiscardHandler)}
-	v.config.Web.S3Endpoint = "https://s3.example.org:8443/sub"
-	d := v.deposits(t.Context())
+	deposits := func(endpoint string) api.Deposits {
+		config := settings.API{Web: settings.Web{S3Endpoint: endpoint}}
+		return handlers.Of(t.Context(), &connect.Services{}, config, slog.New(slog.DiscardHandler), handlers.Deposits).Deposits
+	}
+	d := deposits("https://s3.example.org:8443/sub")
 	if d.Endpoint != "https://s3.example.org:8443" {
 		t.Errorf("the page may send to %q", d.Endpoint)
 	}
@@ -77,8 +83,7 @@ func TestServerSignsForTheAddressOfBrowsers(t *testing.T) {
 	if err != nil || !strings.HasPrefix(b.URL("k"), "https://s3.example.org:8443/sub/bucket/") {
 		t.Errorf("%v, %v", b, err)
 	}
-	v.config.Web.S3Endpoint = ""
-	if d := v.deposits(t.Context()); d.Endpoint != s.settings["FAROL_S3_ENDPOINT"] {
+	if d := deposits(""); d.Endpoint != s.settings["FAROL_S3_ENDPOINT"] {
 		t.Errorf("without the setting, the page may send to %q", d.Endpoint)
 	}
 }

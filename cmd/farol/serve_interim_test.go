@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"io"
 	"maps"
@@ -10,11 +9,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/farol-preservation/farol/internal/connect"
-	"github.com/farol-preservation/farol/internal/settings"
 	"github.com/farol-preservation/farol/internal/testenv"
 	"github.com/farol-preservation/farol/registry"
-	"github.com/farol-preservation/farol/storage"
 )
 
 // servedWeb starts a server for people, and returns what asks it with a token.
@@ -42,29 +38,6 @@ func (s *site) servedWeb(settings map[string]string, token string) func(path str
 			s.t.Fatal(err)
 		}
 		return response.StatusCode, string(text)
-	}
-}
-
-// A Redis that does not answer is tried once for all requests of the next seconds, and one
-// that a caller did not wait for is open for the next.
-func TestServerTriesRedisRarely(t *testing.T) {
-	t.Parallel()
-	v := &server{Services: &connect.Services{}}
-	open := v.openProgress(settings.Redis{URL: "redis://127.0.0.1:1/0"})
-	_, err := open(t.Context())
-	if _, again := open(t.Context()); err == nil || again != err { //nolint:errorlint // the same error, and no other like it
-		t.Errorf("%v, then %v", err, again)
-	}
-	gone, cancel := context.WithCancel(t.Context())
-	cancel()
-	v = &server{Services: &connect.Services{}}
-	store, err := v.openProgress(settings.Redis{URL: storage.Secret(testenv.RedisURL(t))})(gone)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(v.Close)
-	if err := store.Probe(t.Context()); err != nil {
-		t.Error(err)
 	}
 }
 

@@ -6,20 +6,15 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/http"
 	"net/url"
 
-	"github.com/farol-preservation/farol/internal/build"
 	"github.com/farol-preservation/farol/internal/cli"
-	"github.com/farol-preservation/farol/internal/commands/items"
+	"github.com/farol-preservation/farol/internal/handlers"
 	"github.com/farol-preservation/farol/internal/settings"
-	"github.com/farol-preservation/farol/pipeline/restore"
 	"github.com/farol-preservation/farol/web/access"
-	"github.com/farol-preservation/farol/web/api"
 	"github.com/farol-preservation/farol/web/auth"
 	"github.com/farol-preservation/farol/web/front"
 	"github.com/farol-preservation/farol/web/oidc"
-	"github.com/farol-preservation/farol/web/ops"
 )
 
 // serveWeb serves the REST API.
@@ -46,16 +41,10 @@ func (v *server) serveWeb(ctx context.Context) error {
 	tokens := access.NewTokens(v.Registry, false)
 	tokens.Costs = c.Costs == "on"
 	web := &access.Web{Tokens: tokens, Registry: v.Registry, Secure: c.Secure(), Proxies: c.Trusted(), Costs: tokens.Costs}
-	handlers := &api.API{
-		Registry: v.Registry, Web: web, Version: build.This().Version, Log: v.log,
-		Auth:      auth.New(v.Registry, auth.Options{Keys: keys, Issuer: issuerOf(c.Base())}),
-		PlanAlone: int64(c.PlanAlone), Stops: ctx.Done(),
-		ArchiveClass: func(option string, fromArchive bool) string {
-			return restore.ArchiveClass(option, v.config.ClassOf, fromArchive)
-		},
-		Fixity: api.Fixity{Days: v.config.Fixity.Days, Tries: v.config.Fixity.Attempts}, Interim: v.interim(ctx), Deposits: v.deposits(ctx), Next: v.next, Mirror: v.mirror(),
-		Providers: oidc.New(providersOf(c), oidc.Options{Keys: keys, Base: c.Base(), Log: v.log}),
-	}
+	offered := handlers.Of(ctx, v.Services, v.config.API, v.log, handlers.All)
+	offered.Web, offered.Stops = web, ctx.Done()
+	offered.Auth = auth.New(v.Registry, auth.Options{Keys: keys, Issuer: issuerOf(c.Base())})
+	offered.Providers = oidc.New(providersOf(c), oidc.Options{Keys: keys, Base: c.Base(), Log: v.log})
 	guard := access.Guard{}
 	if name := c.Host(); name != "" {
 		guard.Hosts = []string{name}
@@ -63,27 +52,12 @@ func (v *server) serveWeb(ctx context.Context) error {
 		guard.Hosts, guard.AnyHost = []string{host}, !open // TLS with a name that the certificate has
 	}
 	v.group.Go(func() error {
-		handlers.CarryPlans(ctx)
+		offered.CarryPlans(ctx)
 		return nil
 	})
-	handler, _ := front.Handler(handlers, guard, v.requests.Observed)
+	handler, _ := front.Handler(offered, guard, v.requests.Observed)
 	v.group.Go(func() error { return serveUntil(ctx, handler, listener, v.log) })
 	return nil
-}
-
-// mostPools is how many pools a request may name.
-const mostPools = 20
-
-// next is what workers would claim now.
-func (v *server) next(ctx context.Context, given []string, n int) ([]int64, error) {
-	pools, err := items.PoolsOf(given)
-	if err == nil && len(pools) > mostPools {
-		err = fmt.Errorf("%d pools are named; name %d at most", len(pools), mostPools)
-	}
-	if err != nil {
-		return nil, ops.Problem(http.StatusBadRequest, ops.CodeBadRequest, "pool: "+err.Error())
-	}
-	return items.Next(ctx, v.DB, pools, n)
 }
 
 func providersOf(c *settings.Web) (list []oidc.Config) {

@@ -1,14 +1,13 @@
 package cli
 
 import (
-	"context"
 	"strings"
 
 	"github.com/spf13/cobra"
 )
 
 // Values lists what a shell may complete.
-type Values func(context.Context) []string
+type Values func(*cobra.Command) []string
 
 // Complete completes a flag or an argument with one of the values; several says that it
 // takes a list with commas.
@@ -19,7 +18,7 @@ func Complete(v Values, several bool) cobra.CompletionFunc {
 			before, word = begun[:i+1], begun[i+1:]
 		}
 		found := []string{}
-		for _, name := range v(contextOf(cmd)) {
+		for _, name := range v(cmd) {
 			if len(name) >= len(word) && strings.EqualFold(name[:len(word)], word) {
 				found = append(found, before+name)
 			}
@@ -39,14 +38,7 @@ func CompleteFirst(v Values) cobra.CompletionFunc {
 	}
 }
 
-func contextOf(cmd *cobra.Command) context.Context {
-	if ctx := cmd.Context(); ctx != nil {
-		return ctx
-	}
-	return context.Background() // of a test that calls a function by itself
-}
-
 // Constant lists values that are known without asking a server.
 func Constant[S ~string](names func() []S) Values {
-	return func(context.Context) []string { return Strings(names()) }
+	return func(*cobra.Command) []string { return Strings(names()) }
 }

@@ -6,8 +6,8 @@ import (
 	"context"
 	"errors"
 	"io"
+	"regexp"
 
-	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/spf13/cobra"
 
 	"github.com/farol-preservation/farol/registry"
@@ -66,10 +66,12 @@ func Run(ctx context.Context, root *cobra.Command, args []string, stderr io.Writ
 	return f.Code
 }
 
+// lacks is in the text of an error of the database: it has no such table, column or function.
+var lacks = regexp.MustCompile(`\(SQLSTATE (42P01|42703|42883)\)`)
+
 // FailureOf returns the exit code and the next step for an error.
 func FailureOf(err error) Failure {
 	var f Failure
-	var pg *pgconn.PgError
 	known := errors.As(err, &f)
 	if !known {
 		f = Failure{Code: ExitFailed, Err: err}
@@ -77,9 +79,10 @@ func FailureOf(err error) Failure {
 	switch {
 	case errors.Is(err, context.Canceled): // only a signal does that
 		f.Err, f.Next = errors.New("interrupted"), ""
-	case known:
-	case errors.As(err, &pg) && (pg.Code == "42P01" || pg.Code == "42703" || pg.Code == "42883"): // no such table, column, function
+	case known && f.Next != "":
+	case lacks.MatchString(f.Error()):
 		f.Next = "the database lacks what this version needs: run `farol migrate up`"
+	case known:
 	case errors.Is(err, registry.ErrNotFound):
 		f.Next = "`farol item list` lists the items"
 	case errors.Is(err, context.DeadlineExceeded):

@@ -18,7 +18,6 @@ import (
 
 	"github.com/farol-preservation/farol/internal/build"
 	"github.com/farol-preservation/farol/internal/cli"
-	"github.com/farol-preservation/farol/internal/remote"
 	"github.com/farol-preservation/farol/internal/settings"
 	"github.com/farol-preservation/farol/progress"
 	"github.com/farol-preservation/farol/registry"
@@ -124,7 +123,7 @@ func agentsOf(c settings.Database) registry.Agents {
 }
 
 func (s *Services) connectDatabase(ctx context.Context, command string, c settings.Database) error {
-	if err := remote.Refuse(ctx, "this command"); err != nil {
+	if err := Refuse(ctx, "this command"); err != nil {
 		return err
 	}
 	var options []registry.Option
@@ -230,13 +229,8 @@ func NewLogger(c settings.Log) *slog.Logger {
 	return log
 }
 
-// WithRegistry does something that needs the registry and nothing else, within a
-// minute.
-func WithRegistry(cmd *cobra.Command, do func(context.Context, *registry.Registry) error) error {
-	return WithRegistryFor(cmd, time.Minute, do)
-}
-
-// WithRegistryFor is [WithRegistry] for what may take longer; 0 is without a bound.
+// WithRegistryFor does something that needs the registry and nothing else, within a time; 0 is
+// without a bound.
 func WithRegistryFor(cmd *cobra.Command, most time.Duration, do func(context.Context, *registry.Registry) error) error {
 	return WithDatabase(cmd, most, func(ctx context.Context, s *Services) error { return do(ctx, s.Registry) })
 }
@@ -249,7 +243,7 @@ func WithDatabase(cmd *cobra.Command, most time.Duration, do func(context.Contex
 		ctx, cancel = context.WithTimeout(ctx, most)
 		defer cancel()
 	}
-	s, err := Registry(ctx, programOf(cmd))
+	s, err := Registry(ctx, ProgramOf(cmd))
 	if err != nil {
 		return err
 	}
@@ -257,9 +251,9 @@ func WithDatabase(cmd *cobra.Command, most time.Duration, do func(context.Contex
 	return do(ctx, s)
 }
 
-// programOf is the first word after farol: it is the name of the connection in the
+// ProgramOf is the first word after farol: it is the name of the connection in the
 // database.
-func programOf(cmd *cobra.Command) string {
+func ProgramOf(cmd *cobra.Command) string {
 	for cmd.HasParent() && cmd.Parent().HasParent() {
 		cmd = cmd.Parent()
 	}
@@ -268,7 +262,7 @@ func programOf(cmd *cobra.Command) string {
 
 // Registry connects a command that needs the registry and nothing else.
 func Registry(ctx context.Context, command string) (*Services, error) {
-	if err := remote.Refuse(ctx, "this command"); err != nil {
+	if err := Refuse(ctx, "this command"); err != nil {
 		return nil, err // whether there is a database or not
 	}
 	config, err := Load(settings.ReadDatabase)
@@ -290,4 +284,18 @@ func (s *Services) OpenProgress(ctx context.Context, c settings.Redis) error {
 	s.Progress = store
 	s.closers = append(s.closers, store.Close)
 	return nil
+}
+
+type elsewhere struct{}
+
+// Elsewhere has commands with the context work through a server, and not with the database.
+func Elsewhere(ctx context.Context) context.Context { return context.WithValue(ctx, elsewhere{}, true) }
+
+// Refuse refuses a command, or a flag of it, that works with the database only.
+func Refuse(ctx context.Context, what string) error {
+	if ctx.Value(elsewhere{}) == nil {
+		return nil
+	}
+	return cli.Usage(fmt.Errorf("%s works with the database only, and not through a server", what),
+		"leave --server out, and unset FAROL_SERVER; `farol --help` says which commands work through a server")
 }

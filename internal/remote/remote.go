@@ -5,26 +5,33 @@ package remote
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/http"
 	"net/url"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/farol-preservation/farol/client"
 	"github.com/farol-preservation/farol/internal/cli"
+	"github.com/farol-preservation/farol/internal/connect"
 	"github.com/farol-preservation/farol/internal/human"
 	"github.com/farol-preservation/farol/registry"
 )
 
-// Server is the server that a command works through. Its errors are those of the registry,
-// so that commands answer them as they do without a server.
-type Server struct{ client, once client.Registry }
+// Server is what answers the operations that a command needs. Its errors are those of the
+// registry.
+type Server struct {
+	client, once client.Registry
+	here         *local // nil: it is reached over the network
+}
 
 // Once is the server, asked once: a call that fails is not tried again.
-func (s *Server) Once() *Server { return &Server{s.once, s.once} }
+func (s *Server) Once() *Server { return &Server{s.once, s.once, s.here} }
+
+// Here reports whether this process answers, from the database.
+func (s *Server) Here() bool { return s.here != nil }
 
 // Options say which server that is.
 type Options struct{ URL, Token string }
@@ -41,41 +48,75 @@ func With(ctx context.Context, o Options) (context.Context, error) {
 		return ctx, cli.Usage(err, "give --server the URL of farol serve --web")
 	}
 	once, err := client.New(o.URL, client.Options{Token: o.Token, RetryFor: -1})
-	return context.WithValue(ctx, key{}, &Server{patient.Registry(), once.Registry()}), err
+	return context.WithValue(connect.Elsewhere(ctx), key{}, &Server{patient.Registry(), once.Registry(), nil}), err
 }
 
-// Through does something with the server that a command works through, within a minute.
-// It reports false if the command works with the database.
-func Through(cmd *cobra.Command, do func(ctx context.Context, s *Server) error) (bool, error) {
-	s := From(cmd.Context())
-	if s == nil {
-		return false, nil
+// Do has a command's operations answered, within a minute.
+func Do(cmd *cobra.Command, do func(ctx context.Context, s *Server) error) error {
+	return DoFor(cmd, time.Minute, do)
+}
+
+// DoFor is [Do] for what may take longer; 0 is without a bound. The server is the one that
+// --server names; without, this process answers, for which it needs the registry's URL.
+func DoFor(cmd *cobra.Command, most time.Duration, do func(ctx context.Context, s *Server) error) error {
+	ctx := cmd.Context()
+	if most > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, most)
+		defer cancel()
 	}
-	ctx, cancel := context.WithTimeout(cmd.Context(), time.Minute)
-	defer cancel()
-	return true, do(ctx, s)
+	if s := From(ctx); s != nil {
+		return do(ctx, s)
+	}
+	here, err := open(ctx, connect.ProgramOf(cmd), cmd.ErrOrStderr())
+	if err != nil {
+		return err
+	}
+	defer here.services.Close()
+	s, err := here.server()
+	if err != nil {
+		return err
+	}
+	return do(ctx, s)
 }
 
-// From is the server that a command works through; nil: it works with the database.
+// server is this process as a server.
+func (l *local) server() (*Server, error) {
+	c, err := client.New("http://farol", client.Options{HTTP: &http.Client{Transport: l}, RetryFor: -1, AnswerTimeout: 24 * time.Hour})
+	if err != nil {
+		return nil, err
+	}
+	return &Server{c.Registry(), c.Registry(), l}, nil
+}
+
+// For is the server for what a person has decided on paper, which a command of the archive
+// enters. flag names the one that is refused over the network, where everybody decides for
+// themselves.
+func (s *Server) For(ctx context.Context, flag, email, onPaper string) (*Server, error) {
+	switch {
+	case email == "" && onPaper == "":
+		return s, nil
+	case s.here == nil:
+		return nil, connect.Refuse(ctx, flag)
+	}
+	l, err := s.here.as(ctx, email, onPaper)
+	if err != nil {
+		return nil, err
+	}
+	return l.server()
+}
+
+// From is the server that --server names; nil: there is none.
 func From(ctx context.Context) *Server {
 	s, _ := ctx.Value(key{}).(*Server)
 	return s
-}
-
-// Refuse refuses a command, or a flag of it, that works with the database only.
-func Refuse(ctx context.Context, what string) error {
-	if From(ctx) == nil {
-		return nil
-	}
-	return cli.Usage(fmt.Errorf("%s works with the database only, and not through a server", what),
-		"leave --server out, and unset FAROL_SERVER; `farol --help` says which commands work through a server")
 }
 
 // RefuseFlags refuses flags that were given, and that work with the database only.
 func RefuseFlags(cmd *cobra.Command, flags ...string) error {
 	for _, f := range flags {
 		if cmd.Flags().Changed(f) {
-			if err := Refuse(cmd.Context(), "--"+f); err != nil {
+			if err := connect.Refuse(cmd.Context(), "--"+f); err != nil {
 				return err
 			}
 		}
@@ -122,18 +163,6 @@ func List[T any](ctx context.Context, s *Server, path string, query url.Values, 
 	return list, nil
 }
 
-// Page shows up to n records of a list, if the command works through a server; false: it
-// works with the database.
-func Page[T any](cmd *cobra.Command, path string, query url.Values, n int, show func([]T) error) (bool, error) {
-	return Through(cmd, func(ctx context.Context, s *Server) error {
-		list, err := List[T](ctx, s, path, query, n)
-		if err != nil {
-			return err
-		}
-		return show(list)
-	})
-}
-
 // All reads a list that has no pages.
 func All[T any](ctx context.Context, s *Server, path string) ([]T, error) {
 	v, err := Get[struct{ Items []T }](ctx, s, path, nil)
@@ -175,12 +204,24 @@ func Words(err error) error {
 		return answered{refused, &registry.Refused{Code: refused.Rule, Args: refused.Args, Text: refused.Text, Kind: registry.ErrRefused}}
 	case "changed", "too-broad":
 		return answered{refused, registry.ErrRefused}
+	case "bad-request":
+		words := *refused
+		words.Text = strings.TrimPrefix(words.Text, "body.") // a person has not sent one
+		refused = &words
 	case "not-signed-in":
 		return cli.Failure{Code: cli.ExitFailed, Err: refused, Next: "make a personal token in the browser, and set FAROL_TOKEN"}
 	case "not-allowed", "fresh-proof-needed", "second-factor-needed":
 		return cli.Failure{Code: cli.ExitFailed, Err: refused, Next: "`GET /api/v1/me` lists what you may; some decisions need a browser"}
 	}
 	return cli.Failure{Code: cli.ExitFailed, Err: refused}
+}
+
+// Next adds the next step to the error of what was refused, or is not there.
+func Next(err error, next string) error {
+	if next == "" || !errors.Is(err, registry.ErrRefused) && !errors.Is(err, registry.ErrNotFound) {
+		return err
+	}
+	return cli.Failure{Code: cli.ExitFailed, Err: err, Next: next}
 }
 
 // NotAllowed reports whether the caller may not read what was asked for.
@@ -206,14 +247,6 @@ func Query(pairs ...string) url.Values {
 		}
 	}
 	return q
-}
-
-// Time is a time in a filter; the zero time is none.
-func Time(t time.Time) string {
-	if t.IsZero() {
-		return ""
-	}
-	return t.UTC().Format(time.RFC3339Nano)
 }
 
 // ID is an ID in a filter; 0 is none.

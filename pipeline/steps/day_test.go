@@ -144,6 +144,33 @@ func (a *archive) auditorsFindNothing() {
 	}
 }
 
+// What the oracle collects for its judgement is all that there is.
+func TestOracleCollectsTheWorld(t *testing.T) {
+	t.Parallel()
+	a := newArchive(t)
+	a.BothReadable()
+	a.Stored(map[string]string{"a.txt": "hello", "b.txt": "bye"})
+	from := oracle.Sources{
+		DB: a.DB, S3: a.S3.Client(t), Staging: a.Deps.Staging.Name(), Receiving: []string{a.In.ReceivingBucket}, Targets: map[string][]oracle.Target{},
+	}
+	for _, name := range []string{"Standard-VA", "Standard-OR"} {
+		from.Targets["Standard"] = append(from.Targets["Standard"], oracle.Target{Name: name, Bucket: a.Deps.Targets[name].Name()})
+	}
+	w, err := oracle.Collect(t.Context(), from)
+	if err != nil {
+		t.Fatal(err)
+	}
+	files := pipelinetest.Value[int](a.Archive, `SELECT count(*) FROM generic_files`)
+	if len(w.Items) != 1 || len(w.Attempts) < 9 || len(w.Topics) != 9 || len(w.Events) < 2*files || len(w.Files) != files || len(w.Buckets) != 2 {
+		t.Errorf("%d items, %d attempts, %d topics, %d events, %d files and %d buckets", len(w.Items), len(w.Attempts), len(w.Topics), len(w.Events), len(w.Files), len(w.Buckets))
+	}
+	for bucket, objects := range w.Buckets {
+		if len(objects) != files {
+			t.Errorf("%d objects in %s, want %d", len(objects), bucket, files)
+		}
+	}
+}
+
 // The oracle notices what is not true.
 func TestTheOracleNoticesLies(t *testing.T) {
 	t.Parallel()

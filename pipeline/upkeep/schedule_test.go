@@ -14,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/farol-preservation/farol/internal/testenv"
+	"github.com/farol-preservation/farol/internal/testenv/injure"
 	"github.com/farol-preservation/farol/pipeline"
 	"github.com/farol-preservation/farol/pipeline/pipelinetest"
 	"github.com/farol-preservation/farol/registry"
@@ -45,7 +46,7 @@ func newClock(t testing.TB) *clock {
 }
 
 // throughProxy is the clock's database behind a proxy.
-func (c *clock) throughProxy(t *testing.T) (*pgxpool.Pool, *testenv.Proxy) {
+func (c *clock) throughProxy(t *testing.T) (*pgxpool.Pool, *injure.Proxy) {
 	t.Helper()
 	u, err := url.Parse(c.url)
 	if err != nil {
@@ -221,8 +222,8 @@ func TestJobThatLostItsLeaseIsStopped(t *testing.T) {
 // stops before another begins.
 func TestJobThatCannotBeRenewedIsStopped(t *testing.T) {
 	t.Parallel()
-	for name, breakOff := range map[string]func(*testenv.Proxy){
-		"cut off": (*testenv.Proxy).Cut, "silent": func(p *testenv.Proxy) { p.Delay(time.Hour) },
+	for name, breakOff := range map[string]func(*injure.Proxy){
+		"cut off": (*injure.Proxy).Cut, "silent": func(p *injure.Proxy) { p.Delay(time.Hour) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -30,9 +30,7 @@ func TestDrawnObjectIsRestoredAndReported(t *testing.T) {
 	if got := a.does(job); got != "chosen: none; without a suitable object: none" {
 		t.Errorf("result while no institution wants it = %q", got)
 	}
-	if _, err := a.Deps.Registry.SetSpotRestoreDays(t.Context(), "test.edu", 7); err != nil {
-		t.Fatal(err)
-	}
+	a.Exec(`UPDATE institutions SET spot_restore_days = 7 WHERE identifier = 'test.edu'`)
 	got := a.does(job)
 	if !slices.Contains([]string{"chosen: test.edu/one; without a suitable object: none", "chosen: test.edu/two; without a suitable object: none"}, got) {
 		t.Fatalf("result = %q", got)

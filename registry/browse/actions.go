@@ -10,15 +10,15 @@ import (
 
 // ActionFilter narrows a list of actions.
 type ActionFilter struct {
-	Institution string // identifier: of the record, or of the person who acted
-	Actor       string // e-mail of a person, or "token " and its name
-	SubjectType string // such as user
-	SubjectID   string // only with the type
-	Operation   string // such as users.add
-	Outcome     string // done or refused
-	Since       time.Time
-	Before      time.Time
-	Queue       bool // only what was done to the queue and the machinery
+	Institution string    `query:"institution" maxLength:"255" doc:"Identifier of the institution: of the record, or of the person who acted"`
+	Actor       string    `query:"actor" maxLength:"300" doc:"E-mail of a person, or token and the name of a token"`
+	SubjectType string    `query:"subject_type" maxLength:"100" doc:"Kind of the record, such as user"`
+	SubjectID   string    `query:"subject_id" maxLength:"300" doc:"ID or name of the record; only with subject_type"`
+	Operation   string    `query:"operation" maxLength:"100" doc:"Such as users.add"`
+	Outcome     string    `query:"outcome" enum:"done,refused"` // done or refused
+	Since       time.Time `query:"since" doc:"Then or later"`
+	Before      time.Time `query:"before" doc:"Before then"`
+	Queue       bool      // only what was done to the queue and the machinery
 }
 
 // Action is what a person did, or was refused.

@@ -10,13 +10,13 @@ import (
 
 // AlertFilter narrows a list of alerts.
 type AlertFilter struct {
-	Institution   string // identifier
-	Type          string // such as Failed Fixity Check
-	CreatedAfter  time.Time
-	CreatedBefore time.Time
-	For           int64 // ID of the person who reads: alerts for one person are read by that person only; 0: a program
-	Unread        bool  // only those that this person has not read
-	Staff         bool  // only those for the archive's staff
+	Institution   string    `query:"institution" maxLength:"255" doc:"Identifier of the institution; without alerts for one person only"`
+	Type          string    `query:"type" maxLength:"100" doc:"Such as Failed Fixity Check"`
+	CreatedAfter  time.Time `query:"since" doc:"Then or later"`
+	CreatedBefore time.Time `query:"before" doc:"Before then"`
+	For           int64     // ID of the person who reads: alerts for one person are read by that person only; 0: a program
+	Unread        bool      `query:"unread" doc:"Only those that you have not read; not for the token of a service"`
+	Staff         bool      // only those for the archive's staff
 }
 
 // Alert is a message for the people of an institution, or for the archive's own staff.

@@ -124,11 +124,11 @@ func list[T any](ctx context.Context, r Records, what string, f Filter, p Page, 
 // one looks a record up: the statement of q has to find exactly one row.
 func one[T any](ctx context.Context, r Records, what string, q *query) (T, error) {
 	rows, err := read(ctx, r.db, q, q.sql, pgx.RowToStructByName[T])
-	if err == nil && len(rows) != 1 {
-		err = registry.ErrNotFound
-	}
-	if err != nil {
-		var none T
+	var none T
+	switch {
+	case err == nil && len(rows) == 0:
+		return none, registry.NoSuch(what)
+	case err != nil:
 		return none, fmt.Errorf("look up %s: %w", what, err)
 	}
 	return rows[0], nil
@@ -160,20 +160,4 @@ func read[T any](ctx context.Context, db registry.Database, q *query, sql string
 		return nil, fmt.Errorf("%w: not finished after %s; %s", ErrTooBroad, q.timeout, q.advice)
 	}
 	return rows, registry.Refusal(err)
-}
-
-// UpTo reads pages of a list from a key on until there are n rows, or no more.
-func UpTo[T any](n int, after Key, list func(Page) ([]T, Key, error)) ([]T, error) {
-	rows := []T{}
-	for {
-		page, next, err := list(Page{Limit: min(n-len(rows), MostRows), After: after})
-		if err != nil {
-			return nil, err
-		}
-		rows = append(rows, page...)
-		if next.ID == 0 && next.Identifier == "" || len(rows) >= n {
-			return rows, nil
-		}
-		after = next
-	}
 }

@@ -16,15 +16,15 @@ const MostDays = 31
 // Type "deletion" and a window of recording of at most [MostDays] days, which have indexes;
 // the other fields narrow what these find.
 type EventFilter struct {
-	Institution    string // identifier
-	Object         int64  // ID: the object's own events, which those of its files are not
-	File           int64  // ID
-	Failed         bool   // only events with the outcome Failure
-	Type           string // event type
-	RecordedAfter  time.Time
-	RecordedBefore time.Time
+	Institution    string    `query:"institution" maxLength:"255" doc:"Identifier of the institution"`
+	Object         int64     `query:"object" minimum:"1" doc:"ID of an object: its own events, without those of its files"`
+	File           int64     `query:"file" minimum:"1" doc:"ID of a file"`
+	Failed         bool      `query:"failed" doc:"Only events with the outcome Failure"`
+	Type           string    `query:"type" maxLength:"100" doc:"PREMIS event type"`
+	RecordedAfter  time.Time `query:"recorded_after" doc:"Then or later"`
+	RecordedBefore time.Time `query:"recorded_before" doc:"Before then, 31 days later at most"`
 
-	Identifier     string // UUID; only with Object or File
+	Identifier     string `query:"identifier" maxLength:"36" doc:"UUID; only with object or file"`
 	HappenedAfter  time.Time
 	HappenedBefore time.Time
 	Outcome        string

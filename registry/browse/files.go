@@ -15,17 +15,17 @@ import (
 // ObjectID, Object, Identifier, Prefix, UUID and Digest, which have indexes; the other
 // fields narrow what these find.
 type FileFilter struct {
-	Institution string // identifier
+	Institution string `query:"institution" maxLength:"255" doc:"Identifier of the institution"`
 	ObjectID    int64
-	Object      string // identifier
-	Identifier  string
-	Prefix      string // of the identifier
-	UUID        string
-	Digest      string // MD5 or SHA-256 in hexadecimal, of the present content or an earlier one
+	Object      string `query:"object" maxLength:"1000" doc:"Identifier of the object"`
+	Identifier  string `query:"identifier" maxLength:"1100"`
+	Prefix      string `query:"identifier_prefix" maxLength:"1100"` // of the identifier
+	UUID        string `query:"uuid" maxLength:"36"`
+	Digest      string `query:"digest" maxLength:"128" doc:"MD5 or SHA-256 in hexadecimal, of the present content or an earlier one"`
 
-	State   string // A or D
-	Format  string // PUID or name
-	SizeMin int64  // bytes
+	State   string `query:"state" enum:"A,D" doc:"A: active; D: deleted"`
+	Format  string `query:"format" maxLength:"255" doc:"PRONOM identifier or name"`
+	SizeMin int64  `query:"size_min" minimum:"0" doc:"Bytes"`
 	SizeMax *int64 // bytes
 
 	FileDetails

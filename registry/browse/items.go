@@ -16,25 +16,25 @@ import (
 // Object, Review, Worker, Plan, Deletion and Institution have indexes; the other fields
 // narrow what these find, or the newest items.
 type ItemFilter struct {
-	Status      []registry.Status // any of these
-	Institution string            // identifier
-	Name        string            // key in the receiving bucket
-	Object      string            // identifier
-	Review      bool              // only items that wait for a person's decision
-	Worker      string            // only items that it runs now
-	Plan        int64             // ID of a plan: only items that it names
-	Deletion    int64             // ID of a deletion request: only items that it became
+	Status      []registry.Status `query:"status,explode" maxItems:"6" enum:"Pending,Started,Success,Failed,Cancelled,Suspended" doc:"Any of these"`
+	Institution string            `query:"institution" maxLength:"255" doc:"Identifier of the institution"`
+	Name        string            `query:"name" maxLength:"1000" doc:"Key in the receiving bucket"`
+	Object      string            `query:"object" maxLength:"1000" doc:"Identifier of the object"`
+	Review      bool              `query:"review" doc:"Only items that wait for a person"`
+	Worker      string            `query:"worker" maxLength:"255" doc:"Only items that this worker runs; needs the permission items.workers"`
+	Plan        int64             `query:"plan" minimum:"1" doc:"Only items of this plan; needs the permission plans.read"`
+	Deletion    int64             `query:"deletion" minimum:"1" doc:"Only items of this deletion request"`
 
-	Stage         []registry.Stage  // any of these
-	Action        []registry.Action // any of these
-	SizeMin       int64             // bytes
+	Stage         []registry.Stage  `query:"stage,explode" maxItems:"30" doc:"Any of these"`
+	Action        []registry.Action `query:"action,explode" maxItems:"6" doc:"Any of these"`
+	SizeMin       int64             `query:"size_min" minimum:"0" doc:"Bytes"`
 	SizeMax       *int64            // bytes
-	UpdatedAfter  time.Time         // then or later
-	UpdatedBefore time.Time
-	CreatedAfter  time.Time // then or later
-	ErrorCode     string
-	StorageOption string
-	Node          *bool // whether a worker runs it now
+	UpdatedAfter  time.Time         `query:"updated_after" doc:"Then or later"`
+	UpdatedBefore time.Time         `query:"updated_before" doc:"Before then"`
+	CreatedAfter  time.Time         `query:"created_after" doc:"Then or later"`
+	ErrorCode     string            `query:"error_code" maxLength:"100"`
+	StorageOption string            `query:"storage_option" maxLength:"100"`
+	Node          *bool             // whether a worker runs it now
 
 	ItemDetails
 }

@@ -12,18 +12,18 @@ import (
 // ObjectFilter narrows a list of objects. Institution, Identifier, Prefix and the window of
 // updates have indexes; the other fields narrow what these find, or the newest objects.
 type ObjectFilter struct {
-	Institution   string // identifier
-	Identifier    string
-	Prefix        string // of the identifier
-	UpdatedAfter  time.Time
-	UpdatedBefore time.Time
+	Institution   string    `query:"institution" maxLength:"255" doc:"Identifier of the institution"`
+	Identifier    string    `query:"identifier" maxLength:"1000"`
+	Prefix        string    `query:"identifier_prefix" maxLength:"1000"` // of the identifier
+	UpdatedAfter  time.Time `query:"updated_after" doc:"Then or later"`
+	UpdatedBefore time.Time `query:"updated_before" doc:"Before then"`
 
-	State         string // A or D
-	Access        string // consortia, institution or restricted
-	StorageOption string
-	BagGroup      string
-	AltIdentifier string
-	AltPrefix     string // of the alternate identifier
+	State         string `query:"state" enum:"A,D" doc:"A: active; D: deleted"`
+	Access        string `query:"access" enum:"consortia,institution,restricted"` // consortia, institution or restricted
+	StorageOption string `query:"storage_option" maxLength:"100"`
+	BagGroup      string `query:"bag_group_identifier" maxLength:"1000"`
+	AltIdentifier string `query:"alt_identifier" maxLength:"1000"`
+	AltPrefix     string `query:"alt_identifier_prefix" maxLength:"1000"` // of the alternate identifier
 	Newer         int64  // ID: only objects with a higher one, those nearest to it; the list is by ID, and has no next key
 
 	ObjectDetails

@@ -11,11 +11,11 @@ import (
 
 // DeletionFilter narrows a list of deletion requests.
 type DeletionFilter struct {
-	Institution string // identifier
-	State       string // open, waiting, approved or cancelled
+	Institution string `query:"institution" maxLength:"255" doc:"Identifier of the institution"`
+	State       string `query:"state" enum:"open,waiting,approved,cancelled" doc:"waiting: approved, and nothing may be removed yet; approved: waiting ones, too"`
 
-	RequestedAfter  time.Time // then or later
-	RequestedBefore time.Time
+	RequestedAfter  time.Time `query:"requested_after" doc:"Then or later"`
+	RequestedBefore time.Time `query:"requested_before" doc:"Before then"`
 }
 
 const deletionAdvice = "add institution"

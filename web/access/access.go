@@ -35,12 +35,26 @@ type Caller struct {
 	Permissions []permission.Permission // of the person or the token
 	Scope       registry.Scope
 	IP          netip.Addr
+
+	// Operator says that this is no request of the network, but a command with the registry's own
+	// URL: it may everything, for a person who decided on paper too, and the database knows whose
+	// command it is.
+	Operator bool
+	OnPaper  string // where and when the person decided
+}
+
+// Operator is the caller of a command. of is the person for whom it acts; the zero Person is
+// nobody.
+func Operator(of people.Person, onPaper string) Caller {
+	return Caller{Person: of, Permissions: permission.All(), Scope: registry.Everything(), Operator: true, OnPaper: onPaper}
 }
 
 // ID names the caller among all others: the person or service, or else the address. Who has
 // shown a password only is not yet the person, and uses up nothing of what the person has.
 func (c Caller) ID() string {
 	switch {
+	case c.Operator:
+		return "operator"
 	case c.TokenID != 0:
 		return "token " + strconv.FormatInt(c.TokenID, 10)
 	case c.Full():
@@ -68,6 +82,9 @@ func (c Caller) Known() bool { return c.Person.ID != 0 || len(c.Permissions) > 0
 
 // Actor is the caller as the registry records who acts.
 func (c Caller) Actor() registry.Actor {
+	if c.Operator {
+		return registry.Actor{}
+	}
 	a := registry.Actor{Name: c.Person.Email, UserID: c.Person.ID, TokenID: c.TokenID, IP: c.IP}
 	if a.UserID == 0 && c.Name != "" {
 		a.Name = "token " + c.Name

@@ -12,27 +12,6 @@ import (
 	"github.com/farol-preservation/farol/web/permission"
 )
 
-// AlertFilter narrows the list of alerts.
-type AlertFilter struct {
-	Institution string    `query:"institution" maxLength:"255" doc:"Identifier of the institution; without alerts for one person only"`
-	Type        string    `query:"type" maxLength:"100" doc:"Such as Failed Fixity Check"`
-	Unread      bool      `query:"unread" doc:"Only those that you have not read; not for the token of a service"`
-	Since       time.Time `query:"since" doc:"Then or later"`
-	Before      time.Time `query:"before" doc:"Before then"`
-}
-
-// ActionFilter narrows the list of actions.
-type ActionFilter struct {
-	Institution string    `query:"institution" maxLength:"255" doc:"Identifier of the institution: of the record, or of the person who acted"`
-	Actor       string    `query:"actor" maxLength:"300" doc:"E-mail of a person, or token and the name of a token"`
-	SubjectType string    `query:"subject_type" maxLength:"100" doc:"Kind of the record, such as user"`
-	SubjectID   string    `query:"subject_id" maxLength:"300" doc:"ID or name of the record; only with subject_type"`
-	Operation   string    `query:"operation" maxLength:"100" doc:"Such as users.add"`
-	Outcome     string    `query:"outcome" enum:"done,refused"`
-	Since       time.Time `query:"since" doc:"Then or later"`
-	Before      time.Time `query:"before" doc:"Before then"`
-}
-
 type readBody struct {
 	IDs    []int64   `json:"ids,omitempty" maxItems:"1000" doc:"These alerts"`
 	Before time.Time `json:"before,omitempty" doc:"All alerts that are older"`
@@ -45,21 +24,18 @@ type readView struct {
 // alerts are messages for people.
 func (a *API) alerts(t *ops.API) {
 	type query struct {
-		AlertFilter
+		browse.AlertFilter
 		Paging
 		Counting
 	}
 	ops.Register(t, reads("alerts.list", "/api/v1/alerts", "List alerts, newest first",
 		"Those for the own institution, and those for yourself alone. Staff has those of all institutions; operators have those for the staff.", permission.AlertsRead),
 		func(ctx context.Context, c access.Caller, in *query) (*body[list[browse.Alert]], error) {
-			f := in.AlertFilter
-			if f.Unread && c.Person.ID == 0 {
+			if in.Unread && c.Person.ID == 0 {
 				return nil, ops.Problem(http.StatusBadRequest, ops.CodeBadRequest, "unread is for people: the token of a service reads nothing")
 			}
-			wanted := browse.AlertFilter{
-				Institution: f.Institution, Type: f.Type, Unread: f.Unread, CreatedAfter: f.Since, CreatedBefore: f.Before, For: c.Person.ID, Staff: c.Operates(),
-			}
-			return listOf(ctx, a, c, "alerts", wanted, wanted, in.Paging, in.Counting, browse.Records.Alerts)
+			in.For, in.Staff = c.Person.ID, c.Operates()
+			return listOf(ctx, a, c, "alerts", in.AlertFilter, in.Paging, in.Counting, browse.Records.Alerts)
 		})
 	ops.Register(t, reads("alerts.show", "/api/v1/alerts/{id}", "Show an alert", "It is one that the list has for you.", permission.AlertsRead),
 		func(ctx context.Context, c access.Caller, in *ByID) (*body[browse.Alert], error) {
@@ -85,7 +61,7 @@ func (a *API) alerts(t *ops.API) {
 // actions are what people did.
 func (a *API) actions(t *ops.API) {
 	type query struct {
-		ActionFilter
+		browse.ActionFilter
 		Paging
 		Counting
 	}
@@ -93,11 +69,7 @@ func (a *API) actions(t *ops.API) {
 		"actor, subject_type with subject_id, institution and a window of since and before are found by an index; the others narrow what these find. "+
 			"An institution has the actions of its people, and those about its records. Operators have those about the queue.", permission.AuditRead),
 		func(ctx context.Context, c access.Caller, in *query) (*body[list[browse.Action]], error) {
-			f := in.ActionFilter
-			wanted := browse.ActionFilter{
-				Institution: f.Institution, Actor: f.Actor, SubjectType: f.SubjectType, SubjectID: f.SubjectID, Operation: f.Operation, Outcome: f.Outcome,
-				Since: f.Since, Before: f.Before, Queue: c.Operates(),
-			}
-			return listOf(ctx, a, c, "actions", wanted, wanted, in.Paging, in.Counting, browse.Records.Actions)
+			in.Queue = c.Operates()
+			return listOf(ctx, a, c, "actions", in.ActionFilter, in.Paging, in.Counting, browse.Records.Actions)
 		})
 }

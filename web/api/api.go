@@ -8,6 +8,7 @@ import (
 	"cmp"
 	"context"
 	"log/slog"
+	"maps"
 	"net/http"
 
 	"github.com/farol-preservation/farol/registry"
@@ -55,7 +56,13 @@ type API struct {
 
 // Table makes the table of all operations, on a mux.
 func (a *API) Table(mux *http.ServeMux) *ops.API {
+	return a.TableOf(mux, nil)
+}
+
+// TableOf makes the table of those operations alone that wanted reports; nil: of all.
+func (a *API) TableOf(mux *http.ServeMux, wanted func(ops.Operation) bool) *ops.API {
 	t := ops.New(mux, a.Registry, a.Version, cmp.Or(a.Rate, 20), a.Web.Caller, a.Log)
+	t.For = wanted
 	a.Register(t)
 	return t
 }
@@ -122,9 +129,28 @@ func (a *API) from(ctx context.Context, c access.Caller) auth.From {
 	return auth.From{IP: c.IP, Agent: r.UserAgent(), Device: a.Web.Device(r), Session: c.Session}
 }
 
-// act does something in the name of the caller, and records it.
+// act does something in the name of the caller, and records it, with the person who decided it
+// on paper.
 func act[T any](ctx context.Context, a *API, c access.Caller, entry *registry.AuditEntry, do func(context.Context) (T, error)) (T, error) {
+	if c.Operator {
+		entry.OnBehalfOf = c.Person.Email
+	}
+	if c.OnPaper != "" {
+		entry.Detail = maps.Clone(entry.Detail)
+		if entry.Detail == nil {
+			entry.Detail = map[string]any{}
+		}
+		entry.Detail["on_paper"] = c.OnPaper
+	}
 	return registry.Acted(ctx, a.Registry, c.Actor(), entry, do)
+}
+
+// hereOnly refuses a part of a request that is for the operator of the registry alone.
+func hereOnly(c access.Caller, name string, given bool) error {
+	if given && !c.Operator {
+		return ops.Problem(http.StatusForbidden, ops.CodeNotAllowed, name+" is for commands with the registry's own URL; leave it out")
+	}
+	return nil
 }
 
 const (

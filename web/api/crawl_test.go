@@ -67,6 +67,7 @@ S items.list count=true limit=1
 U items.list status=Pending status=Failed institution=test.edu
 S items.show id=running
 S items.history id=parked
+U items.record id=parked
 S items.next limit=1
 S items.explain id=parked
 S items.requeue_stages id=parked
@@ -119,6 +120,7 @@ A deletions.show id=deletion
 A deletions.review id=deletion
 A deletions.named id=deletion
 A deletions.receipts id=deletion
+S queues.list
 S queue.show
 U queue.show
 U queue.matrix
@@ -126,6 +128,7 @@ U queue.history hours=24
 U stages.list
 U stages.show action=Ingest stage=Receive
 S stages.set action=Ingest stage=Receive {"cap": 7}
+S stages.set_all {"stage": "Receive", "cap": 8}
 S stages.pause action=Ingest stage=Receive {"reason": "Trials."}
 S stages.resume action=Ingest stage=Receive {}
 S stages.pause_all {"reason": "Trials."}

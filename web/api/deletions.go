@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"time"
 
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/browse"
@@ -13,14 +12,6 @@ import (
 	"github.com/farol-preservation/farol/web/ops"
 	"github.com/farol-preservation/farol/web/permission"
 )
-
-// DeletionFilter narrows the list of deletion requests.
-type DeletionFilter struct {
-	Institution     string    `query:"institution" maxLength:"255" doc:"Identifier of the institution"`
-	State           string    `query:"state" enum:"open,waiting,approved,cancelled" doc:"waiting: approved, and nothing may be removed yet; approved: waiting ones, too"`
-	RequestedAfter  time.Time `query:"requested_after" doc:"Then or later"`
-	RequestedBefore time.Time `query:"requested_before" doc:"Before then"`
-}
 
 // deletionBody names what is to be deleted.
 type deletionBody struct {
@@ -37,13 +28,13 @@ func (a *API) deletions(t *ops.API) {
 	}
 	ops.Register(t, op("deletions.list", get, "", "List deletion requests, newest first", permission.DeletionsRead),
 		func(ctx context.Context, c access.Caller, in *struct {
-			DeletionFilter
+			browse.DeletionFilter
 			Paging
 			Before
 			Counting
 		},
 		) (*body[list[requests.DeletionRequest]], error) {
-			return listOf(ctx, a, c, "deletions", in.DeletionFilter, browse.DeletionFilter(in.DeletionFilter), in.from("deletions", in.DeletionFilter, browse.Key{ID: in.BeforeID}), in.Counting, browse.Records.Deletions)
+			return listOf(ctx, a, c, "deletions", in.DeletionFilter, in.from("deletions", in.DeletionFilter, browse.Key{ID: in.BeforeID}), in.Counting, browse.Records.Deletions)
 		})
 	ops.Register(t, op("deletions.show", get, "/{id}", "Show a deletion request, and how far it is", permission.DeletionsRead),
 		func(ctx context.Context, c access.Caller, in *ByID) (*body[requests.DeletionRequest], error) {
@@ -89,8 +80,14 @@ func (a *API) decideDeletions(t *ops.API, op func(id, method, path, summary stri
 		"and what they have not removed stays. The institution is alerted, with the reason and with what was removed before."
 	ops.Register(t, approve, func(ctx context.Context, c access.Caller, in *ByID) (*body[requests.DeletionRequest], error) {
 		return a.decideDeletion(ctx, c, approve.ID, in.ID, nil, func(ctx context.Context) (requests.DeletionRequest, error) {
-			return requests.In(a.Registry).ApproveDeletion(ctx, in.ID, c.Person.Email, "")
+			return requests.In(a.Registry).ApproveDeletion(ctx, in.ID, c.Person.Email, c.OnPaper)
 		})
+	})
+	try := op("deletions.check_approval", post, "/{id}/approve/check", "Find out whether the approval of a deletion would be refused", "")
+	try.Access = ops.Here
+	ops.Register(t, try, func(ctx context.Context, c access.Caller, in *ByID) (*body[requests.DeletionRequest], error) {
+		d, err := requests.In(a.Registry).MayApproveDeletion(ctx, in.ID, c.Person.Email, c.OnPaper)
+		return &body[requests.DeletionRequest]{d}, err
 	})
 	ops.Register(t, cancel, func(ctx context.Context, c access.Caller, in *deletionCancel) (*body[requests.DeletionRequest], error) {
 		reason := ""
@@ -135,12 +132,12 @@ func (a *API) named(ctx context.Context, c access.Caller, in *pagedByID) (*body[
 	if _, err := a.browse(c).Deletion(ctx, in.ID); err != nil {
 		return nil, err
 	}
-	return listOf(ctx, a, c, "named", in.ByID, browse.NamedFilter{Deletion: in.ID}, in.Paging, Counting{}, browse.Records.Named)
+	return listOf(ctx, a, c, "named", browse.NamedFilter{Deletion: in.ID}, in.Paging, Counting{}, browse.Records.Named)
 }
 
 func (a *API) receipts(ctx context.Context, c access.Caller, in *pagedByID) (*body[list[requests.DeletedCopy]], error) {
 	if _, err := a.browse(c).Deletion(ctx, in.ID); err != nil {
 		return nil, err
 	}
-	return listOf(ctx, a, c, "receipts", in.ByID, browse.ReceiptFilter{Deletion: in.ID}, in.Paging, Counting{}, browse.Records.Receipts)
+	return listOf(ctx, a, c, "receipts", browse.ReceiptFilter{Deletion: in.ID}, in.Paging, Counting{}, browse.Records.Receipts)
 }

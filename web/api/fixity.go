@@ -19,11 +19,10 @@ type Fixity struct {
 	Tries int // failed checks after which a copy cannot be checked
 }
 
-// fixityAge is how old the status of fixity checks may be.
-const fixityAge = time.Minute
-
-// worstShown is how many of the most overdue copies are named.
-const worstShown = 10
+const (
+	fixityAge  = time.Minute // how old the status of fixity checks may be
+	worstShown = 10          // of the most overdue copies, unless a command asks for others
+)
 
 type (
 	fixityArchive = fixity.Status
@@ -43,6 +42,9 @@ type BadCopyFilter struct {
 }
 
 type (
+	fixityQuery struct {
+		Worst int `query:"worst" minimum:"0" maximum:"10000" default:"10" hidden:"true" doc:"How many of the most overdue copies are named; another number is for commands with the registry's own URL"`
+	}
 	badQuery struct {
 		BadCopyFilter
 		Paging
@@ -125,11 +127,14 @@ func (a *API) brakes(t *ops.API) {
 		})
 }
 
-func (a *API) showFixity(ctx context.Context, c access.Caller, _ *empty) (*body[FixityView], error) {
+func (a *API) showFixity(ctx context.Context, c access.Caller, in *fixityQuery) (*body[FixityView], error) {
+	if err := hereOnly(c, "worst", in.Worst != worstShown); err != nil {
+		return nil, err
+	}
 	r, v := fixity.In(a.Registry), FixityView{}
 	if c.Scope.All() {
 		s, age, err := a.figures.fixity.glance(ctx, fixityAge, func(ctx context.Context) (fixityArchive, error) {
-			return r.Status(ctx, fixity.StatusQuery{Days: a.Fixity.Days, Tries: a.Fixity.Tries, Worst: worstShown})
+			return r.Status(ctx, fixity.StatusQuery{Days: a.Fixity.Days, Tries: a.Fixity.Tries, Worst: in.Worst})
 		})
 		v.Age, v.Archive = age.Seconds(), &s
 		return &body[FixityView]{v}, err

@@ -188,3 +188,18 @@ func TestBrakes(t *testing.T) {
 	}
 	s.onRecord(fmt.Sprintf("repair.release done %[1]s, repair.release refused %[1]s", "Wasabi-VA"), "staff@archive.org")
 }
+
+// What is for commands with the registry's own URL is refused over the network, of staff too.
+func TestPartsForTheOperatorOfTheRegistryAreRefused(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	staff := s.in("staff@archive.org", registry.RoleAdmin, "")
+	for _, path := range []string{"/api/v1/objects?newer=1", "/api/v1/fixity?worst=11", "/api/v1/fixity?worst=0"} {
+		if a := staff.wants(403, "GET", path, nil); !strings.Contains(a.body, "is for commands with the registry's own URL") {
+			t.Errorf("%s: %s", path, a.body)
+		}
+	}
+	staff.wants(200, "GET", "/api/v1/fixity?worst=10", nil)
+	staff.wants(403, "POST", "/api/v1/restorations/quote", map[string]any{"object": "test.edu/bag", "priority": -1})
+	staff.wants(404, "POST", "/api/v1/deletions/1/approve/check", nil)
+}

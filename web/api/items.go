@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"time"
 
 	"github.com/farol-preservation/farol/explain"
 	"github.com/farol-preservation/farol/explain/estimate"
@@ -17,37 +16,9 @@ import (
 	"github.com/farol-preservation/farol/web/permission"
 )
 
-// ItemFilter narrows the list of items.
-type ItemFilter struct {
-	Status        []registry.Status `query:"status,explode" maxItems:"6" enum:"Pending,Started,Success,Failed,Cancelled,Suspended" doc:"Any of these"`
-	Institution   string            `query:"institution" maxLength:"255" doc:"Identifier of the institution"`
-	Name          string            `query:"name" maxLength:"1000" doc:"Key in the receiving bucket"`
-	Object        string            `query:"object" maxLength:"1000" doc:"Identifier of the object"`
-	Review        bool              `query:"review" doc:"Only items that wait for a person"`
-	Worker        string            `query:"worker" maxLength:"255" doc:"Only items that this worker runs; needs the permission items.workers"`
-	Plan          int64             `query:"plan" minimum:"1" doc:"Only items of this plan; needs the permission plans.read"`
-	Deletion      int64             `query:"deletion" minimum:"1" doc:"Only items of this deletion request"`
-	Stage         []registry.Stage  `query:"stage,explode" maxItems:"30" doc:"Any of these"`
-	Action        []registry.Action `query:"action,explode" maxItems:"6" doc:"Any of these"`
-	SizeMin       int64             `query:"size_min" minimum:"0" doc:"Bytes"`
-	SizeMax       ops.Bound         `query:"size_max" minimum:"0" doc:"Bytes"`
-	UpdatedAfter  time.Time         `query:"updated_after" doc:"Then or later"`
-	UpdatedBefore time.Time         `query:"updated_before" doc:"Before then"`
-	CreatedAfter  time.Time         `query:"created_after" doc:"Then or later"`
-	ErrorCode     string            `query:"error_code" maxLength:"100"`
-	StorageOption string            `query:"storage_option" maxLength:"100"`
-}
-
-func (f ItemFilter) browse() browse.ItemFilter {
-	return browse.ItemFilter{
-		Status: f.Status, Institution: f.Institution, Name: f.Name, Object: f.Object, Review: f.Review, Worker: f.Worker, Plan: f.Plan, Deletion: f.Deletion,
-		Stage: f.Stage, Action: f.Action, SizeMin: f.SizeMin, UpdatedAfter: f.UpdatedAfter, UpdatedBefore: f.UpdatedBefore, CreatedAfter: f.CreatedAfter,
-		ErrorCode: f.ErrorCode, StorageOption: f.StorageOption, SizeMax: f.SizeMax.OrNil(),
-	}
-}
-
 type itemQuery struct {
-	ItemFilter
+	browse.ItemFilter
+	SizeMax ops.Bound `query:"size_max" minimum:"0" doc:"Bytes"`
 	Paging
 	Before
 	Counting
@@ -113,6 +84,7 @@ func (a *API) items(t *ops.API) {
 	ops.Register(t, read("items.history", "/api/v1/items/{id}/history", "List the attempts at an item, and what people decided about it", ""), a.itemHistory)
 	ops.Register(t, read("items.explain", "/api/v1/items/{id}/explain", "Explain an item: what happened, whose fault it is, and what to do",
 		"The same as `farol item explain`. What failed within a bag is known while the server reaches Redis."), a.explainItem)
+	ops.Register(t, read("items.record", "/api/v1/items/{id}/record", "Show everything recorded about an item", "The same as `farol item show`: its attempts, changes by people, progress, and its object."), a.itemRecord)
 	ops.Register(t, reads("items.requeue_stages", "/api/v1/items/{id}/requeue", "Show the stages that an item can be requeued to, and what is redone", "", permission.ItemsDecide),
 		func(ctx context.Context, c access.Caller, in *ByID) (*body[list[registry.RequeueStage]], error) {
 			if _, err := a.browse(c).Item(ctx, in.ID); err != nil {
@@ -135,6 +107,9 @@ func (a *API) items(t *ops.API) {
 				return a.Registry.Requeue(ctx, in.ID, in.Body.Stage)
 			})
 		})
+	where := decide("items.requeue_where", post, "/api/v1/items/requeue", "Requeue all items for which an SQL condition is true", "Items that are refused do not stop the others.")
+	where.Access, where.Needs = ops.Here, ""
+	ops.Register(t, where, a.requeueWhere)
 	cancel := decide("items.cancel", post, "/api/v1/items/{id}/cancel", "Cancel an item", "Institutional admins cancel items of deletions. What an item has removed stays removed.")
 	cancel.Or = permission.DeletionsCancel
 	ops.Register(t, cancel, func(ctx context.Context, c access.Caller, in *reasonBody) (*itemAnswer, error) {
@@ -182,7 +157,8 @@ func (a *API) listItems(ctx context.Context, c access.Caller, in *itemQuery) (*b
 	if in.Worker != "" && !c.Holds(permission.ItemsWorkers) || in.Plan != 0 && !c.Holds(permission.PlansRead) {
 		return nil, ops.Problem(http.StatusForbidden, ops.CodeNotAllowed, "the filters worker and plan need the permissions items.workers and plans.read")
 	}
-	out, err := listOf(ctx, a, c, "items", in.ItemFilter, in.browse(), in.from("items", in.ItemFilter, browse.Key{ID: in.BeforeID}), in.Counting, browse.Records.Items)
+	in.ItemFilter.SizeMax = in.SizeMax.OrNil()
+	out, err := listOf(ctx, a, c, "items", in.ItemFilter, in.from("items", in.ItemFilter, browse.Key{ID: in.BeforeID}), in.Counting, browse.Records.Items)
 	if err != nil {
 		return nil, err
 	}
@@ -247,19 +223,38 @@ func (a *API) itemHistory(ctx context.Context, c access.Caller, in *ByID) (*body
 	return &body[ItemHistory]{h}, nil
 }
 
+// source explains items as far as a caller may know of them.
+func (a *API) source(ctx context.Context, c access.Caller) explain.Source {
+	s := explain.Source{Registry: a.Registry, Measures: a.Interim.Measures, NoHosts: !c.Holds(permission.ItemsWorkers), Model: a.model}
+	s.Unread = func(err error) { a.Log.WarnContext(ctx, "The progress of files is not known", "err", err) }
+	if a.Interim.Progress != nil {
+		var err error
+		if s.Progress, err = a.Interim.Progress(ctx); err != nil {
+			s.Unread(err)
+		}
+	}
+	return s
+}
+
+func (a *API) itemRecord(ctx context.Context, c access.Caller, in *ByID) (*body[explain.Item], error) {
+	if _, err := a.browse(c).Item(ctx, in.ID); err != nil {
+		return nil, err
+	}
+	v, err := a.source(ctx, c).Item(ctx, in.ID)
+	if err != nil {
+		return nil, err
+	}
+	if !c.Holds(permission.ObjectsRead) {
+		v.Object, v.Events = nil, []registry.Event{}
+	}
+	return &body[explain.Item]{*v}, nil
+}
+
 func (a *API) explainItem(ctx context.Context, c access.Caller, in *ByID) (*body[explain.Explanation], error) {
 	if _, err := a.browse(c).Item(ctx, in.ID); err != nil {
 		return nil, err
 	}
-	source := explain.Source{Registry: a.Registry, Measures: a.Interim.Measures, NoHosts: !c.Holds(permission.ItemsWorkers), Model: a.model}
-	source.Unread = func(err error) { a.Log.WarnContext(ctx, "an item is explained without its progress", "err", err) }
-	if a.Interim.Progress != nil {
-		var err error
-		if source.Progress, err = a.Interim.Progress(ctx); err != nil {
-			source.Unread(err)
-		}
-	}
-	e, err := source.Explain(ctx, in.ID)
+	e, err := a.source(ctx, c).Explain(ctx, in.ID)
 	if err != nil {
 		return nil, err
 	}
@@ -268,11 +263,29 @@ func (a *API) explainItem(ctx context.Context, c access.Caller, in *ByID) (*body
 	return &body[explain.Explanation]{*e}, nil
 }
 
+func (a *API) requeueWhere(ctx context.Context, c access.Caller, in *body[struct {
+	Where  string         `json:"where" doc:"Condition over the columns of work_items"`
+	Stage  registry.Stage `json:"stage,omitempty" doc:"Without it, the stage that each item is at"`
+	DryRun bool           `json:"dry_run,omitempty" doc:"Show what would happen"`
+}],
+) (*body[list[registry.RequeueLine]], error) {
+	if in.Body.DryRun {
+		lines, err := a.Registry.RequeueWhere(ctx, in.Body.Where, in.Body.Stage, false)
+		return &body[list[registry.RequeueLine]]{list[registry.RequeueLine]{Items: lines}}, err
+	}
+	entry := registry.AuditEntry{Operation: "items.requeue_where", SubjectType: "items", Detail: map[string]any{"where": in.Body.Where, "stage": in.Body.Stage}}
+	return act(ctx, a, c, &entry, func(ctx context.Context) (*body[list[registry.RequeueLine]], error) {
+		lines, err := a.Registry.RequeueWhere(ctx, in.Body.Where, in.Body.Stage, true)
+		entry.Detail["did"] = lines
+		return &body[list[registry.RequeueLine]]{list[registry.RequeueLine]{Items: lines}}, err
+	})
+}
+
 // acceptMissing has a person accept that copies are missing, so that a deletion goes on.
 func (a *API) acceptMissing(ctx context.Context, id int64) error {
 	n, err := requests.In(a.Registry).AcceptMissing(ctx, id, "")
 	if err == nil && n == 0 {
-		err = fmt.Errorf("%w: item %d has no missing copies that are not accepted yet; leave accept_missing out", registry.ErrRefused, id)
+		err = fmt.Errorf("%w: item %d has no missing copies that are not accepted yet; requeue it without accepting any", registry.ErrRefused, id)
 	}
 	return err
 }

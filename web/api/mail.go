@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 
+	"github.com/farol-preservation/farol/registry/outbox"
 	"github.com/farol-preservation/farol/registry/people"
 	"github.com/farol-preservation/farol/web/access"
 	"github.com/farol-preservation/farol/web/ops"
@@ -46,5 +47,40 @@ func (a *API) mails(t *ops.API) {
 		func(ctx context.Context, c access.Caller, in *body[mailPatch]) (*body[people.MailSettings], error) {
 			s, err := a.Auth.SetMail(ctx, c.Person, people.MailSettings(in.Body), a.from(ctx, c))
 			return &body[people.MailSettings]{s}, err
+		})
+	a.mailsOfOthers(t)
+}
+
+type (
+	userMail struct {
+		ByID
+		Body mailPatch
+	}
+	mailQuery struct {
+		GaveUp bool `query:"given_up" doc:"Only mail that was given up"`
+		Limit  int  `query:"limit" minimum:"1" maximum:"10000" default:"100" doc:"How many at most"`
+	}
+)
+
+// mailsOfOthers are what commands with the registry's own URL know of people's mail.
+func (a *API) mailsOfOthers(t *ops.API) {
+	ops.Register(t, ops.Operation{ID: "users.mail", Method: get, Path: "/api/v1/users/{id}/mail", Summary: "Show when a person gets mail", Access: ops.Here},
+		func(ctx context.Context, _ access.Caller, in *ByID) (*body[people.MailSettings], error) {
+			s, err := a.people().Mail(ctx, in.ID)
+			return &body[people.MailSettings]{s}, err
+		})
+	ops.Register(t, ops.Operation{
+		ID: "users.set_mail", Method: patch, Path: "/api/v1/users/{id}/mail", Summary: "Change when a person gets mail", Access: ops.Here, Audit: true,
+	},
+		func(ctx context.Context, c access.Caller, in *userMail) (*body[people.MailSettings], error) {
+			return onUser(ctx, a, c, "users.set_mail", in.ID, map[string]any{"set": in.Body}, func(ctx context.Context) (*body[people.MailSettings], error) {
+				s, err := a.people().SetMail(ctx, in.ID, people.MailSettings(in.Body))
+				return &body[people.MailSettings]{s}, err
+			})
+		})
+	ops.Register(t, ops.Operation{ID: "mails.list", Method: get, Path: "/api/v1/mails", Summary: "List mail that waits", Access: ops.Here},
+		func(ctx context.Context, _ access.Caller, in *mailQuery) (*body[list[outbox.Waiting]], error) {
+			found, err := outbox.In(a.Registry).Queue(ctx, in.Limit, in.GaveUp)
+			return &body[list[outbox.Waiting]]{list[outbox.Waiting]{Items: found}}, err
 		})
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/pquerna/otp/totp"
 
-	"github.com/farol-preservation/farol/internal/commands/items"
+	"github.com/farol-preservation/farol/internal/handlers"
 	"github.com/farol-preservation/farol/internal/testenv"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/people"
@@ -79,11 +79,7 @@ func newSite(t *testing.T, change ...func(*api.API)) *site {
 			return ""
 		},
 		Next: func(ctx context.Context, given []string, n int) ([]int64, error) {
-			pools, err := items.PoolsOf(given)
-			if err != nil {
-				return nil, ops.Problem(http.StatusBadRequest, ops.CodeBadRequest, err.Error())
-			}
-			return items.Next(ctx, s.web, pools, n)
+			return handlers.Next(ctx, s.web, given, n)
 		},
 		Fixity: api.Fixity{Days: 90, Tries: 3}, Web: &access.Web{Tokens: access.NewTokens(s.registry, false), Registry: s.registry},
 	}

@@ -62,6 +62,7 @@ users.unlock              A S b f
 items.list                U A R O S
 items.show                U A R O S
 items.history             U A R O S
+items.record              U A R O S
 items.next                O S
 items.explain             U A R O S
 items.requeue_stages      O S
@@ -110,12 +111,14 @@ restorations.quote        U A S
 restorations.request      U A S
 restorations.approve      A S
 restorations.cancel       U A S
+queues.list               O S
 queue.show                U A R O S
 queue.matrix              U A R O S
 queue.history             U A R O S
 stages.list               U A R O S
 stages.show               U A R O S
 stages.set                O S
+stages.set_all            O S
 stages.add                O S
 stages.remove             O S
 services.list             O S

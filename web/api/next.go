@@ -15,7 +15,7 @@ const mostNext = 2
 
 type nextQuery struct {
 	Pools []string `query:"pool,explode" doc:"Pools, such as small=*;max=1GiB, as farol item next --help describes them; without any, those of a worker that is not configured otherwise; 20 at most"`
-	Limit int      `query:"limit" minimum:"1" maximum:"500" default:"50" doc:"How many of each pool at most"`
+	Limit int      `query:"limit" minimum:"1" maximum:"10000" default:"50" doc:"How many of each pool at most"`
 }
 
 // next is what workers would claim. The order of the queue is that of all institutions, so it

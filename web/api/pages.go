@@ -119,12 +119,11 @@ type count struct {
 	Exact bool  `json:"exact" doc:"false: there are more"`
 }
 
-// listOf reads a page of a list of package browse. filter is what the cursor belongs to,
-// and wanted the same for browse.
-func listOf[T any, F browse.Filter](ctx context.Context, a *API, c access.Caller, name string, filter any, wanted F, p Paging, n Counting,
+// listOf reads a page of a list of package browse.
+func listOf[T any, F browse.Filter](ctx context.Context, a *API, c access.Caller, name string, wanted F, p Paging, n Counting,
 	read func(browse.Records, context.Context, F, browse.Page) ([]T, browse.Key, error),
 ) (*body[list[T]], error) {
-	after, err := decodeCursor[browse.Key](name, filter, p.After)
+	after, err := decodeCursor[browse.Key](name, wanted, p.After)
 	if err != nil {
 		return nil, err
 	}
@@ -134,7 +133,7 @@ func listOf[T any, F browse.Filter](ctx context.Context, a *API, c access.Caller
 	}
 	out := list[T]{Items: found}
 	if next != (browse.Key{}) {
-		out.Next = nextURL(ctx, encodeCursor(name, filter, next))
+		out.Next = nextURL(ctx, encodeCursor(name, wanted, next))
 	}
 	if n.Count {
 		out.Count = &count{}

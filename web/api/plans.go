@@ -16,36 +16,14 @@ import (
 	"github.com/farol-preservation/farol/web/permission"
 )
 
-// planFilter is the filter of the list of items, as JSON.
-type planFilter struct {
-	IDs           []int64           `json:"ids,omitempty" maxItems:"100000" doc:"Any of these items"`
-	Status        []registry.Status `json:"status,omitempty" maxItems:"6" enum:"Pending,Started,Success,Failed,Cancelled,Suspended" doc:"Any of these"`
-	Stage         []registry.Stage  `json:"stage,omitempty" maxItems:"30" doc:"Any of these"`
-	Action        []registry.Action `json:"action,omitempty" maxItems:"5" doc:"Any of these"`
-	Institution   string            `json:"institution,omitempty" maxLength:"255" doc:"Identifier of the institution"`
-	ErrorCode     string            `json:"error_code,omitempty" maxLength:"100"`
-	NoErrorCode   bool              `json:"no_error_code,omitempty" doc:"Only items without an error code"`
-	Name          string            `json:"name,omitempty" maxLength:"1000" doc:"Key in the receiving bucket"`
-	NamePrefix    string            `json:"name_prefix,omitempty" maxLength:"1000" doc:"With which the name begins"`
-	Object        string            `json:"object,omitempty" maxLength:"1000" doc:"Identifier of the object"`
-	Worker        string            `json:"worker,omitempty" maxLength:"255" doc:"Only items that this worker runs"`
-	StorageOption string            `json:"storage_option,omitempty" maxLength:"100"`
-	Review        bool              `json:"review,omitempty" doc:"Only items that wait for a person"`
-	SizeMin       int64             `json:"size_min,omitempty" minimum:"0" doc:"Bytes"`
-	SizeMax       *int64            `json:"size_max,omitempty" minimum:"0" doc:"Bytes"`
-	UpdatedAfter  time.Time         `json:"updated_after,omitzero" doc:"Then or later"`
-	UpdatedBefore time.Time         `json:"updated_before,omitzero" doc:"Before then"`
-	CreatedAfter  time.Time         `json:"created_after,omitzero" doc:"Then or later"`
-	CreatedBefore time.Time         `json:"created_before,omitzero" doc:"Before then"`
-}
-
 type planMake struct {
 	Body struct {
 		Action   string         `json:"action" enum:"requeue,cancel,set priority"`
 		Stage    registry.Stage `json:"stage,omitempty" maxLength:"100" doc:"To requeue to; without it, the stage that each item is at"`
 		Priority *int           `json:"priority,omitempty" minimum:"-100" maximum:"100" doc:"To set; -100 goes first"`
 		Reason   string         `json:"reason,omitempty" maxLength:"1000" doc:"Note of cancelled items, for the depositors"`
-		Filter   planFilter     `json:"filter" doc:"Which items"`
+		Filter   plans.Filter   `json:"filter" doc:"Which items"`
+		Where    string         `json:"where,omitempty" hidden:"true" doc:"Only items for which this SQL condition is true; for commands with the registry's own URL"`
 	}
 }
 
@@ -107,6 +85,9 @@ func (a *API) plans(t *ops.API) {
 	undo.Status = http.StatusAccepted
 	undo.About = "A plan that is being applied is applied no further."
 	ops.Register(t, undo, func(ctx context.Context, c access.Caller, in *decideInput) (*planAnswer, error) {
+		if c.Operator {
+			return a.runPlan(ctx, c, undo.ID, in.ID, func(report func(int)) (plans.Plan, error) { return plans.In(a.Registry).Undo(ctx, in.ID, report) })
+		}
 		return a.shownPlan(ctx, c, undo.ID, in.ID, in.Condition, func(ctx context.Context, p plans.Plan) (plans.Plan, error) {
 			return plans.In(a.Registry).AskToUndo(ctx, p.ID)
 		})
@@ -132,9 +113,11 @@ func (a *API) listPlans(ctx context.Context, _ access.Caller, in *struct {
 
 func (a *API) makePlan(ctx context.Context, c access.Caller, in *planMake) (*planAnswer, error) {
 	b := in.Body
-	q := plans.Request{Action: b.Action, Stage: b.Stage, Priority: b.Priority, Reason: b.Reason, Filter: plans.Filter(b.Filter)}
+	q := plans.Request{Action: b.Action, Stage: b.Stage, Priority: b.Priority, Reason: b.Reason, Filter: b.Filter, Where: b.Where}
 	switch {
-	case q.Filter.Empty():
+	case b.Where != "" && !c.Operator:
+		return nil, ops.Problem(http.StatusForbidden, ops.CodeNotAllowed, "where is for commands with the registry's own URL; use the filter")
+	case q.Filter.Empty() && b.Where == "":
 		return nil, ops.Problem(http.StatusBadRequest, ops.CodeBadRequest, "filter is empty; say which items, such as by status")
 	case (b.Action == "set priority") != (b.Priority != nil):
 		return nil, ops.Problem(http.StatusBadRequest, ops.CodeBadRequest, "priority belongs to the action set priority, and to no other")
@@ -145,9 +128,12 @@ func (a *API) makePlan(ctx context.Context, c access.Caller, in *planMake) (*pla
 	p, err := act(ctx, a, c, &entry, func(ctx context.Context) (plans.Plan, error) {
 		p, err := plans.In(a.Registry).Make(ctx, q)
 		entry.SubjectID = strconv.FormatInt(p.ID, 10)
+		if c.Operator {
+			entry.Detail["condition"], entry.Detail["items"] = p.Condition, p.Items
+		}
 		return p, err
 	})
-	if errors.Is(err, registry.ErrNotFound) {
+	if errors.Is(err, registry.ErrNotFound) && !c.Operator {
 		return nil, ops.Problem(http.StatusNotFound, ops.CodeNotFound, "no item meets the filter")
 	}
 	if err != nil {
@@ -196,12 +182,28 @@ func (a *API) planItems(ctx context.Context, _ access.Caller, in *struct {
 }
 
 func (a *API) applyPlan(ctx context.Context, c access.Caller, in *planApply) (*planAnswer, error) {
+	if c.Operator {
+		return a.runPlan(ctx, c, "plans.apply", in.ID, func(report func(int)) (plans.Plan, error) {
+			return plans.In(a.Registry).Apply(ctx, in.ID, in.Body.Tolerance, report)
+		})
+	}
 	return a.shownPlan(ctx, c, "plans.apply", in.ID, in.Condition, func(ctx context.Context, p plans.Plan) (plans.Plan, error) {
 		if p.Items-p.Refused > a.PlanAlone && !c.Session.Fresh {
 			return p, ops.FreshProof(c)
 		}
 		return plans.In(a.Registry).AskToApply(ctx, p.ID, in.Body.Tolerance, a.PlanAlone)
 	})
+}
+
+// runPlan applies a plan or undoes it, until it is done or the command ends.
+func (a *API) runPlan(ctx context.Context, c access.Caller, operation string, id int64, run func(report func(int)) (plans.Plan, error)) (*planAnswer, error) {
+	dealtWith := 0
+	p, err := run(func(items int) { dealtWith += items })
+	entry := registry.AuditEntry{Operation: operation, SubjectType: "plan", SubjectID: strconv.FormatInt(id, 10), Detail: map[string]any{"items": dealtWith}}
+	if err := a.Registry.Noted(ctx, c.Actor(), entry, err); err != nil {
+		return nil, err
+	}
+	return a.viewPlan(ctx, p)
 }
 
 // changePlan decides about a plan, unless it is another than the one that was looked at.

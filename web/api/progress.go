@@ -26,6 +26,7 @@ type Interim struct {
 	Reader   interim.Reader                                 // without Progress; its Staging is nil without settings for S3
 	Sources  interim.Sources                                // its Kept, if anything is kept of items whose ingest has ended
 	Measures map[registry.Stage]progress.Measure
+	Unset    error // why there is no Staging; nil: there is
 }
 
 const (
@@ -54,14 +55,8 @@ type (
 	}
 	// ItemFile is a file of an item, and what has become of it.
 	ItemFile struct {
-		Path    string   `json:"path" doc:"In the bag"`
-		Size    int64    `json:"size"`
-		State   string   `json:"state"`
-		Code    string   `json:"code" doc:"Of what failed"`
-		Message string   `json:"message"`
-		UUID    string   `json:"uuid"`
-		Format  string   `json:"format" doc:"Media type"`
-		PUID    string   `json:"puid"`
+		interim.File
+
 		Targets []string `json:"targets" doc:"Storage targets that have a copy"`
 	}
 	// ItemFiles is a page of the files of an item.
@@ -114,8 +109,11 @@ func (a *API) progress(t *ops.API) {
 			default:
 				return nil, later("the files of other items are being looked up; try again in a moment")
 			}
-			ctx, cancel := context.WithTimeout(ctx, mostListing)
-			defer cancel()
+			if !c.Operator {
+				var cancel context.CancelFunc
+				ctx, cancel = context.WithTimeout(ctx, mostListing)
+				defer cancel()
+			}
 			return a.itemFiles(ctx, in, item)
 		})
 }
@@ -141,6 +139,9 @@ func (a *API) redis(ctx context.Context) (*progress.Store, error) {
 
 // unread is what a caller reads of Redis or of a bucket that do not answer.
 func (a *API) unread(ctx context.Context, err error) error {
+	if ops.Operated(ctx) {
+		return later(err.Error())
+	}
 	a.Log.WarnContext(ctx, "the progress of an item is not known", "err", err)
 	return later("the progress of items is not known now; try again in a moment")
 }
@@ -187,7 +188,7 @@ func (a *API) itemFiles(ctx context.Context, in *itemFilesQuery, item registry.W
 	}
 	found := []ItemFile{}
 	for _, f := range l.Files {
-		of := ItemFile{Path: f.Path, Size: f.Size, State: f.State, Code: f.Code, Message: f.Message, UUID: f.UUID, Format: f.Format, PUID: f.PUID, Targets: []string{}}
+		of := ItemFile{File: f, Targets: []string{}}
 		for _, c := range f.Copies {
 			of.Targets = append(of.Targets, c.Target)
 		}
@@ -203,6 +204,9 @@ func (a *API) inWork(ctx context.Context) (interim.Reader, error) {
 	var err error
 	if r.Progress, err = a.redis(ctx); err != nil {
 		return r, err
+	}
+	if r.Staging == nil && a.Interim.Unset != nil && ops.Operated(ctx) {
+		return r, later(a.Interim.Unset.Error())
 	}
 	if r.Staging == nil {
 		return r, later("this server does not read the staging bucket, which has the lists of files: its administrator sets up the S3 service")

@@ -121,8 +121,19 @@ type HistorySpan struct {
 	Hours int `query:"hours" minimum:"1" maximum:"168" default:"24" doc:"The last hours, the present one included"`
 }
 
+// mostQueues bounds what is shown of queues, and of receivers.
+const mostQueues = 10_000
+
 // queue is what waits, runs and has ended.
 func (a *API) queue(t *ops.API) {
+	ops.Register(t, reads("queues.list", "/api/v1/queues", "List the queues that programs use over HTTP, with their receivers", "", permission.ItemsWorkers),
+		func(ctx context.Context, _ access.Caller, in *struct {
+			Queue string `query:"queue" maxLength:"200" doc:"Only this queue"`
+		},
+		) (*body[list[registry.Queue]], error) {
+			found, err := a.Registry.Queues(ctx, in.Queue, mostQueues)
+			return &body[list[registry.Queue]]{list[registry.Queue]{Items: found}}, err
+		})
 	ops.Register(t, reads("queue.show", "/api/v1/queue", "Show how many items wait, run and are parked",
 		"People of an institution see its items; staff and operators also see how the database stands.", permission.QueueRead), a.showQueue)
 	ops.Register(t, reads("queue.matrix", "/api/v1/queue/matrix", "Show the queue by institution, stage and size band", "", permission.QueueRead),

@@ -2,7 +2,6 @@ package api
 
 import (
 	"context"
-	"time"
 
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/browse"
@@ -11,70 +10,6 @@ import (
 	"github.com/farol-preservation/farol/web/ops"
 	"github.com/farol-preservation/farol/web/permission"
 )
-
-// ObjectFilter narrows the list of objects.
-type ObjectFilter struct {
-	Institution   string    `query:"institution" maxLength:"255" doc:"Identifier of the institution"`
-	Identifier    string    `query:"identifier" maxLength:"1000"`
-	Prefix        string    `query:"identifier_prefix" maxLength:"1000"`
-	UpdatedAfter  time.Time `query:"updated_after" doc:"Then or later"`
-	UpdatedBefore time.Time `query:"updated_before" doc:"Before then"`
-	State         string    `query:"state" enum:"A,D" doc:"A: active; D: deleted"`
-	Access        string    `query:"access" enum:"consortia,institution,restricted"`
-	StorageOption string    `query:"storage_option" maxLength:"100"`
-	BagGroup      string    `query:"bag_group_identifier" maxLength:"1000"`
-	AltIdentifier string    `query:"alt_identifier" maxLength:"1000"`
-	AltPrefix     string    `query:"alt_identifier_prefix" maxLength:"1000"`
-	Sort          string    `query:"sort" enum:"-id,-updated_at" doc:"-updated_at: by the last update, the latest first"`
-}
-
-// FileFilter narrows the list of files.
-type FileFilter struct {
-	Institution string    `query:"institution" maxLength:"255" doc:"Identifier of the institution"`
-	Object      string    `query:"object" maxLength:"1000" doc:"Identifier of the object"`
-	Identifier  string    `query:"identifier" maxLength:"1100"`
-	Prefix      string    `query:"identifier_prefix" maxLength:"1100"`
-	UUID        string    `query:"uuid" maxLength:"36"`
-	Digest      string    `query:"digest" maxLength:"128" doc:"MD5 or SHA-256 in hexadecimal, of the present content or an earlier one"`
-	State       string    `query:"state" enum:"A,D" doc:"A: active; D: deleted"`
-	Format      string    `query:"format" maxLength:"255" doc:"PRONOM identifier or name"`
-	SizeMin     int64     `query:"size_min" minimum:"0" doc:"Bytes"`
-	SizeMax     ops.Bound `query:"size_max" minimum:"0" doc:"Bytes"`
-}
-
-// EventFilter narrows the list of events.
-type EventFilter struct {
-	Institution    string    `query:"institution" maxLength:"255" doc:"Identifier of the institution"`
-	Object         int64     `query:"object" minimum:"1" doc:"ID of an object: its own events, without those of its files"`
-	File           int64     `query:"file" minimum:"1" doc:"ID of a file"`
-	Failed         bool      `query:"failed" doc:"Only events with the outcome Failure"`
-	Type           string    `query:"type" maxLength:"100" doc:"PREMIS event type"`
-	RecordedAfter  time.Time `query:"recorded_after" doc:"Then or later"`
-	RecordedBefore time.Time `query:"recorded_before" doc:"Before then, 31 days later at most"`
-	Identifier     string    `query:"identifier" maxLength:"36" doc:"UUID; only with object or file"`
-}
-
-func (f ObjectFilter) browse() browse.ObjectFilter {
-	return browse.ObjectFilter{
-		Institution: f.Institution, Identifier: f.Identifier, Prefix: f.Prefix, UpdatedAfter: f.UpdatedAfter, UpdatedBefore: f.UpdatedBefore,
-		State: f.State, Access: f.Access, StorageOption: f.StorageOption, BagGroup: f.BagGroup, AltIdentifier: f.AltIdentifier, AltPrefix: f.AltPrefix,
-		ObjectDetails: browse.ObjectDetails{ByUpdate: f.Sort == "-updated_at"},
-	}
-}
-
-func (f FileFilter) browse() browse.FileFilter {
-	return browse.FileFilter{
-		Institution: f.Institution, Object: f.Object, Identifier: f.Identifier, Prefix: f.Prefix, UUID: f.UUID, Digest: f.Digest,
-		State: f.State, Format: f.Format, SizeMin: f.SizeMin, SizeMax: f.SizeMax.OrNil(),
-	}
-}
-
-func (f EventFilter) browse() browse.EventFilter {
-	return browse.EventFilter{
-		Institution: f.Institution, Object: f.Object, File: f.File, Failed: f.Failed, Type: f.Type,
-		RecordedAfter: f.RecordedAfter, RecordedBefore: f.RecordedBefore, Identifier: f.Identifier,
-	}
-}
 
 type (
 	// ObjectView is an object with what is kept of it.
@@ -109,19 +44,25 @@ func reads(id, path, summary, about string, needs permission.Permission) ops.Ope
 // records are objects, files and what is kept of them.
 func (a *API) records(t *ops.API) {
 	type objectQuery struct {
-		ObjectFilter
+		browse.ObjectFilter
+		Sort string `query:"sort" enum:"-id,-updated_at" doc:"-updated_at: by the last update, the latest first"`
 		Paging
 		Behind
 		Counting
+		Newer int64 `query:"newer" minimum:"1" hidden:"true" doc:"Only objects with a higher ID, those nearest to it, without a next page; for commands with the registry's own URL"`
 	}
 	ops.Register(t, reads("objects.list", "/api/v1/objects", "List objects, newest first",
 		"institution, identifier, identifier_prefix and updated are found by an index; the others narrow what these find.", permission.ObjectsRead),
 		func(ctx context.Context, c access.Caller, in *objectQuery) (*body[list[browse.ListedObject]], error) {
+			if err := hereOnly(c, "newer", in.Newer != 0); err != nil {
+				return nil, err
+			}
 			byName := in.Prefix != "" || in.Identifier != ""
 			if err := in.suits(!byName && in.Sort != "-updated_at" && in.UpdatedAfter.IsZero() && in.UpdatedBefore.IsZero(), byName); err != nil {
 				return nil, err
 			}
-			return listOf(ctx, a, c, "objects", in.ObjectFilter, in.browse(), in.from("objects", in.ObjectFilter, in.key()), in.Counting, browse.Records.Objects)
+			in.ObjectFilter.Newer, in.ByUpdate = in.Newer, in.Sort == "-updated_at"
+			return listOf(ctx, a, c, "objects", in.ObjectFilter, in.from("objects", in.ObjectFilter, in.key()), in.Counting, browse.Records.Objects)
 		})
 	ops.Register(t, reads("objects.show", "/api/v1/objects/{id}", "Show an object", "", permission.ObjectsRead),
 		func(ctx context.Context, c access.Caller, in *ByID) (*body[ObjectView], error) {
@@ -194,7 +135,8 @@ func (a *API) file(ctx context.Context, c access.Caller, f registry.File) (*body
 
 func (a *API) files(t *ops.API) {
 	type fileQuery struct {
-		FileFilter
+		browse.FileFilter
+		SizeMax ops.Bound `query:"size_max" minimum:"0" doc:"Bytes"`
 		Paging
 		Behind
 		Counting
@@ -205,7 +147,8 @@ func (a *API) files(t *ops.API) {
 			if err := in.suits(in.Digest != "", in.Digest == ""); err != nil {
 				return nil, err
 			}
-			return listOf(ctx, a, c, "files", in.FileFilter, in.browse(), in.from("files", in.FileFilter, in.key()), in.Counting, browse.Records.Files)
+			in.FileFilter.SizeMax = in.SizeMax.OrNil()
+			return listOf(ctx, a, c, "files", in.FileFilter, in.from("files", in.FileFilter, in.key()), in.Counting, browse.Records.Files)
 		})
 	ops.Register(t, reads("files.show", "/api/v1/files/{id}", "Show a file", "", permission.FilesRead),
 		func(ctx context.Context, c access.Caller, in *ByID) (*body[FileView], error) {
@@ -236,47 +179,47 @@ func (a *API) parts(t *ops.API) {
 			if _, err := a.browse(c).Object(ctx, in.ID); err != nil {
 				return nil, err
 			}
-			return listOf(ctx, a, c, "objects.files", in.ID, browse.FileFilter{ObjectID: in.ID}, in.Paging, Counting{}, browse.Records.Files)
+			return listOf(ctx, a, c, "objects.files", browse.FileFilter{ObjectID: in.ID}, in.Paging, Counting{}, browse.Records.Files)
 		})
 	ops.Register(t, reads("objects.events", "/api/v1/objects/{id}/events", "List the events of an object, newest first", "Those of its files are lists of their own.", permission.EventsRead),
 		func(ctx context.Context, c access.Caller, in *partQuery) (*body[list[browse.Event]], error) {
 			if _, err := a.browse(c).Object(ctx, in.ID); err != nil {
 				return nil, err
 			}
-			return listOf(ctx, a, c, "objects.events", in.ID, browse.EventFilter{Object: in.ID}, in.Paging, Counting{}, browse.Records.Events)
+			return listOf(ctx, a, c, "objects.events", browse.EventFilter{Object: in.ID}, in.Paging, Counting{}, browse.Records.Events)
 		})
 	ops.Register(t, reads("files.events", "/api/v1/files/{id}/events", "List the events of a file, newest first", "", permission.EventsRead),
 		func(ctx context.Context, c access.Caller, in *partQuery) (*body[list[browse.Event]], error) {
 			if _, err := a.browse(c).File(ctx, in.ID); err != nil {
 				return nil, err
 			}
-			return listOf(ctx, a, c, "files.events", in.ID, browse.EventFilter{File: in.ID}, in.Paging, Counting{}, browse.Records.Events)
+			return listOf(ctx, a, c, "files.events", browse.EventFilter{File: in.ID}, in.Paging, Counting{}, browse.Records.Events)
 		})
 	ops.Register(t, reads("files.copies", "/api/v1/files/{id}/copies", "List the copies of a file", "", permission.CopiesRead),
 		func(ctx context.Context, c access.Caller, in *partQuery) (*body[list[browse.Copy]], error) {
 			if _, err := a.browse(c).File(ctx, in.ID); err != nil {
 				return nil, err
 			}
-			return listOf(ctx, a, c, "copies", in.ID, browse.CopyFilter{File: in.ID}, in.Paging, Counting{}, browse.Records.Copies)
+			return listOf(ctx, a, c, "copies", browse.CopyFilter{File: in.ID}, in.Paging, Counting{}, browse.Records.Copies)
 		})
 	ops.Register(t, reads("files.checksums", "/api/v1/files/{id}/checksums", "List the checksums of a file", "", permission.ChecksumsRead),
 		func(ctx context.Context, c access.Caller, in *partQuery) (*body[list[browse.Checksum]], error) {
 			if _, err := a.browse(c).File(ctx, in.ID); err != nil {
 				return nil, err
 			}
-			return listOf(ctx, a, c, "checksums", in.ID, browse.ChecksumFilter{File: in.ID}, in.Paging, Counting{}, browse.Records.Checksums)
+			return listOf(ctx, a, c, "checksums", browse.ChecksumFilter{File: in.ID}, in.Paging, Counting{}, browse.Records.Checksums)
 		})
 }
 
 func (a *API) events(t *ops.API) {
 	type eventQuery struct {
-		EventFilter
+		browse.EventFilter
 		Paging
 		Counting
 	}
 	ops.Register(t, reads("events.list", "/api/v1/events", "List PREMIS events, newest first",
 		"One of object, file, failed, type=deletion, or a window of at most 31 days of recorded_after and recorded_before has to be given.", permission.EventsRead),
 		func(ctx context.Context, c access.Caller, in *eventQuery) (*body[list[browse.Event]], error) {
-			return listOf(ctx, a, c, "events", in.EventFilter, in.browse(), in.Paging, in.Counting, browse.Records.Events)
+			return listOf(ctx, a, c, "events", in.EventFilter, in.Paging, in.Counting, browse.Records.Events)
 		})
 }

@@ -92,6 +92,11 @@ type (
 		From string           `query:"from" format:"date" doc:"First day, in UTC; without it 30 days before the last"`
 		To   string           `query:"to" format:"date" doc:"Last day, in UTC; without it today"`
 	}
+	countBody struct {
+		Body struct {
+			All bool `json:"all,omitempty" doc:"Count each file and each item again"`
+		}
+	}
 )
 
 // reports are sums of what is in storage and how items ended.
@@ -128,6 +133,11 @@ func (a *API) reports(t *ops.API) {
 		})
 	ops.Register(t, report("reports.outcomes", "/api/v1/reports/outcomes", "Report how work items ended",
 		"An item counts once, on the day on which it ended last.", permission.ReportsDeposits), a.outcomes)
+	ops.Register(t, ops.Operation{ID: "reports.count", Method: post, Path: "/api/v1/reports/count", Summary: "Count what is in storage now", Access: ops.Here},
+		func(ctx context.Context, _ access.Caller, in *countBody) (*body[reports.Counted], error) {
+			counted, err := records.Count(ctx, in.Body.All)
+			return &body[reports.Counted]{counted}, err
+		})
 }
 
 func (a *API) outcomes(ctx context.Context, c access.Caller, in *outcomesQuery) (*body[OutcomesReport], error) {

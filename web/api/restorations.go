@@ -36,6 +36,7 @@ type restorationBody struct {
 	File        string `json:"file,omitempty" maxLength:"2000" doc:"identifier of the file"`
 	Tier        string `json:"tier,omitempty" default:"Standard" enum:"Expedited,Standard,Bulk" doc:"How quickly archived copies are made readable"`
 	Days        int    `json:"days,omitempty" default:"10" minimum:"1" maximum:"365" doc:"For which they stay readable"`
+	Priority    int    `json:"priority,omitempty" minimum:"-100" maximum:"100" hidden:"true" doc:"-100 goes first; for commands with the registry's own URL"`
 	FromArchive bool   `json:"from_archive,omitempty" doc:"From the archived copy, for example if the others are bad"`
 }
 
@@ -136,7 +137,7 @@ func (a *API) listRestorations(ctx context.Context, c access.Caller, in *struct 
 },
 ) (*body[list[registry.WorkItem]], error) {
 	f := in.RestorationFilter
-	out, err := listOf(ctx, a, c, "restorations", f, browse.ItemFilter{
+	out, err := listOf(ctx, a, c, "restorations", browse.ItemFilter{
 		Action: restorationActions, Status: f.Status, Institution: f.Institution, Object: f.Object, ErrorCode: f.ErrorCode, UpdatedAfter: f.UpdatedAfter, UpdatedBefore: f.UpdatedBefore,
 	}, in.Paging, in.Counting, browse.Records.Items)
 	if err != nil {
@@ -163,7 +164,10 @@ func (a *API) restoration(ctx context.Context, c access.Caller, id int64) (*body
 // restorationOf is a request as the registry takes it. Whether something has to be restored
 // from an archive first depends on where it is kept.
 func (a *API) restorationOf(ctx context.Context, c access.Caller, b restorationBody) (requests.RestorationRequest, error) {
-	q := requests.RestorationRequest{By: c.Person.Email, Identifier: b.Object + b.File, File: b.File != "", Tier: b.Tier, Days: b.Days}
+	q := requests.RestorationRequest{By: c.Person.Email, Identifier: b.Object + b.File, File: b.File != "", Tier: b.Tier, Days: b.Days, Priority: b.Priority}
+	if err := hereOnly(c, "priority", b.Priority != 0); err != nil {
+		return q, err
+	}
 	if (b.Object == "") == (b.File == "") {
 		return q, ops.Problem(http.StatusBadRequest, ops.CodeBadRequest, "name an object or a file, and not both")
 	}

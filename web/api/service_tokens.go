@@ -2,9 +2,11 @@ package api
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
+	"time"
 
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/web/access"
@@ -35,6 +37,7 @@ type serviceTokenBody struct {
 	Stages      []string `json:"stages,omitempty" maxItems:"50" doc:"Stages that may be leased; without them, all that are processed over HTTP"`
 	Permissions []string `json:"permissions,omitempty" maxItems:"100" doc:"What it may do with the REST API"`
 	Days        int      `json:"days,omitempty" minimum:"1" maximum:"3650" doc:"For how long it is good; without it, until it is revoked"`
+	Seconds     float64  `json:"seconds,omitempty" exclusiveMinimum:"0" maximum:"9000000000" doc:"Instead of days; for commands with the registry's own URL"`
 }
 
 func viewOfService(t registry.Token) ServiceToken {
@@ -71,16 +74,22 @@ func (a *API) addServiceToken(ctx context.Context, c access.Caller, in serviceTo
 	if why := wrongToken(c, wanted); why != "" {
 		return nil, ops.Problem(http.StatusBadRequest, ops.CodeBadRequest, why)
 	}
-	if in.Days > 0 {
+	switch {
+	case in.Seconds > 0 && !c.Operator:
+		return nil, ops.Problem(http.StatusForbidden, ops.CodeNotAllowed, "seconds is for commands with the registry's own URL; use days")
+	case in.Seconds > 0:
+		end := time.Now().Add(time.Duration(in.Seconds * float64(time.Second)))
+		wanted.ExpiresAt = &end
+	case in.Days > 0:
 		wanted.ExpiresAt = inDays(in.Days)
 	}
 	entry := registry.AuditEntry{Operation: "tokens.add", SubjectType: "token", SubjectID: in.Name, Detail: map[string]any{
-		"institution": in.Institution, "rights": wanted.Rights, "stages": wanted.Stages, "permissions": wanted.Permissions, "days": in.Days,
+		"institution": in.Institution, "rights": wanted.Rights, "stages": wanted.Stages, "permissions": wanted.Permissions, "days": in.Days, "expires_at": wanted.ExpiresAt,
 	}}
 	return act(ctx, a, c, &entry, func(ctx context.Context) (*body[newServiceToken], error) {
 		if in.Institution != "" {
 			of, err := a.Registry.Institution(ctx, in.Institution)
-			if err != nil {
+			if err != nil && !errors.Is(err, registry.ErrNotFound) { // which is said below, with the name
 				return nil, err
 			}
 			entry.Institution = of.ID

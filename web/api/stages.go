@@ -27,24 +27,49 @@ func (s ByStage) id() string { return string(s.Action) + "/" + string(s.Stage) }
 type StageList struct {
 	Items  []registry.StageSettings `json:"items"`
 	Fixity registry.StagePause      `json:"fixity_checks" doc:"Paused like a stage, as /stages/Fixity Check/Fixity Check"`
+	Names  []registry.Stage         `json:"names" doc:"Of all stages, and then of those that were removed: items may be at them"`
 	Age    float64                  `json:"age_seconds" doc:"Of the numbers of items"`
 }
 
 type stagePatch struct {
 	ByStage
 	Condition
-	Body struct {
-		Cap         *int   `json:"cap,omitempty" minimum:"0" maximum:"2147483647" doc:"Items at the stage at the same time in all processes; 0: no limit"`
-		Timeout     *int64 `json:"timeout_seconds,omitempty" minimum:"0" maximum:"31536000" doc:"How long the stage may take; 0: no limit"`
-		MaxAttempts *int   `json:"max_attempts,omitempty" minimum:"1" maximum:"1000" doc:"Attempts after which an item waits for a person"`
+	Body StageSet
+}
+
+// StageSet are the settings of a stage that change.
+type StageSet struct {
+	Cap         *int   `json:"cap,omitempty" minimum:"0" maximum:"2147483647" doc:"Items at the stage at the same time in all processes; 0: no limit"`
+	Timeout     *int64 `json:"timeout_seconds,omitempty" minimum:"0" maximum:"31536000" doc:"How long the stage may take; 0: no limit"`
+	MaxAttempts *int   `json:"max_attempts,omitempty" minimum:"1" maximum:"1000" doc:"Attempts after which an item waits for a person"`
+}
+
+// change is the change to the stages of an action; "": of all.
+func (s StageSet) change(action registry.Action) (registry.StageChange, error) {
+	c := registry.StageChange{Action: action, Cap: s.Cap, MaxAttempts: s.MaxAttempts}
+	if s.Timeout != nil {
+		timeout := time.Duration(*s.Timeout) * time.Second
+		c.Timeout = &timeout
 	}
+	if c.Cap == nil && c.Timeout == nil && c.MaxAttempts == nil {
+		return c, nothingToSet("cap, timeout_seconds or max_attempts")
+	}
+	return c, nil
+}
+
+// AllStages are the stages of all actions.
+type AllStages struct {
+	Stage  registry.Stage `json:"stage,omitempty" maxLength:"100" doc:"Only this stage, of all actions that have it"`
+	DryRun bool           `json:"dry_run,omitempty" doc:"Show what is paused now, and change nothing"`
 }
 
 type (
 	pauseBody struct {
+		AllStages
 		Reason string `json:"reason,omitempty" maxLength:"1000" doc:"Shown for items that wait"`
 	}
 	resumeBody struct {
+		AllStages
 		Reason string `json:"reason,omitempty" maxLength:"1000" doc:"Kept with the action"`
 		Pause  int64  `json:"pause,omitempty" minimum:"1" doc:"ID of the only pause to end, no matter who made it; also a hold of a service"`
 	}
@@ -66,6 +91,10 @@ func (a *API) stages(t *ops.API) {
 		ID: "stages.set", Method: patch, Path: "/api/v1/stages/{action}/{stage}", Summary: "Set the cap, timeout and maximum attempts of a stage",
 		About: "Workers apply a change within five seconds.", Access: ops.Holders, Needs: permission.StagesWrite, Audit: true,
 	}, a.setStage)
+	ops.Register(t, ops.Operation{
+		ID: "stages.set_all", Method: patch, Path: "/api/v1/stages", Summary: "Set the cap, timeout and maximum attempts of a stage of all actions",
+		About: "Workers apply a change within five seconds.", Access: ops.Holders, Needs: permission.StagesWrite, Audit: true,
+	}, a.setStages)
 	for _, paused := range []bool{true, false} {
 		verb, summary, about := "resume", "End your pauses of a stage", "The stage is claimed again when no pause is left. Pauses of other people stay, and are in the answer: POST /api/v1/stages/resume ends one by its ID."
 		if paused {
@@ -82,25 +111,37 @@ func (a *API) stages(t *ops.API) {
 			})
 	}
 	ops.Register(t, ops.Operation{
-		ID: "stages.pause_all", Method: post, Path: "/api/v1/stages/pause", Summary: "Pause all stages and fixity checks",
+		ID: "stages.pause_all", Method: post, Path: "/api/v1/stages/pause", Summary: "Pause all stages and fixity checks, or one stage of all actions",
 		Access: ops.Holders, Needs: permission.QueuePause, Audit: true,
 	}, func(ctx context.Context, c access.Caller, in *body[pauseBody]) (*body[list[registry.StagePause]], error) {
-		return a.pause(ctx, c, "stages.pause_all", "all", resumeBody{Reason: in.Body.Reason}, func(ctx context.Context) ([]registry.StagePause, error) {
-			return a.Registry.Pause(ctx, "", registry.CleanText(in.Body.Reason))
+		return a.pauseAll(ctx, c, "pause", resumeBody{AllStages: in.Body.AllStages, Reason: in.Body.Reason}, func(ctx context.Context) ([]registry.StagePause, error) {
+			return a.Registry.Pause(ctx, in.Body.Stage, registry.CleanText(in.Body.Reason))
 		})
 	})
 	ops.Register(t, ops.Operation{
-		ID: "stages.resume_all", Method: post, Path: "/api/v1/stages/resume", Summary: "End your pause of all stages and fixity checks, or one pause",
+		ID: "stages.resume_all", Method: post, Path: "/api/v1/stages/resume", Summary: "End your pause of all stages and fixity checks, your pauses of one stage, or one pause",
 		About:  "Stages that were paused one by one, or by other people, stay paused. With pause, that pause ends, no matter who made it, and no other.",
 		Access: ops.Holders, Needs: permission.QueuePause, Audit: true,
 	}, func(ctx context.Context, c access.Caller, in *body[resumeBody]) (*body[list[registry.StagePause]], error) {
-		return a.pause(ctx, c, "stages.resume_all", "all", in.Body, func(ctx context.Context) ([]registry.StagePause, error) {
+		return a.pauseAll(ctx, c, "resume", in.Body, func(ctx context.Context) ([]registry.StagePause, error) {
 			if in.Body.Pause > 0 {
 				return a.Registry.LiftPause(ctx, in.Body.Pause)
 			}
-			return a.Registry.Resume(ctx, "")
+			return a.Registry.Resume(ctx, in.Body.Stage)
 		})
 	})
+}
+
+// pauseAll changes pauses of all actions.
+func (a *API) pauseAll(ctx context.Context, c access.Caller, verb string, in resumeBody, do func(context.Context) ([]registry.StagePause, error)) (*body[list[registry.StagePause]], error) {
+	switch {
+	case in.DryRun:
+		now, err := a.Registry.Pauses(ctx)
+		return &body[list[registry.StagePause]]{list[registry.StagePause]{Items: now}}, err
+	case in.Stage != "":
+		return a.pause(ctx, c, "stages."+verb, string(in.Stage), in, do)
+	}
+	return a.pause(ctx, c, "stages."+verb+"_all", "all", in, do)
 }
 
 // pause changes pauses, and records it with the reason.
@@ -126,6 +167,9 @@ func (a *API) listStages(ctx context.Context, c access.Caller, _ *empty) (*body[
 		return nil, err
 	}
 	v := StageList{Items: stages, Age: age.Seconds()}
+	if v.Names, err = a.Registry.StageNames(ctx); err != nil {
+		return nil, err
+	}
 	pauses, err := a.Registry.Pauses(ctx)
 	if err != nil {
 		return nil, err
@@ -190,16 +234,12 @@ func (a *API) stage(ctx context.Context, c access.Caller, in ByStage) (*tagged[r
 }
 
 func (a *API) setStage(ctx context.Context, c access.Caller, in *stagePatch) (*tagged[registry.StageSettings], error) {
-	change := registry.StageChange{Action: in.Action, Cap: in.Body.Cap, MaxAttempts: in.Body.MaxAttempts}
-	if in.Body.Timeout != nil {
-		timeout := time.Duration(*in.Body.Timeout) * time.Second
-		change.Timeout = &timeout
-	}
-	if change.Cap == nil && change.Timeout == nil && change.MaxAttempts == nil {
-		return nil, nothingToSet("cap, timeout_seconds or max_attempts")
+	change, err := in.Body.change(in.Action)
+	if err != nil {
+		return nil, err
 	}
 	entry := registry.AuditEntry{Operation: "stages.set", SubjectType: "stage", SubjectID: in.id(), Detail: map[string]any{"set": in.Body}}
-	_, err := act(ctx, a, c, &entry, func(ctx context.Context) (struct{}, error) {
+	_, err = act(ctx, a, c, &entry, func(ctx context.Context) (struct{}, error) {
 		before, err := a.Registry.LockStage(ctx, in.Action, in.Stage)
 		if err != nil {
 			return struct{}{}, err
@@ -214,4 +254,23 @@ func (a *API) setStage(ctx context.Context, c access.Caller, in *stagePatch) (*t
 		return nil, err
 	}
 	return a.stage(ctx, c, in.ByStage)
+}
+
+// setStages sets a stage of one action, or of all that have it.
+func (a *API) setStages(ctx context.Context, c access.Caller, in *body[struct {
+	StageSet
+	Stage  registry.Stage  `json:"stage" minLength:"1" maxLength:"100" doc:"Such as Requested"`
+	Action registry.Action `json:"action,omitempty" maxLength:"100" doc:"Only of this action"`
+}],
+) (*body[list[registry.QueueStage]], error) {
+	change, err := in.Body.change(in.Body.Action)
+	if err != nil {
+		return nil, err
+	}
+	subject := ByStage{in.Body.Action, in.Body.Stage}.id()
+	entry := registry.AuditEntry{Operation: "stages.set", SubjectType: "stage", SubjectID: strings.TrimPrefix(subject, "/"), Detail: map[string]any{"set": in.Body.StageSet}}
+	set, err := act(ctx, a, c, &entry, func(ctx context.Context) ([]registry.QueueStage, error) {
+		return a.Registry.SetStage(ctx, in.Body.Stage, change)
+	})
+	return &body[list[registry.QueueStage]]{list[registry.QueueStage]{Items: set}}, err
 }

@@ -46,10 +46,19 @@ type userPatch struct {
 	}
 }
 
+type invite struct {
+	ByID
+	Mail bool `query:"mail" doc:"Send the link to the person, and answer without it; for commands with the registry's own URL"`
+}
+
 // invitation is a link for a person. It is shown once, to hand it on.
 type invitation struct {
 	Kind string `json:"kind" enum:"invite,reset"`
 	Path string `json:"path" doc:"Path of the link at this server; hand it to the person"`
+}
+
+type endedSessions struct {
+	Ended int64 `json:"ended"`
 }
 
 // users are people, as those see them who may look after them.
@@ -91,8 +100,8 @@ func (a *API) users(t *ops.API) {
 			ID: "users." + kind, Secret: true, Method: post, Path: "/api/v1/users/{id}/" + kind, Summary: summary, Access: ops.Holders, Needs: permission.UsersWrite,
 			Fresh: true, Audit: true, Status: http.StatusCreated,
 		},
-			func(ctx context.Context, c access.Caller, in *ByID) (*body[invitation], error) {
-				return a.invite(ctx, c, in.ID, kind)
+			func(ctx context.Context, c access.Caller, in *invite) (*body[invitation], error) {
+				return a.invite(ctx, c, in, kind)
 			})
 	}
 	ops.Register(t, ops.Operation{
@@ -109,9 +118,31 @@ func (a *API) users(t *ops.API) {
 		Access: ops.Holders, Needs: permission.UsersWrite, Fresh: true, Audit: true, Status: http.StatusNoContent,
 		About: "All sessions of the person end. The next sign-in there links the person again, by the e-mail address.",
 	}, a.unlink)
+	a.userSessions(t)
+}
+
+// userSessions are the sessions of a person, for commands with the registry's own URL.
+func (a *API) userSessions(t *ops.API) {
+	ops.Register(t, ops.Operation{ID: "users.sessions", Method: get, Path: "/api/v1/users/{id}/sessions", Summary: "List the sessions of a person", Access: ops.Here},
+		func(ctx context.Context, _ access.Caller, in *ByID) (*body[list[people.Session]], error) {
+			found, err := a.people().Sessions(ctx, in.ID)
+			return &body[list[people.Session]]{list[people.Session]{Items: found}}, err
+		})
+	ops.Register(t, ops.Operation{
+		ID: "users.end_sessions", Method: remove, Path: "/api/v1/users/{id}/sessions", Summary: "End all sessions of a person", Access: ops.Here, Audit: true,
+	},
+		func(ctx context.Context, c access.Caller, in *ByID) (*body[endedSessions], error) {
+			return onUser(ctx, a, c, "users.end_sessions", in.ID, nil, func(ctx context.Context) (*body[endedSessions], error) {
+				n, err := a.people().EndSession(ctx, in.ID, 0)
+				return &body[endedSessions]{endedSessions{n}}, err
+			})
+		})
 }
 
 func (a *API) listUsers(ctx context.Context, c access.Caller, in *userQuery) (*body[list[people.Profile]], error) {
+	if c.Operator && in.Role == "" && in.Active == "" {
+		return a.namesOfUsers(ctx, in.Institution)
+	}
 	var active *bool
 	if in.Active != "" {
 		only := in.Active == "true"
@@ -126,6 +157,19 @@ func (a *API) listUsers(ctx context.Context, c access.Caller, in *userQuery) (*b
 		return nil, err
 	}
 	return pageOf(ctx, found, in.Limit, func(p people.Profile) string { return encodeCursor("users", in.UserFilter, p.ID) }), nil
+}
+
+// namesOfUsers lists people for a command, by e-mail: its role in the database may not be one
+// that reads how people sign in.
+func (a *API) namesOfUsers(ctx context.Context, institution string) (*body[list[people.Profile]], error) {
+	found, err := a.Registry.Users(ctx, institution)
+	rows := []people.Profile{}
+	for _, u := range found {
+		rows = append(rows, people.Profile{
+			ID: u.ID, Email: u.Email, Name: u.Name, Role: u.Role, InstitutionID: u.InstitutionID, Institution: u.Institution, DeactivatedAt: u.DeactivatedAt, CreatedAt: u.CreatedAt,
+		})
+	}
+	return &body[list[people.Profile]]{list[people.Profile]{Items: rows}}, err
 }
 
 func (a *API) addUser(ctx context.Context, c access.Caller, in *body[userBody]) (*tagged[people.Profile], error) {
@@ -220,16 +264,26 @@ func onUser[T any](ctx context.Context, a *API, c access.Caller, operation strin
 	})
 }
 
-func (a *API) invite(ctx context.Context, c access.Caller, id int64, kind string) (*body[invitation], error) {
-	return onUser(ctx, a, c, "users."+kind, id, nil, func(ctx context.Context) (*body[invitation], error) {
-		secret, err := a.people().MakeLink(ctx, id, kind)
+func (a *API) invite(ctx context.Context, c access.Caller, in *invite, kind string) (*body[invitation], error) {
+	var detail map[string]any
+	if in.Mail {
+		if !c.Operator {
+			return nil, ops.Problem(http.StatusForbidden, ops.CodeNotAllowed, "mail is for commands with the registry's own URL; hand the link to the person")
+		}
+		detail = map[string]any{"mail": true}
+	}
+	return onUser(ctx, a, c, "users."+kind, in.ID, detail, func(ctx context.Context) (*body[invitation], error) {
+		if in.Mail {
+			return &body[invitation]{invitation{Kind: kind}}, a.people().MailLink(ctx, in.ID, kind)
+		}
+		secret, err := a.people().MakeLink(ctx, in.ID, kind)
 		return &body[invitation]{invitation{kind, people.LinkPath(kind, secret)}}, err
 	})
 }
 
 func (a *API) resetFactor(ctx context.Context, c access.Caller, in *ByID) (*empty, error) {
 	return onUser(ctx, a, c, "users.reset_factor", in.ID, nil, func(ctx context.Context) (*empty, error) {
-		return &empty{}, a.people().RemoveTOTP(ctx, in.ID, c.Actor().Name)
+		return &empty{}, a.people().RemoveTOTP(ctx, in.ID, cmp.Or(c.Actor().Name, "the archive's staff"))
 	})
 }
 

@@ -266,3 +266,19 @@ func TestWhatIsDoneToPeopleIsOnTheirInstitutionsRecord(t *testing.T) {
 		}
 	}
 }
+
+// What is for commands with the registry's own URL is refused over the network, or not there.
+func TestWhatOnlyCommandsMay(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	staff, ann := s.in("staff@archive.org", registry.RoleAdmin, ""), s.person("ann@test.edu", registry.RoleInstitutionalUser, "test.edu")
+	at := fmt.Sprint("/api/v1/users/", ann.person.ID)
+	staff.wants(403, "POST", at+"/reset?mail=true", nil)
+	staff.wants(403, "POST", "/api/v1/tokens", map[string]any{"name": "t", "rights": []string{"pull"}, "seconds": 60})
+	for _, path := range []string{at + "/sessions", at + "/mail", "/api/v1/mails"} {
+		staff.wants(404, "GET", path, nil)
+	}
+	if n := ask[int](s, `SELECT (SELECT count(*) FROM mail_outbox WHERE kind = 'reset') + (SELECT count(*) FROM api_tokens)`); n != 0 {
+		t.Errorf("%d of them were done", n)
+	}
+}

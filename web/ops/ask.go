@@ -16,6 +16,12 @@ import (
 // apiPath begins the paths of all operations.
 const apiPath = "/api/v1/"
 
+// Operated reports whether the operator of the registry asks, who may know why something fails.
+func Operated(ctx context.Context) bool {
+	c, _ := ctx.Value(callerKey{}).(access.Caller)
+	return c.Operator
+}
+
 // Question is a request to an operation from within this process.
 type Question struct {
 	Method  string // "": GET
@@ -36,16 +42,20 @@ type Answer struct {
 // askedKey is of the caller for whom a question is asked.
 type askedKey struct{}
 
+// As has requests of this process be those of a caller who has been identified already.
+func As(ctx context.Context, c access.Caller) context.Context {
+	return context.WithValue(ctx, askedKey{}, c)
+}
+
 // Ask has an operation answer a question of a caller who has been identified already, as part
 // of a request of theirs. All that the operation checks of a request over the network is
 // checked of it, but for how often the caller asks: that is counted for the whole request. An
 // answer that is no success is a [*reply.Problem].
 func (a *API) Ask(r *http.Request, c access.Caller, q Question) (Answer, error) {
-	ctx := context.WithValue(r.Context(), askedKey{}, c)
 	if q.Method == "" {
 		q.Method = http.MethodGet
 	}
-	in, err := http.NewRequestWithContext(ctx, q.Method, q.Path, bytes.NewReader(q.Body))
+	in, err := http.NewRequestWithContext(As(r.Context(), c), q.Method, q.Path, bytes.NewReader(q.Body))
 	if err != nil || !strings.HasPrefix(in.URL.Path, apiPath) || unclean(in.URL.Path) {
 		return Answer{}, NotFound()
 	}

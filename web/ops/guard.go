@@ -57,6 +57,8 @@ func (a *API) guard(o Operation) func(huma.Context, func(huma.Context)) {
 			})
 		}
 		switch {
+		case c.Operator: // nothing is lost between us
+			serve(w, r)
 		case r.Header.Get(keyHeader) == "" && o.Once:
 			a.refuse(r, w, o, c, Problem(http.StatusBadRequest, CodeBadRequest, "send an Idempotency-Key of your choice, so that a request that is sent twice is carried out once"))
 		case r.Header.Get(keyHeader) == "" || o.Method == http.MethodGet:

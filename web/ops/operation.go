@@ -35,6 +35,7 @@ const (
 	Half            // a session of whatever level, or a token
 	SignedIn        // a person or a service, for what is their own
 	Holders         // of the permission that the operation names
+	Here            // a command with the registry's own URL: it is not served
 )
 
 // Operation is a row of the table.
@@ -77,6 +78,20 @@ func (o Operation) MostBody() int64 {
 	return min(cmp.Or(o.Body, mostBody), largest)
 }
 
+// Takes reports whether a request may be for an operation.
+func (o Operation) Takes(method, path string) bool {
+	own, parts := strings.Split(o.Path, "/"), strings.Split(path, "/")
+	if o.Method != method || len(own) != len(parts) {
+		return false
+	}
+	for i, part := range own {
+		if part != parts[i] && !strings.HasPrefix(part, "{") {
+			return false
+		}
+	}
+	return true
+}
+
 // isWhole reports whether a row says who it is for.
 func (o Operation) isWhole() bool {
 	return o.Access != nobody && (o.Access == Holders) == (o.Needs != "")
@@ -98,7 +113,7 @@ func (o Operation) refusesCaller(c access.Caller) *reply.Problem {
 	switch {
 	case !c.Known():
 		return Problem(http.StatusUnauthorized, CodeNotSignedIn, "sign in, or send the header Authorization: Bearer and a token")
-	case (o.Session || o.Fresh) && !c.Browser():
+	case (o.Session || o.Fresh && !c.Operator) && !c.Browser():
 		return FreshProof(c)
 	case o.Access != Half && c.Browser() && !c.Full():
 		return Problem(http.StatusForbidden, CodeSecondFactor, "give a code of your second factor, or set one up, before anything else")
@@ -111,8 +126,12 @@ func (o Operation) refusesProof(c access.Caller) *reply.Problem {
 	switch {
 	case o.Access == Half:
 		return nil
+	case o.Access == Here && !c.Operator:
+		return NotFound()
 	case o.Access == Holders && !c.Holds(o.Needs) && (o.Or == "" || !c.Holds(o.Or)):
 		return Problem(http.StatusForbidden, CodeNotAllowed, "your role does not have the permission "+string(o.Needs))
+	case c.Operator:
+		return nil
 	case o.Person && c.Person.ID == 0:
 		return Problem(http.StatusForbidden, CodeNotAllowed, "the token of a service may not do this: a person decides it")
 	case o.Fresh && !c.Session.Fresh:
@@ -132,6 +151,10 @@ func FreshProof(c access.Caller) *reply.Problem {
 // API registers operations on a mux.
 type API struct {
 	Missing http.Handler // answers browsers where there is no page; nil: they get a problem, as programs do
+
+	// For says whether an operation is to be answered at all; nil: all are. A process that asks
+	// one thing need not prepare the others, which takes longer than the answer.
+	For func(Operation) bool
 
 	huma       huma.API
 	mux        *http.ServeMux
@@ -208,6 +231,9 @@ func schemaName(t reflect.Type, hint string) string {
 	case "browse":
 		return "Listed" + strings.TrimPrefix(name, "Listed")
 	}
+	if name == "Filter" { // of one package alone
+		return "PlanFilter"
+	}
 	return name
 }
 
@@ -217,6 +243,9 @@ func (a *API) Operations() []Operation { return slices.Clone(a.operations) }
 // Register adds an operation to the table. A row that does not say who it is for, or names a
 // permission that nobody has, is for nobody.
 func Register[I, O any](a *API, o Operation, handler func(context.Context, access.Caller, *I) (*O, error)) {
+	if a.For != nil && !a.For(o) || a.For == nil && o.Access == Here {
+		return
+	}
 	a.operations = append(a.operations, o)
 	defer a.document(o)
 	huma.Register(a.huma, a.documented(o), func(ctx context.Context, in *I) (*O, error) {
@@ -226,10 +255,13 @@ func Register[I, O any](a *API, o Operation, handler func(context.Context, acces
 			return out, nil
 		}
 		p, ours := problemOf(err)
+		if c.Operator {
+			p = toOperator(p, err, ours)
+		}
 		if o.Method == http.MethodGet && p.Status == http.StatusConflict { // there is nothing to be in conflict with: the request is wrong
 			p = Problem(http.StatusBadRequest, CodeBadRequest, p.Detail)
 		}
-		if ours && ctx.Err() == nil {
+		if ours && !c.Operator && ctx.Err() == nil {
 			a.log.WarnContext(ctx, "request failed; the caller was asked to try again", "operation", o.ID, "err", err)
 		}
 		return nil, p

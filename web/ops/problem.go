@@ -137,6 +137,19 @@ func problemOf(err error) (p *reply.Problem, ours bool) {
 	return retryAfter(Problem(http.StatusServiceUnavailable, CodeTryLater, "Farol cannot answer now; try again in a moment"), 5*time.Second), true
 }
 
+// toOperator is a problem as the operator of the registry reads it, from whom nothing is kept.
+func toOperator(p *reply.Problem, err error, ours bool) *reply.Problem {
+	var refused *registry.Refused
+	switch {
+	case ours, p.Code == CodeNotFound && !errors.As(err, &refused):
+		p.Detail = err.Error()
+	case p.Code == CodeNotFound:
+		p.Detail = refused.Text
+		return advised(p, refused)
+	}
+	return p
+}
+
 func retryAfter(p *reply.Problem, wait time.Duration) *reply.Problem {
 	p.RetryAfter = strconv.Itoa(int(wait.Seconds()) + 1)
 	return p

@@ -126,7 +126,7 @@ func (o Operation) who() string {
 		text = "Signed in"
 	case Holders:
 		text = "With the permission " + string(o.Needs)
-	case nobody:
+	case nobody, Here: // which is no operation of a server
 		return "Nobody."
 	}
 	if o.Session {

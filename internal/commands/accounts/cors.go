@@ -4,19 +4,19 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/farol-preservation/farol/internal/cli"
+	"github.com/farol-preservation/farol/internal/commands/op"
 	"github.com/farol-preservation/farol/internal/connect"
 	"github.com/farol-preservation/farol/internal/settings"
 	"github.com/farol-preservation/farol/storage/setup"
 )
 
 func institutionCORSCommand() *cobra.Command {
-	var asJSON bool
-	c := &cobra.Command{
+	var config settings.Institution
+	return op.Command{
 		Use:   "cors IDENTIFIER",
 		Short: "Allow uploads with a browser to the receiving bucket of an institution",
 		Long: `Add a rule to the CORS configuration of the receiving bucket, by which pages of
@@ -25,35 +25,30 @@ stay. "institution add --create-buckets" does the same; "farol check" reports bu
 without it.`,
 		Example: `  farol institution cors example.edu
   farol institution cors example.edu --json`,
-		Args: cli.OneArg("institution by its identifier"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			ctx, cancel := context.WithTimeout(cmd.Context(), time.Minute)
-			defer cancel()
-			config, err := connect.Load(settings.ReadInstitution)
-			if err != nil {
-				return err
+		Arg:  "institution by its identifier",
+		Here: true,
+		Check: func(*op.Call) (err error) {
+			if config, err = connect.Load(settings.ReadInstitution); err == nil && config.Site.Origin() == "" {
+				err = cli.Usage(errors.New("FAROL_WEB_URL is not set, so the origin of the pages is not known"), "set FAROL_WEB_URL to the URL that people use")
 			}
-			origin := config.Site.Origin()
-			if origin == "" {
-				return cli.Usage(errors.New("FAROL_WEB_URL is not set, so the origin of the pages is not known"), "set FAROL_WEB_URL to the URL that people use")
-			}
-			s, err := connect.Open(ctx, "institution", connect.Needs{Database: &config.Database, S3: &config.S3})
-			if err != nil {
-				return err
-			}
-			defer s.Close()
-			in, err := s.Registry.Institution(ctx, args[0])
-			if err != nil {
-				return cli.Failure{Code: cli.ExitFailed, Err: err, Next: "`farol institution list` lists the institutions"}
-			}
-			if err := allowUploads(ctx, s, in.ReceivingBucket, origin); err != nil {
-				return err
-			}
-			return cli.Printf(cmd, asJSON, map[string]string{"bucket": in.ReceivingBucket, "origin": origin}, "Pages of %s may upload to %s.\n", origin, in.ReceivingBucket)
+			return err
 		},
-	}
-	cli.JSONFlag(c, &asJSON)
-	return c
+	}.Make(func(ctx context.Context, c *op.Call) error {
+		in, err := institutionOf(ctx, c)
+		if err != nil {
+			return err
+		}
+		s, err := connect.Open(ctx, "institution", connect.Needs{Database: &config.Database, S3: &config.S3})
+		if err != nil {
+			return err
+		}
+		defer s.Close()
+		origin := config.Site.Origin()
+		if err := allowUploads(ctx, s, in.ReceivingBucket, origin); err != nil {
+			return err
+		}
+		return cli.Printf(c.Cmd, c.JSON, map[string]string{"bucket": in.ReceivingBucket, "origin": origin}, "Pages of %s may upload to %s.\n", origin, in.ReceivingBucket)
+	})
 }
 
 // allowUploads lets pages of an origin send to a receiving bucket.

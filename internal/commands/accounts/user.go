@@ -1,18 +1,21 @@
 package accounts
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"math"
+	"net/http"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"github.com/farol-preservation/farol/client"
 	"github.com/farol-preservation/farol/internal/cli"
+	"github.com/farol-preservation/farol/internal/commands/op"
 	"github.com/farol-preservation/farol/internal/commands/values"
-	"github.com/farol-preservation/farol/internal/connect"
 	"github.com/farol-preservation/farol/internal/human"
 	"github.com/farol-preservation/farol/internal/remote"
 	"github.com/farol-preservation/farol/registry"
@@ -22,7 +25,8 @@ import (
 // User is farol user.
 func User() *cobra.Command {
 	return cli.Group("user", "Manage people: who they are, what they may do, and how they sign in",
-		userAddCommand(), userListCommand(), userSetCommand(), userActiveCommand("deactivate", false), userActiveCommand("activate", true),
+		userAddCommand(), userListCommand(), userSetCommand(), userActiveCommand("deactivate", "Deactivate a person's account"),
+		userActiveCommand("activate", "Activate a person's account again"),
 		userResetCommand(), userUnlockCommand(), userUnlinkCommand(), userSessionsCommand(), userMailCommand())
 }
 
@@ -32,9 +36,7 @@ func Roles() []string {
 }
 
 func userAddCommand() *cobra.Command {
-	var u registry.User
-	var invite, byMail, asJSON bool
-	c := &cobra.Command{
+	return op.Command{
 		Use:   "add EMAIL --name NAME --role ROLE",
 		Short: "Register a person",
 		Long: `Register a person by e-mail.
@@ -50,134 +52,108 @@ once, within 24 hours. The first admin of a new archive is registered in this wa
 --mail the link is sent to the person instead, by the mail server of farol schedule.`,
 		Example: `  farol user add staff@archive.org --name 'A Colleague' --role admin --invite
   farol user add first@test.edu --name 'First Admin' --role institutional_admin --institution test.edu`,
-		Args: cli.OneArg("e-mail"),
-		RunE: func(cmd *cobra.Command, args []string) (err error) {
-			u.Email = args[0]
-			if err := checkUser(&u); err != nil {
-				return err
-			}
-			return withLinks(cmd, func(ctx context.Context, r *registry.Registry, base string) error {
-				entry := registry.AuditEntry{Operation: "users.add", SubjectType: "user", Detail: map[string]any{"email": u.Email, "role": u.Role, "invited": invite}}
-				view, err := registry.Acted(ctx, r, registry.Actor{}, &entry, func(ctx context.Context) (v userLink, err error) {
-					if v.User, err = r.AddUser(ctx, u); err != nil {
-						return v, err
-					}
-					entry.SubjectID, entry.Institution = fmt.Sprint(v.ID), v.InstitutionID
-					switch {
-					case byMail:
-						err = people.In(r).MailLink(ctx, v.ID, people.Invite)
-					case invite:
-						v.Link, err = linkOf(ctx, r, base, v.ID, people.Invite)
-					}
-					return v, err
-				})
-				if err != nil {
-					return cli.Failure{Code: cli.ExitFailed, Err: err, Next: "`farol user list` and `farol institution list` show the people and institutions"}
-				}
-				return cli.Printf(cmd, asJSON, view, "%s is registered as %s.%s\n", human.Line(view.Email), view.Role, view.text("set a password"))
-			})
+		Arg:  "e-mail",
+		Here: true,
+		Flags: []op.Flag{
+			{Name: "name", Param: "name", Help: "name of the person (required)"},
+			{Name: "role", Param: "role", Among: Roles, Quiet: true, Help: "admin, operator, auditor, institutional_admin or institutional_user (required)"},
+			{Name: "institution", Param: "institution_identifier", Help: "institution by its identifier; an admin or operator has none"},
+			{Name: "invite", Kind: op.Truth, Help: "print a link with which the person sets a password"},
+			{Name: "mail", Kind: op.Truth, Help: "mail that link to the person"},
 		},
-	}
-	c.Flags().StringVar(&u.Name, "name", "", "name of the person (required)")
-	c.Flags().StringVar(&u.Role, "role", "", "admin, operator, auditor, institutional_admin or institutional_user (required)")
-	c.Flags().StringVar(&u.Institution, "institution", "", "institution by its identifier; an admin or operator has none")
-	c.Flags().BoolVar(&invite, "invite", false, "print a link with which the person sets a password")
-	c.Flags().BoolVar(&byMail, "mail", false, "mail that link to the person")
-	cli.JSONFlag(c, &asJSON)
-	return c
+		Check: checkUser,
+	}.Make(func(ctx context.Context, c *op.Call) error {
+		body := c.Body()
+		body["email"] = c.Arg
+		var view struct {
+			registry.User
+
+			Link string `json:"link,omitempty"` // "": none was made
+		}
+		_, err := c.Do(ctx, client.Call{Method: http.MethodPost, Path: "users", Body: body}, &view.User)
+		if err == nil && (c.Given("invite") || c.Given("mail")) {
+			view.Link, err = linkFor(ctx, c, view.ID, people.Invite)
+		}
+		if err != nil {
+			return remote.Next(err, "`farol user list` and `farol institution list` show the people and institutions")
+		}
+		return cli.Printf(c.Cmd, c.JSON, view, "%s is registered as %s.%s\n", human.Line(view.Email), view.Role, linkText(view.Link, "set a password"))
+	})
 }
 
 // checkUser refuses what does not go together.
-func checkUser(u *registry.User) (err error) {
-	if u.Name == "" {
+func checkUser(c *op.Call) error {
+	if !c.Given("name") {
 		return cli.Usage(errors.New("--name is missing"), "add --name 'Name of the person'")
 	}
-	if u.Role == "" {
+	role, institution := c.Text("role"), c.Text("institution")
+	if role == "" {
 		return cli.Usage(errors.New("--role is missing"), "the roles are "+strings.Join(Roles(), ", "))
 	}
-	if u.Role, err = cli.OneOf("--role", u.Role, Roles()); err != nil {
-		return err
-	}
-	staff := u.Role == registry.RoleAdmin || u.Role == registry.RoleOperator
-	if u.Role != registry.RoleAuditor && staff != (u.Institution == "") {
-		return cli.Usage(fmt.Errorf("--institution is %q and the role is %s", u.Institution, u.Role),
+	staff := role == registry.RoleAdmin || role == registry.RoleOperator
+	if role != registry.RoleAuditor && staff != (institution == "") {
+		return cli.Usage(fmt.Errorf("--institution is %q and the role is %s", institution, role),
 			"name the institution, except for an admin or operator, who has none")
 	}
 	return nil
 }
 
 func userListCommand() *cobra.Command {
-	var institution string
-	var asJSON bool
-	c := &cobra.Command{
+	return op.Command{
 		Use:   "list",
 		Short: "List people",
 		Example: `  farol user list
   farol user list --institution test.edu --json`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			show := func(list []registry.User, err error) error {
-				if err != nil {
-					return err
-				}
-				return cli.PrintList(cmd, asJSON, list, "people", []string{"EMAIL", "ROLE", "INSTITUTION", "STATE", "NAME"}, func(u registry.User) []string {
-					state := "active"
-					if u.DeactivatedAt != nil {
-						state = "deactivated"
-					}
-					return []string{human.Line(u.Email), u.Role, u.Institution, state, human.Line(u.Name)}
-				})
+		Flags: []op.Flag{{Name: "institution", Param: "institution", Help: "only people of this institution, by its identifier"}},
+	}.Make(func(ctx context.Context, c *op.Call) error {
+		list, err := remote.List[registry.User](ctx, c.Server, "users", c.Query(), math.MaxInt)
+		if err == nil && len(list) == 0 {
+			err = values.CheckInstitution(ctx, c.Server, c.Text("institution"))
+		}
+		if err != nil {
+			return err
+		}
+		slices.SortFunc(list, func(a, b registry.User) int { return strings.Compare(a.Email, b.Email) })
+		return cli.PrintList(c.Cmd, c.JSON, list, "people", []string{"EMAIL", "ROLE", "INSTITUTION", "STATE", "NAME"}, func(u registry.User) []string {
+			state := "active"
+			if u.DeactivatedAt != nil {
+				state = "deactivated"
 			}
-			done, err := remote.Through(cmd, func(ctx context.Context, s *remote.Server) error {
-				if err := values.InstitutionThere(ctx, institution); err != nil {
-					return err
-				}
-				list, err := remote.List[registry.User](ctx, s, "users", remote.Query("institution", institution), math.MaxInt)
-				slices.SortFunc(list, func(a, b registry.User) int { return strings.Compare(a.Email, b.Email) })
-				return show(list, err)
-			})
-			if done || err != nil {
-				return err
-			}
-			return connect.WithRegistryFor(cmd, 0, func(ctx context.Context, r *registry.Registry) error {
-				if err := values.CheckInstitution(ctx, r, institution); err != nil {
-					return err
-				}
-				return show(r.Users(ctx, institution))
-			})
-		},
-	}
-	c.Flags().StringVar(&institution, "institution", "", "only people of this institution, by its identifier")
-	cli.JSONFlag(c, &asJSON)
-	return c
+			return []string{human.Line(u.Email), u.Role, u.Institution, state, human.Line(u.Name)}
+		})
+	})
 }
 
-func userActiveCommand(verb string, active bool) *cobra.Command {
-	short := "Deactivate a person's account"
-	if active {
-		short = "Activate a person's account again"
-	}
-	var asJSON bool
-	c := &cobra.Command{
+// onUser is a command about a person, who is named by e-mail in whatever case.
+func onUser(c op.Command, do func(context.Context, *op.Call, registry.User) error) *cobra.Command {
+	c.Arg, c.Here = "e-mail", true
+	return c.Make(func(ctx context.Context, call *op.Call) error {
+		list, err := remote.List[registry.User](ctx, call.Server, "users", nil, math.MaxInt)
+		if i := slices.IndexFunc(list, func(u registry.User) bool { return strings.EqualFold(u.Email, call.Arg) }); i >= 0 {
+			err = do(ctx, call, list[i])
+		} else {
+			err = cmp.Or(err, fmt.Errorf("look up user %q: %w", call.Arg, registry.ErrNotFound))
+		}
+		return remote.Next(err, "`farol user list` shows the registered people")
+	})
+}
+
+// post does something to a person of which there is nothing to say but that it was done.
+func post(ctx context.Context, c *op.Call, u registry.User, what string) error {
+	_, err := c.Do(ctx, client.Call{Method: http.MethodPost, Path: remote.About("users", u.ID, what)}, nil)
+	return err
+}
+
+func userActiveCommand(verb, short string) *cobra.Command {
+	return onUser(op.Command{
 		Use:     verb + " EMAIL",
 		Short:   short,
 		Example: "  farol user " + verb + " first@test.edu",
-		Args:    cli.OneArg("e-mail"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return connect.WithRegistryFor(cmd, 0, func(ctx context.Context, r *registry.Registry) error {
-				entry := registry.AuditEntry{Operation: "users." + verb, SubjectType: "user", Detail: map[string]any{"email": args[0]}}
-				u, err := registry.Acted(ctx, r, registry.Actor{}, &entry, func(ctx context.Context) (registry.User, error) {
-					u, err := r.SetUserActive(ctx, args[0], active)
-					entry.SubjectID, entry.Institution = fmt.Sprint(u.ID), u.InstitutionID
-					return u, err
-				})
-				if err != nil {
-					return cli.Failure{Code: cli.ExitFailed, Err: err, Next: "`farol user list` shows the registered people"}
-				}
-				return cli.Printf(cmd, asJSON, u, "%s is %sd.\n", human.Line(u.Email), verb)
-			})
-		},
-	}
-	cli.JSONFlag(c, &asJSON)
-	return c
+	}, func(ctx context.Context, c *op.Call, u registry.User) error {
+		u, err := remote.Send[registry.User](ctx, c.Server, http.MethodPost, remote.About("users", u.ID, "/"+verb), nil)
+		if err != nil {
+			return err
+		}
+		return cli.Printf(c.Cmd, c.JSON, u, "%s is %sd.\n", human.Line(u.Email), verb)
+	})
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"os"
 	"strings"
 	"time"
@@ -13,8 +14,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/farol-preservation/farol/internal/cli"
+	"github.com/farol-preservation/farol/internal/commands/op"
 	"github.com/farol-preservation/farol/internal/commands/values"
-	"github.com/farol-preservation/farol/internal/connect"
 	"github.com/farol-preservation/farol/internal/human"
 	"github.com/farol-preservation/farol/internal/remote"
 	"github.com/farol-preservation/farol/registry"
@@ -31,9 +32,8 @@ func Delete() *cobra.Command {
 const mostNamed = 100_000
 
 func deleteRequestCommand() *cobra.Command {
-	var by, from string
-	var asJSON bool
-	c := &cobra.Command{
+	var names []string
+	c := op.Command{
 		Use:   "request IDENTIFIER... --by EMAIL",
 		Short: "Request the deletion of objects and files",
 		Long: `Request the deletion of objects and files, by their identifiers. Nothing is deleted
@@ -45,48 +45,43 @@ institution. If an object has not been stored for the minimum time of its storag
 		Example: `  farol delete request test.edu/photographs --by first@test.edu
   farol delete request test.edu/photographs/data/1.jpg test.edu/maps --by first@test.edu
   farol delete request --from objects.txt --by first@test.edu --json`,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			names, err := namedIn(from, cmd.InOrStdin())
-			if err != nil {
-				return err
-			}
-			names = append(args, names...)
+		Flags: []op.Flag{
+			{Name: "by", Kind: op.Person, Missing: byAdmin, Help: "e-mail of the institutional admin who requests it (required)"},
+			{Name: "from", Help: "file with more identifiers, one on each line; - is standard input"},
+		},
+		Within: -1, // it may name many files
+		Check: func(c *op.Call) error {
+			more, err := namedIn(c.Text("from"), c.Cmd.InOrStdin())
+			names = append(c.Cmd.Flags().Args(), more...)
 			switch {
+			case err != nil:
+				return err
 			case len(names) == 0:
 				return cli.Usage(errors.New("nothing is named"), "name objects and files by their identifiers, or give --from FILE")
 			case len(names) > mostNamed:
 				return cli.Usage(fmt.Errorf("%d are named; one request may name %d", len(names), mostNamed), "make several requests")
 			}
-			show := func(d requests.DeletionRequest) error {
-				how := fmt.Sprintf(": farol delete approve %d --by EMAIL --on-paper REASON", d.ID)
-				if remote.From(cmd.Context()) != nil {
-					how = " with a browser, at the server."
-				}
-				return cli.Printf(cmd, asJSON, d, "Request %d names %s and %s. Nothing is deleted yet.\n%s\nAnother person approves it%s\n",
-					d.ID, human.Count(d.Objects, "object", "objects"), human.Count(d.Files, "file", "files"), human.Line(d.Ask), how)
-			}
-			if done, err := deleteRemotely(cmd, "deletions", map[string]any{"identifiers": names}, show); done || err != nil {
-				return err
-			}
-			return runDelete(cmd, by, func(ctx context.Context, r *registry.Registry) error {
-				entry := registry.AuditEntry{Operation: "deletions.request", SubjectType: "deletion", OnBehalfOf: by, Detail: map[string]any{"named": len(names)}}
-				d, err := registry.Acted(ctx, r, registry.Actor{}, &entry, func(ctx context.Context) (requests.DeletionRequest, error) {
-					d, err := requests.In(r).RequestDeletion(ctx, by, names)
-					entry.SubjectID = fmt.Sprint(d.ID)
-					return d, err
-				})
-				if err != nil {
-					return err
-				}
-				return show(d)
-			})
+			return nil
 		},
-	}
-	c.Flags().StringVar(&by, "by", "", "e-mail of the institutional admin who requests it (required)")
-	c.Flags().StringVar(&from, "from", "", "file with more identifiers, one on each line; - is standard input")
-	cli.JSONFlag(c, &asJSON)
+		Failed: undone("delete", "name an object as INSTITUTION/BAG and a file as INSTITUTION/BAG/PATH"),
+	}.Make(func(ctx context.Context, c *op.Call) error {
+		d, err := remote.Send[requests.DeletionRequest](ctx, c.Server, http.MethodPost, "deletions", map[string]any{"identifiers": names})
+		if err != nil {
+			return err
+		}
+		how := " with a browser, at the server."
+		if c.Here() {
+			how = fmt.Sprintf(": farol delete approve %d --by EMAIL --on-paper REASON", d.ID)
+		}
+		return cli.Printf(c.Cmd, c.JSON, d, "Request %d names %s and %s. Nothing is deleted yet.\n%s\nAnother person approves it%s\n",
+			d.ID, human.Count(d.Objects, "object", "objects"), human.Count(d.Files, "file", "files"), human.Line(d.Ask), how)
+	})
+	c.Args = cobra.ArbitraryArgs
 	return c
 }
+
+// byAdmin is what to do where nobody is named who decides.
+const byAdmin = "add --by with the e-mail of an institutional admin"
 
 // namedIn reads identifiers from a file, one a line.
 func namedIn(file string, stdin io.Reader) (names []string, err error) {
@@ -114,33 +109,35 @@ func namedIn(file string, stdin io.Reader) (names []string, err error) {
 	return names, nil
 }
 
-// runDelete does something in the name of a person. It has no timeout: a request may
-// name many files.
-func runDelete(cmd *cobra.Command, by string, do func(ctx context.Context, r *registry.Registry) error) error {
-	if by == "" {
-		return cli.Usage(errors.New("--by is missing"), "add --by with the e-mail of an institutional admin")
+// undone adds the next step to the error of what was asked for and not done. group is the command
+// to read about it, and listed says where the names are.
+func undone(group, listed string) func(error) error {
+	return func(err error) error {
+		next := listed
+		switch {
+		case errors.Is(err, registry.ErrNotFound):
+		case errors.Is(err, registry.ErrRefused) && strings.Contains(err.Error(), "is in the queue"):
+			next = "`farol item list` shows the items in progress"
+		case errors.Is(err, registry.ErrRefused):
+			next = "nothing was changed; see `farol " + group + " --help`"
+		default:
+			return err
+		}
+		return cli.Failure{Code: cli.ExitFailed, Err: err, Next: next}
 	}
-	return undeletable(connect.WithRegistryFor(cmd, 0, do))
 }
 
-func undeletable(err error) error {
-	switch {
-	case errors.Is(err, registry.ErrNotFound):
-		return cli.Failure{Code: cli.ExitFailed, Err: err, Next: "`farol delete list` lists the requests; name an object as INSTITUTION/BAG and a file as INSTITUTION/BAG/PATH"}
-	case errors.Is(err, registry.ErrRefused):
-		return cli.Failure{Code: cli.ExitFailed, Err: err, Next: "nothing was changed; see `farol delete --help`"}
-	}
-	return err
-}
+const requestsListed = "`farol delete list` lists the requests"
 
-func requestID(text string) (int64, error) {
-	return cli.ParseID(text, "a deletion request", "`farol delete list` lists the requests")
+// oneRequest completes a command about one request.
+func oneRequest(c op.Command) op.Command {
+	c.Arg, c.Number, c.Where = "request by its ID", "a deletion request", requestsListed
+	c.Within, c.Failed = -1, undone("delete", requestsListed)
+	return c
 }
 
 func deleteCancelCommand() *cobra.Command {
-	var by, reason string
-	var asJSON bool
-	c := &cobra.Command{
+	return op.Change(oneRequest(op.Command{
 		Use:   "cancel REQUEST --by EMAIL",
 		Short: "Cancel a deletion request, or stop an approved deletion",
 		Long: `Cancel a deletion request. One that is approved is stopped: its items end as Cancelled, and
@@ -150,82 +147,35 @@ Any institutional admin of the institution may cancel it, and any admin of the a
 cancelled request cannot be approved, and its items cannot be requeued: make a new one.`,
 		Example: `  farol delete cancel 4 --by second@test.edu
   farol delete cancel 4 --by second@test.edu --reason 'the wrong objects'`,
-		Args: cli.OneArg("request by its ID"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			id, err := requestID(args[0])
-			if err != nil {
-				return err
-			}
-			show := func(d requests.DeletionRequest) error {
-				return cli.Printf(cmd, asJSON, d, "Request %d is cancelled. %s\n", d.ID, removedBefore(d))
-			}
-			if done, err := deleteRemotely(cmd, remote.About("deletions", id, "/cancel"), map[string]string{"reason": reason}, show); done || err != nil {
-				return err
-			}
-			return runDelete(cmd, by, func(ctx context.Context, r *registry.Registry) error {
-				entry := registry.AuditEntry{Operation: "deletions.cancel", SubjectType: "deletion", SubjectID: fmt.Sprint(id), OnBehalfOf: by, Detail: map[string]any{"reason": reason}}
-				d, err := registry.Acted(ctx, r, registry.Actor{}, &entry, func(ctx context.Context) (requests.DeletionRequest, error) {
-					return requests.In(r).CancelDeletion(ctx, id, by, reason)
-				})
-				if err != nil {
-					return err
-				}
-				return show(d)
-			})
+		Flags: []op.Flag{
+			{Name: "by", Kind: op.Person, Missing: byAdmin, Help: "e-mail of an institutional admin, or of an admin of the archive (required)"},
+			{Name: "reason", Param: "reason", Help: "why, which the institution reads"},
 		},
-	}
-	c.Flags().StringVar(&by, "by", "", "e-mail of an institutional admin, or of an admin of the archive (required)")
-	c.Flags().StringVar(&reason, "reason", "", "why, which the institution reads")
-	cli.JSONFlag(c, &asJSON)
-	return c
+	}), http.MethodPost, "deletions/{}/cancel", "", func(d requests.DeletionRequest) string {
+		return fmt.Sprintf("Request %d is cancelled. %s\n", d.ID, removedBefore(d))
+	})
 }
 
 func deleteListCommand() *cobra.Command {
-	var institution string
-	var before int64
-	var limit int
-	var asJSON bool
-	c := &cobra.Command{
+	return op.List[requests.DeletionRequest]{
+		Path: "deletions", What: "deletion requests", Before: func(d requests.DeletionRequest) int64 { return d.ID },
+		Empty: func(ctx context.Context, c *op.Call) error {
+			return values.CheckInstitution(ctx, c.Server, c.Text("institution"))
+		},
+		Header: []string{"ID", "INSTITUTION", "STATE", "OBJECTS", "FILES", "REQUESTED BY", "AT"},
+		Row: func(d requests.DeletionRequest) []string {
+			return []string{
+				fmt.Sprint(d.ID), d.Institution, stateOfDeletion(d), fmt.Sprint(d.Objects), fmt.Sprint(d.Files), human.Line(d.RequestedBy), human.Time(d.RequestedAt),
+			}
+		},
+	}.Command(op.Command{
 		Use:   "list",
 		Short: "List deletion requests, newest first",
 		Example: `  farol delete list
   farol delete list --institution test.edu --json
   farol delete list --limit 20 --before 100`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := errors.Join(cli.CheckPage(limit, before, 0), values.InstitutionThere(cmd.Context(), institution)); err != nil {
-				return err
-			}
-			done, err := remote.Page(cmd, "deletions", remote.Query("institution", institution, "before", remote.ID(before)), limit, func(list []requests.DeletionRequest) error {
-				return printDeletions(cmd, asJSON, list)
-			})
-			if done || err != nil {
-				return err
-			}
-			return connect.WithRegistryFor(cmd, 0, func(ctx context.Context, r *registry.Registry) error {
-				if err := values.CheckInstitution(ctx, r, institution); err != nil {
-					return err
-				}
-				list, err := requests.In(r).DeletionRequests(ctx, institution, before, limit)
-				if err != nil {
-					return err
-				}
-				return printDeletions(cmd, asJSON, list)
-			})
-		},
-	}
-	c.Flags().StringVar(&institution, "institution", "", "only requests of this institution, by its identifier")
-	c.Flags().Int64Var(&before, "before", 0, "only requests with a lower ID, for the next page")
-	c.Flags().IntVar(&limit, "limit", 50, "how many at most")
-	cli.JSONFlag(c, &asJSON)
-	return c
-}
-
-func printDeletions(cmd *cobra.Command, asJSON bool, list []requests.DeletionRequest) error {
-	return cli.PrintList(cmd, asJSON, list, "deletion requests", []string{"ID", "INSTITUTION", "STATE", "OBJECTS", "FILES", "REQUESTED BY", "AT"}, func(d requests.DeletionRequest) []string {
-		return []string{
-			fmt.Sprint(d.ID), d.Institution, stateOfDeletion(d), fmt.Sprint(d.Objects), fmt.Sprint(d.Files), human.Line(d.RequestedBy), human.Time(d.RequestedAt),
-		}
+		Flags:  []op.Flag{{Name: "institution", Param: "institution", Help: "only requests of this institution, by its identifier"}},
+		Within: -1,
 	})
 }
 
@@ -260,47 +210,22 @@ func stateOfDeletion(d requests.DeletionRequest) string {
 }
 
 func deleteShowCommand() *cobra.Command {
-	var asJSON bool
-	c := &cobra.Command{
+	return oneRequest(op.Command{
 		Use:   "show REQUEST",
 		Short: "Show a deletion request and its receipts",
 		Example: `  farol delete show 3
   farol delete show 3 --json`,
-		Args: cli.OneArg("request by its ID"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			id, err := requestID(args[0])
-			if err != nil {
-				return err
-			}
-			done, err := remote.Through(cmd, func(ctx context.Context, s *remote.Server) error {
-				d, err := remote.Get[requests.DeletionRequest](ctx, s, remote.About("deletions", id, ""), nil)
-				if err != nil {
-					return undeletable(err)
-				}
-				receipts, err := remote.List[requests.DeletedCopy](ctx, s, remote.About("deletions", id, "/receipts"), nil, mostReceipts)
-				if err != nil {
-					return err
-				}
-				return cli.Print(cmd, asJSON, deletionPage{d, receipts}, writeDeletion)
-			})
-			if done || err != nil {
-				return err
-			}
-			return connect.WithRegistryFor(cmd, 0, func(ctx context.Context, r *registry.Registry) error {
-				d, err := requests.In(r).DeletionRequest(ctx, id)
-				if err != nil {
-					return undeletable(err)
-				}
-				receipts, err := requests.In(r).Receipts(ctx, id, mostReceipts)
-				if err != nil {
-					return err
-				}
-				return cli.Print(cmd, asJSON, deletionPage{d, receipts}, writeDeletion)
-			})
-		},
-	}
-	cli.JSONFlag(c, &asJSON)
-	return c
+	}).Make(func(ctx context.Context, c *op.Call) error {
+		d, err := remote.Get[requests.DeletionRequest](ctx, c.Server, c.Path("deletions/{}"), nil)
+		if err != nil {
+			return err
+		}
+		receipts, err := remote.List[requests.DeletedCopy](ctx, c.Server, c.Path("deletions/{}/receipts"), nil, mostReceipts)
+		if err != nil {
+			return err
+		}
+		return cli.Print(c.Cmd, c.JSON, deletionPage{d, receipts}, writeDeletion)
+	})
 }
 
 // mostReceipts is how many copies are shown; the table deletion_receipts has all.
@@ -336,15 +261,7 @@ func writeDeletion(out io.Writer, d deletionPage) error {
 			fmt.Fprintf(out, "Reason: %s\n", human.Line(d.Reason))
 		}
 	}
-	if len(d.Receipts) == 0 {
-		return nil
-	}
-	var rows [][]string
-	for _, r := range d.Receipts {
-		rows = append(rows, receiptRow(r))
-	}
-	fmt.Fprintln(out)
-	return cli.WriteTable(out, []string{"ITEM", "TARGET", "DELETED", "SEEN TO BE GONE", "FILE"}, rows)
+	return printSection(out, "", []string{"ITEM", "TARGET", "DELETED", "SEEN TO BE GONE", "FILE"}, d.Receipts, receiptRow)
 }
 
 // receiptRow is a receipt as a row of a table.

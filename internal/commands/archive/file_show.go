@@ -10,15 +10,16 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/farol-preservation/farol/internal/cli"
+	"github.com/farol-preservation/farol/internal/commands/op"
 	"github.com/farol-preservation/farol/internal/human"
+	"github.com/farol-preservation/farol/internal/remote"
 	"github.com/farol-preservation/farol/registry"
-	"github.com/farol-preservation/farol/registry/browse"
 	"github.com/farol-preservation/farol/registry/premis"
 	"github.com/farol-preservation/farol/registry/requests"
 )
 
 func fileShowCommand() *cobra.Command {
-	return recordCommand(&cobra.Command{
+	return recordCommand(op.Command{
 		Use:   "show IDENTIFIER",
 		Short: "Show the records of a file",
 		Long: `Show a file, even a deleted one: the digests of its present and earlier contents, each
@@ -27,8 +28,9 @@ deletion. With --premis, print it as PREMIS 3 XML.`,
 		Example: `  farol file show test.edu/photographs/data/1.jpg
   farol file show test.edu/photographs/data/1.jpg --json
   farol file show test.edu/photographs/data/1.jpg --premis`,
-		Args: cli.OneArg("file by its identifier (institution/bag/path)"),
-	}, readFilePage, remoteFile, printFile, premis.OfFile, noFile)
+		Arg:    "file by its identifier (institution/bag/path)",
+		Failed: missing("name a file as institution/bag/path; `farol file list OBJECT` shows those of an object"),
+	}, readFile, printFile, premis.OfFile)
 }
 
 // filePage is all that is on record of a file.
@@ -40,19 +42,12 @@ type filePage struct {
 	Receipts []requests.DeletedCopy `json:"receipts"`
 }
 
-func readFilePage(ctx context.Context, r *registry.Registry, identifier string) (v *filePage, err error) {
-	v = &filePage{}
-	if v.File, err = browse.In(r, registry.Everything()).FileByIdentifier(ctx, identifier); err != nil {
-		return nil, noFile(err)
+func readFile(ctx context.Context, c *op.Call) (*filePage, error) {
+	v, err := remote.Get[filePage](ctx, c.Server, "files/by-identifier", c.Query())
+	if err == nil {
+		v.Events, err = eventsOf(ctx, c, "file", v.ID)
 	}
-	if v.Failures, err = r.FileFailures(ctx, v.ID); err != nil {
-		return nil, err
-	}
-	if v.Events, err = r.FileEvents(ctx, v.ID); err != nil {
-		return nil, err
-	}
-	v.Receipts, err = requests.In(r).FileReceipts(ctx, v.ID)
-	return v, err
+	return &v, err
 }
 
 func printFile(w io.Writer, v *filePage) error {
@@ -69,15 +64,7 @@ func printFile(w io.Writer, v *filePage) error {
 	if err := cli.WriteTable(w, []string{"File", human.Line(v.Identifier)}, rows); err != nil {
 		return err
 	}
-	for _, section := range []func(io.Writer) error{v.printDigests, v.printCopies, v.printFailures} {
-		if err := section(w); err != nil {
-			return err
-		}
-	}
-	if err := printEvents(w, v.Events); err != nil || len(v.Receipts) == 0 {
-		return err
-	}
-	return v.printReceipts(w)
+	return cmp.Or(v.printDigests(w), v.printCopies(w), v.printFailures(w), printEvents(w, v.Events), v.printReceipts(w))
 }
 
 func (v *filePage) state() string {
@@ -118,15 +105,13 @@ func when(t *time.Time, none string) string {
 }
 
 func (v *filePage) printDigests(w io.Writer) error {
-	var rows [][]string
-	for _, d := range v.Digests {
+	return printSection(w, "No digests.", []string{"CONTENT", "ALGORITHM", "DIGEST", "SINCE"}, v.Digests, func(d registry.Digest) []string {
 		of := "present"
 		if !d.Present {
 			of = "earlier"
 		}
-		rows = append(rows, []string{of, d.Algorithm, d.Digest, human.Time(d.At)})
-	}
-	return printSection(w, "No digests.", []string{"CONTENT", "ALGORITHM", "DIGEST", "SINCE"}, rows)
+		return []string{of, d.Algorithm, d.Digest, human.Time(d.At)}
+	})
 }
 
 // verifications say how a copy was verified when it was stored.
@@ -135,8 +120,8 @@ func verifications(by string) string {
 }
 
 func (v *filePage) printCopies(w io.Writer) error {
-	var rows [][]string
-	for _, c := range v.Copies {
+	header := []string{"COPY", "FOUND", "STORED", "VERIFIED", "LAST READ", "ETAG", "ADDRESS"}
+	return printSection(w, "No copies.", header, v.Copies, func(c registry.FileCopy) []string {
 		found := "as recorded"
 		if c.LastReadAt == nil {
 			found = "not read yet"
@@ -144,31 +129,24 @@ func (v *filePage) printCopies(w io.Writer) error {
 		if c.Problem != "" {
 			found = "BAD: " + c.Problem
 		}
-		rows = append(rows, []string{
+		return []string{
 			c.Target, found, human.Time(c.StoredAt), human.Time(c.VerifiedAt) + " " + verifications(c.VerifiedBy), when(c.LastReadAt, "never"), human.Line(c.ETag), human.Line(c.URL),
-		})
-	}
-	return printSection(w, "No copies.", []string{"COPY", "FOUND", "STORED", "VERIFIED", "LAST READ", "ETAG", "ADDRESS"}, rows)
+		}
+	})
 }
 
 func (v *filePage) printFailures(w io.Writer) error {
-	if len(v.Failures) == 0 {
-		return nil
-	}
-	var rows [][]string
-	for _, f := range v.Failures {
-		rows = append(rows, []string{
+	header := []string{"BAD COPY", "PROBLEM", "STATE", "FOUND", "LAST SEEN", "ENDED", "EXPECTED", "READ", "QUARANTINED AS"}
+	return printSection(w, "", header, v.Failures, func(f registry.CopyFailure) []string {
+		return []string{
 			f.Target, f.Problem, f.State, human.Time(f.FoundAt), human.Time(f.SeenAt), when(f.ClosedAt, ""), f.Algorithm + ":" + f.Expected, cmp.Or(f.Found, "nothing"),
 			human.Line(f.QuarantinedAs),
-		})
-	}
-	header := []string{"BAD COPY", "PROBLEM", "STATE", "FOUND", "LAST SEEN", "ENDED", "EXPECTED", "READ", "QUARANTINED AS"}
-	return printSection(w, "", header, rows)
+		}
+	})
 }
 
 func (v *filePage) printReceipts(w io.Writer) error {
-	var rows [][]string
-	for _, r := range v.Receipts {
+	return printSection(w, "", []string{"ITEM", "COPY", "LOOKED FOR", "DELETION", "SEEN TO BE GONE", "ADDRESS"}, v.Receipts, func(r requests.DeletedCopy) []string {
 		what := "not deleted yet"
 		switch {
 		case r.Kept != "":
@@ -182,7 +160,6 @@ func (v *filePage) printReceipts(w io.Writer) error {
 		case r.KeptByStore != "":
 			what = human.Line(r.KeptByStore)
 		}
-		rows = append(rows, []string{fmt.Sprint(r.Item), r.Target, when(r.SeenAt, ""), what, when(r.AbsentAt, ""), human.Line(r.URL)})
-	}
-	return printSection(w, "", []string{"ITEM", "COPY", "LOOKED FOR", "DELETION", "SEEN TO BE GONE", "ADDRESS"}, rows)
+		return []string{fmt.Sprint(r.Item), r.Target, when(r.SeenAt, ""), what, when(r.AbsentAt, ""), human.Line(r.URL)}
+	})
 }

@@ -3,18 +3,19 @@ package archive
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"net/url"
 	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/farol-preservation/farol/internal/cli"
-	"github.com/farol-preservation/farol/internal/connect"
+	"github.com/farol-preservation/farol/internal/commands/op"
 	"github.com/farol-preservation/farol/internal/human"
 	"github.com/farol-preservation/farol/internal/remote"
-	"github.com/farol-preservation/farol/internal/settings"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/fixity"
 )
@@ -26,9 +27,7 @@ func Fixity() *cobra.Command {
 }
 
 func fixityStatusCommand() *cobra.Command {
-	var asJSON bool
-	var worst int
-	c := &cobra.Command{
+	return op.Command{
 		Use:   "status",
 		Short: "Show the state of fixity checks and all bad copies",
 		Long: `Show how many copies are overdue for a fixity check, which are bad or cannot be checked,
@@ -43,17 +42,22 @@ Exit codes: 0 no copy is known to be bad; 1 some are bad or cannot be checked.`,
 		Example: `  farol fixity status
   farol fixity status --worst 50
   farol fixity status --json`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := cli.InRange("--worst", worst, 0, 10000); err != nil {
-				return err
-			}
-			return runFixityStatus(cmd, worst, asJSON)
-		},
-	}
-	c.Flags().IntVar(&worst, "worst", 10, "how many of the most overdue copies to list")
-	cli.JSONFlag(c, &asJSON)
-	return c
+		Flags:  []op.Flag{{Name: "worst", Kind: op.Number, Default: 10, Least: 0, Most: 10000, Help: "how many of the most overdue copies to list"}},
+		Within: -1,
+		Check:  func(c *op.Call) error { return remote.RefuseFlags(c.Cmd, "worst") },
+	}.Make(func(ctx context.Context, c *op.Call) error {
+		report, err := fixityReport(ctx, c)
+		if err != nil {
+			return err
+		}
+		if err := cli.Print(c.Cmd, c.JSON, report, writeFixityStatus); err != nil {
+			return err
+		}
+		if report.Bad+report.Stuck > 0 { // which the exit code says
+			return cli.Failure{Code: cli.ExitFailed, Next: "`farol repair --all --dry-run` shows which bad copies can be repaired"}
+		}
+		return nil
+	})
 }
 
 // FixityReport is what farol fixity status prints as JSON.
@@ -64,56 +68,28 @@ type FixityReport struct {
 	Stops     []fixity.RepairStop `json:"brakes"`
 }
 
-func connectFixity(ctx context.Context) (*connect.Services, settings.Fixity, error) {
-	config, err := connect.Load(settings.ReadFixityStatus)
-	if err != nil {
-		return nil, settings.Fixity{}, err
-	}
-	s, err := connect.Open(ctx, "fixity", connect.Needs{Database: &config.Database})
-	return s, config.Fixity, err
-}
+// mostBad is how many bad copies are shown.
+const mostBad = 1000
 
-func runFixityStatus(cmd *cobra.Command, worst int, asJSON bool) error {
-	ctx := cmd.Context()
-	var report FixityReport
-	if err := remote.RefuseFlags(cmd, "worst"); err != nil {
-		return err
+// fixityReport is the state of fixity checks, for those who see all.
+func fixityReport(ctx context.Context, c *op.Call) (r FixityReport, err error) {
+	q := url.Values{}
+	if c.Here() {
+		q.Set("worst", strconv.Itoa(c.Number("worst")))
 	}
-	done, err := remote.Through(cmd, func(ctx context.Context, s *remote.Server) (err error) {
-		if report, err = remoteFixity(ctx, s); err != nil {
-			return err
-		}
-		return report.show(cmd, asJSON)
-	})
-	if done || err != nil {
-		return err
+	v, err := remote.Get[struct{ Archive *fixity.Status }](ctx, c.Server, "fixity", q)
+	switch {
+	case err != nil:
+		return r, err
+	case v.Archive == nil:
+		return r, cli.Failure{Code: cli.ExitFailed, Err: errors.New("the state of all checks is for staff, operators and auditors of the archive"), Next: "GET /api/v1/fixity shows that of your institution"}
 	}
-	s, config, err := connectFixity(ctx)
-	if err != nil {
-		return err
+	r.Status = *v.Archive
+	if r.BadCopies, err = remote.List[fixity.BadCopy](ctx, c.Server, "fixity/bad", nil, mostBad); err != nil {
+		return r, err
 	}
-	defer s.Close()
-	if report.Status, err = fixity.In(s.Registry).Status(ctx, fixity.StatusQuery{Days: config.Days, Tries: config.Attempts, Worst: worst}); err != nil {
-		return err
-	}
-	if report.BadCopies, err = fixity.In(s.Registry).BadCopies(ctx, "", 0, 0, mostBad); err != nil {
-		return err
-	}
-	if report.Stops, err = fixity.In(s.Registry).RepairStops(ctx); err != nil {
-		return err
-	}
-	return report.show(cmd, asJSON)
-}
-
-// show prints a report. Its exit code says whether copies are bad.
-func (report FixityReport) show(cmd *cobra.Command, asJSON bool) error {
-	if err := cli.Print(cmd, asJSON, report, writeFixityStatus); err != nil {
-		return err
-	}
-	if report.Bad+report.Stuck > 0 {
-		return cli.Failure{Code: cli.ExitFailed, Next: "`farol repair --all --dry-run` shows which bad copies can be repaired"}
-	}
-	return nil
+	r.Stops, err = remote.All[fixity.RepairStop](ctx, c.Server, "brakes")
+	return r, err
 }
 
 func writeFixityStatus(out io.Writer, r FixityReport) error {
@@ -179,15 +155,14 @@ func rateOf(s fixity.Status) string {
 func writeWorst(out io.Writer, r FixityReport) error {
 	if len(r.Worst) > 0 {
 		fmt.Fprintln(out, "\nMost overdue:")
-		var rows [][]string
-		for _, w := range r.Worst {
+		err := printTable(out, []string{"BY", "TARGET", "LAST CHECK", "FILE", "WHY"}, r.Worst, func(w fixity.OverdueCopy) []string {
 			checked := "never"
 			if w.Checked != nil {
 				checked = w.Checked.UTC().Format(time.DateOnly)
 			}
-			rows = append(rows, []string{human.Duration(w.Late), w.Target, checked, human.Line(w.File), human.Line(w.Error)})
-		}
-		if err := cli.WriteTable(out, []string{"BY", "TARGET", "LAST CHECK", "FILE", "WHY"}, rows); err != nil {
+			return []string{human.Duration(w.Late), w.Target, checked, human.Line(w.File), human.Line(w.Error)}
+		})
+		if err != nil {
 			return err
 		}
 	}
@@ -196,9 +171,7 @@ func writeWorst(out io.Writer, r FixityReport) error {
 		return err
 	}
 	fmt.Fprintln(out, "\nBad:")
-	var rows [][]string
-	for _, b := range r.BadCopies {
-		rows = append(rows, []string{b.Problem, b.Target, human.Time(b.FoundAt), human.Line(b.File)})
-	}
-	return cli.WriteTable(out, []string{"PROBLEM", "TARGET", "SINCE", "FILE"}, rows)
+	return printTable(out, []string{"PROBLEM", "TARGET", "SINCE", "FILE"}, r.BadCopies, func(b fixity.BadCopy) []string {
+		return []string{b.Problem, b.Target, human.Time(b.FoundAt), human.Line(b.File)}
+	})
 }

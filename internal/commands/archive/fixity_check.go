@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/farol-preservation/farol/internal/cli"
+	"github.com/farol-preservation/farol/internal/commands/op"
 	"github.com/farol-preservation/farol/internal/connect"
 	"github.com/farol-preservation/farol/internal/human"
 	"github.com/farol-preservation/farol/internal/remote"
@@ -19,9 +20,7 @@ import (
 )
 
 func fixityCheckCommand() *cobra.Command {
-	var target string
-	var again, asJSON bool
-	c := &cobra.Command{
+	c := op.Command{
 		Use:   "check IDENT...",
 		Short: "Check the copies of files or objects now",
 		Long: `Check the copies of files, or of all files of objects, before all other copies and
@@ -40,72 +39,43 @@ copies.`,
   farol fixity check test.edu/first-bag/data/a.txt test.edu/first-bag/data/b.txt
   farol fixity check test.edu/first-bag --target Standard-OR --json
   farol fixity check test.edu/first-bag --again`,
-		Args: cobra.MinimumNArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return runFixityCheck(cmd, args, target, again, asJSON)
+		Flags: []op.Flag{
+			{Name: "target", Param: "target", Help: "only the copies in this storage target, whatever its mode"},
+			{Name: "again", Param: "again", Kind: op.Truth, Help: "check copies again that were checked in the last minute"},
 		},
-	}
-	c.Flags().StringVar(&target, "target", "", "only the copies in this storage target, whatever its mode")
-	c.Flags().BoolVar(&again, "again", false, "check copies again that were checked in the last minute")
-	cli.JSONFlag(c, &asJSON)
-	return c
-}
-
-func runFixityCheck(cmd *cobra.Command, identifiers []string, target string, again, asJSON bool) error {
-	done, err := remote.Through(cmd, func(ctx context.Context, s *remote.Server) error {
-		if target != "" {
-			policies, err := remote.All[fixity.Policy](ctx, s, "fixity/policies")
-			if err == nil {
-				_, err = policiesOf(policies, target)
-			}
-			if err != nil {
+		Within: -1,
+	}.Make(func(ctx context.Context, c *op.Call) error {
+		if c.Given("target") {
+			if _, err := policiesOf(ctx, c.Server, c.Text("target")); err != nil {
 				return err
 			}
 		}
-		return requestChecks(cmd, identifiers, asJSON, func(identifier string) ([]fixity.Requested, error) {
-			v, err := remote.Send[struct{ Items []fixity.Requested }](ctx, s, http.MethodPost, "fixity/checks", map[string]any{"identifier": identifier, "target": target, "again": again})
-			return v.Items, err
-		})
+		return requestChecks(ctx, c)
 	})
-	if done || err != nil {
-		return err
-	}
-	ctx := cmd.Context()
-	s, _, err := connectFixity(ctx)
-	if err != nil {
-		return err
-	}
-	defer s.Close()
-	if err := knownTarget(ctx, s.Registry, target); err != nil {
-		return err
-	}
-	return requestChecks(cmd, identifiers, asJSON, func(identifier string) ([]fixity.Requested, error) {
-		entry := registry.AuditEntry{Operation: "fixity.check", SubjectType: "copies", SubjectID: identifier, Detail: map[string]any{"target": target, "again": again}}
-		return registry.Acted(ctx, s.Registry, registry.Actor{}, &entry, func(ctx context.Context) ([]fixity.Requested, error) {
-			return fixity.In(s.Registry).Request(ctx, identifier, target, again)
-		})
-	})
+	c.Args = cobra.MinimumNArgs(1)
+	return c
 }
 
-// requestChecks requests checks of each object and file, and says what will be checked.
-func requestChecks(cmd *cobra.Command, identifiers []string, asJSON bool, request func(identifier string) ([]fixity.Requested, error)) error {
+// requestChecks requests checks of each object and file, and says what will be checked. One that
+// cannot be checked keeps none of the others from it.
+func requestChecks(ctx context.Context, c *op.Call) error {
 	asked := []fixity.Requested{}
 	var failed []error
-	for _, identifier := range identifiers {
-		list, err := request(identifier)
+	for _, identifier := range c.Cmd.Flags().Args() {
+		body := c.Body()
+		body["identifier"] = identifier
+		v, err := remote.Send[struct{ Items []fixity.Requested }](ctx, c.Server, http.MethodPost, "fixity/checks", body)
 		switch {
 		case errors.Is(err, registry.ErrNotFound):
 			failed = append(failed, fmt.Errorf("there is no active file or object %q", identifier))
-		case errors.Is(err, registry.ErrRefused): // as a server does where the list is empty
+		case errors.Is(err, registry.ErrRefused):
 			failed = append(failed, fmt.Errorf("%q: %w", identifier, err))
 		case err != nil:
 			return err
-		case len(list) == 0:
-			failed = append(failed, fmt.Errorf("%q has no copies in targets in mode \"read\"; --target names another target", identifier))
 		}
-		asked = append(asked, list...)
+		asked = append(asked, v.Items...)
 	}
-	if err := errors.Join(append(failed, cli.Print(cmd, asJSON, asked, writeAsked))...); err != nil {
+	if err := errors.Join(append(failed, cli.Print(c.Cmd, c.JSON, asked, writeAsked))...); err != nil {
 		return cli.Failure{Code: cli.ExitFailed, Err: err, Next: "`farol object list` and `farol file list` list what can be checked; `farol fixity policy` shows the modes of the targets"}
 	}
 	return nil
@@ -136,21 +106,4 @@ func writeAsked(out io.Writer, asked []fixity.Requested) error {
 		}
 	}
 	return nil
-}
-
-// knownTarget refuses a name that no target bears.
-func knownTarget(ctx context.Context, r *registry.Registry, name string) error {
-	if name == "" {
-		return nil
-	}
-	policies, err := fixity.In(r).Policies(ctx)
-	if err != nil {
-		return err
-	}
-	_, err = policiesOf(policies, name)
-	return err
-}
-
-func noTarget(name string) error {
-	return cli.Usage(fmt.Errorf("unknown storage target %q", name), "`farol fixity policy` lists the storage targets")
 }

@@ -13,7 +13,6 @@ import (
 
 	"github.com/farol-preservation/farol/format"
 	"github.com/farol-preservation/farol/internal/cli"
-	"github.com/farol-preservation/farol/internal/commands/values"
 	"github.com/farol-preservation/farol/internal/connect"
 	"github.com/farol-preservation/farol/internal/human"
 	"github.com/farol-preservation/farol/internal/settings"
@@ -166,7 +165,11 @@ func checkNames(ctx context.Context, r *registry.Registry, f registry.FormatFilt
 			return cli.Failure{Code: cli.ExitFailed, Err: err, Next: "name an object by its institution and bag name, such as test.edu/first-bag"}
 		}
 	}
-	return values.CheckInstitution(ctx, r, f.Institution)
+	if f.Institution == "" {
+		return nil
+	}
+	_, err := r.Institution(ctx, f.Institution)
+	return missing("`farol institution list` lists the institutions")(err)
 }
 
 func dryRun(cmd *cobra.Command, r *registry.Registry, f registry.FormatFilter, count registry.FormatCount, report identifyReport, asJSON bool) error {

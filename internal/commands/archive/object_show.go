@@ -6,23 +6,25 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"math"
+	"net/url"
 	"slices"
 	"strconv"
 
 	"github.com/spf13/cobra"
 
 	"github.com/farol-preservation/farol/internal/cli"
+	"github.com/farol-preservation/farol/internal/commands/op"
 	"github.com/farol-preservation/farol/internal/connect"
 	"github.com/farol-preservation/farol/internal/human"
 	"github.com/farol-preservation/farol/internal/remote"
 	"github.com/farol-preservation/farol/registry"
-	"github.com/farol-preservation/farol/registry/browse"
 	"github.com/farol-preservation/farol/registry/premis"
 	"github.com/farol-preservation/farol/registry/requests"
 )
 
 func objectShowCommand() *cobra.Command {
-	return recordCommand(&cobra.Command{
+	return recordCommand(op.Command{
 		Use:   "show IDENTIFIER",
 		Short: "Show the records of an object",
 		Long: `Show an object: its description, its files and copies, how many copies were never read
@@ -31,61 +33,50 @@ it with all its files as PREMIS 3 XML.`,
 		Example: `  farol object show test.edu/photographs
   farol object show test.edu/photographs --json
   farol object show test.edu/photographs --premis`,
-		Args: cli.OneArg("object by its identifier"),
-	}, readObjectPage, remoteObject, printObject, premis.OfObject, noObject)
+		Arg:    "object by its identifier",
+		Failed: missing(objectsListed),
+	}, readObject, printObject, premis.OfObject)
 }
 
-// recordCommand completes a command that shows what is on record under an identifier:
-// as a page, as JSON, or as PREMIS.
+// recordCommand is a command that shows what is on record under an identifier: as a page, as
+// JSON, or as PREMIS, which is written from the database row by row.
 func recordCommand[P any](
-	c *cobra.Command,
-	read func(context.Context, *registry.Registry, string) (P, error),
-	readFrom func(context.Context, *remote.Server, string) (P, error),
+	c op.Command,
+	read func(context.Context, *op.Call) (P, error),
 	write func(io.Writer, P) error,
 	premis func(context.Context, *registry.Export, string) (premis.Source, error),
-	missing func(error) error,
 ) *cobra.Command {
-	var asJSON, asPREMIS bool
-	c.RunE = func(cmd *cobra.Command, args []string) error {
-		if asJSON && asPREMIS {
+	c.Param = "identifier"
+	c.Flags = []op.Flag{{Name: "premis", Kind: op.Truth, Help: "print PREMIS 3 XML"}}
+	c.Check = func(call *op.Call) error {
+		if call.JSON && call.Given("premis") {
 			return cli.Usage(errors.New("--json and --premis contradict each other"), "give one of them")
 		}
-		if err := remote.RefuseFlags(cmd, "premis"); err != nil {
-			return err
-		}
-		if asPREMIS {
-			return exportPREMIS(cmd, args[0], premis, missing)
-		}
-		done, err := remote.Through(cmd, func(ctx context.Context, s *remote.Server) error {
-			p, err := readFrom(ctx, s, args[0])
-			if err != nil {
-				return missing(err)
-			}
-			return cli.Print(cmd, asJSON, p, write)
-		})
-		if done || err != nil {
-			return err
-		}
-		return connect.WithRegistry(cmd, func(ctx context.Context, r *registry.Registry) error {
-			p, err := read(ctx, r, args[0])
-			if err != nil {
-				return err
-			}
-			return cli.Print(cmd, asJSON, p, write)
-		})
+		return remote.RefuseFlags(call.Cmd, "premis")
 	}
-	cli.JSONFlag(c, &asJSON)
-	c.Flags().BoolVar(&asPREMIS, "premis", false, "print PREMIS 3 XML")
-	return c
+	return c.Make(func(ctx context.Context, call *op.Call) error {
+		if call.Given("premis") {
+			return exportPREMIS(call.Cmd, call.Arg, premis) //nolint:contextcheck // the command has it
+		}
+		p, err := read(ctx, call)
+		if err != nil {
+			return err
+		}
+		return cli.Print(call.Cmd, call.JSON, p, write)
+	})
 }
 
-// noObject says what to do where there is no such object.
-func noObject(err error) error {
-	if errors.Is(err, registry.ErrNotFound) {
-		return cli.Failure{Code: cli.ExitFailed, Err: err, Next: "`farol object list` lists the objects"}
+// missing adds the next step to the error of what there is not.
+func missing(next string) func(error) error {
+	return func(err error) error {
+		if errors.Is(err, registry.ErrNotFound) {
+			return cli.Failure{Code: cli.ExitFailed, Err: err, Next: next}
+		}
+		return err
 	}
-	return err
 }
+
+const objectsListed = "`farol object list` lists the objects"
 
 // mostItems is how many items of an object are shown.
 const mostItems = 100
@@ -101,28 +92,23 @@ type objectPage struct {
 	Items    []registry.WorkItem     `json:"items"`  // newest first
 }
 
-func readObjectPage(ctx context.Context, r *registry.Registry, identifier string) (v *objectPage, err error) {
-	v = &objectPage{}
-	records := browse.In(r, registry.Everything())
-	if v.Object, err = records.ObjectByIdentifier(ctx, identifier); err != nil {
-		return nil, noObject(err)
-	}
-	if v.Summary, err = r.Summary(ctx, v.ID); err != nil {
-		return nil, err
-	}
-	if v.Copies, err = r.ObjectCopies(ctx, v.ID, v.Summary.Counted); err != nil {
-		return nil, err
-	}
-	if v.Deletion, err = requests.In(r).ObjectDeletion(ctx, v.ID, v.Summary.Counted); err != nil {
-		return nil, err
-	}
-	events, err := r.ObjectEvents(ctx, v.ID)
+func readObject(ctx context.Context, c *op.Call) (*objectPage, error) {
+	v, err := remote.Get[objectPage](ctx, c.Server, "objects/by-identifier", c.Query())
 	if err != nil {
 		return nil, err
 	}
-	v.Events = append([]registry.Event{}, events...)
-	v.Items, _, err = records.Items(ctx, browse.ItemFilter{Object: identifier}, browse.Page{Limit: mostItems})
-	return v, err
+	if v.Events, err = eventsOf(ctx, c, "object", v.ID); err != nil {
+		return nil, err
+	}
+	v.Items, err = remote.List[registry.WorkItem](ctx, c.Server, "items", url.Values{"object": {c.Arg}}, mostItems)
+	return &v, err
+}
+
+// eventsOf lists the events of a record, the oldest first.
+func eventsOf(ctx context.Context, c *op.Call, of string, id int64) ([]registry.Event, error) {
+	list, err := remote.List[registry.Event](ctx, c.Server, "events", remote.Query(of, remote.ID(id)), math.MaxInt)
+	slices.Reverse(list)
+	return list, err
 }
 
 func printObject(w io.Writer, v *objectPage) error {
@@ -184,45 +170,53 @@ func (v *objectPage) deletionState() string {
 }
 
 func (v *objectPage) printItems(w io.Writer) error {
-	var rows [][]string
-	for _, i := range v.Items {
-		rows = append(rows, []string{strconv.FormatInt(i.ID, 10), string(i.Action), string(i.Status), string(i.Stage), human.Time(i.CreatedAt), human.Line(i.Note)})
-	}
-	if err := printSection(w, "No work items.", []string{"ITEM", "ACTION", "STATUS", "STAGE", "QUEUED", "NOTE"}, rows); err != nil || len(v.Items) < mostItems {
+	header := []string{"ITEM", "ACTION", "STATUS", "STAGE", "QUEUED", "NOTE"}
+	err := printSection(w, "No work items.", header, v.Items, func(i registry.WorkItem) []string {
+		return []string{strconv.FormatInt(i.ID, 10), string(i.Action), string(i.Status), string(i.Stage), human.Time(i.CreatedAt), human.Line(i.Note)}
+	})
+	if err != nil || len(v.Items) < mostItems {
 		return err
 	}
-	_, err := fmt.Fprintf(w, "These are the last %d items; the view all_work_items has all.\n", mostItems)
+	_, err = fmt.Fprintf(w, "These are the last %d items; the view all_work_items has all.\n", mostItems)
 	return err
 }
 
 func printEvents(w io.Writer, events []registry.Event) error {
-	var rows [][]string
-	for _, e := range events {
-		rows = append(rows, []string{human.Time(e.DateTime), e.EventType, e.Outcome, human.Line(e.OutcomeDetail), human.Line(e.OutcomeInformation)})
-	}
-	return printSection(w, "No events.", []string{"WHEN", "EVENT", "OUTCOME", "DETAIL", "INFORMATION"}, rows)
+	return printSection(w, "No events.", []string{"WHEN", "EVENT", "OUTCOME", "DETAIL", "INFORMATION"}, events, func(e registry.Event) []string {
+		return []string{human.Time(e.DateTime), e.EventType, e.Outcome, human.Line(e.OutcomeDetail), human.Line(e.OutcomeInformation)}
+	})
 }
 
-// printSection writes a table after an empty line, or says that it is empty.
-func printSection(w io.Writer, none string, header []string, rows [][]string) error {
+// printSection writes a table with a row for each record after an empty line, or says that there
+// is none. Where nothing is to be said it writes nothing.
+func printSection[T any](w io.Writer, none string, header []string, list []T, row func(T) []string) error {
+	if len(list) == 0 && none == "" {
+		return nil
+	}
 	fmt.Fprintln(w)
-	if len(rows) == 0 {
+	if len(list) == 0 {
 		_, err := fmt.Fprintln(w, none)
 		return err
+	}
+	return printTable(w, header, list, row)
+}
+
+func printTable[T any](w io.Writer, header []string, list []T, row func(T) []string) error {
+	var rows [][]string
+	for _, v := range list {
+		rows = append(rows, row(v))
 	}
 	return cli.WriteTable(w, header, rows)
 }
 
 // exportPREMIS writes what is on record under an identifier as a PREMIS document. It
 // may take longer than other commands: an object has many files.
-func exportPREMIS(cmd *cobra.Command, identifier string,
-	read func(context.Context, *registry.Export, string) (premis.Source, error), missing func(error) error,
-) error {
+func exportPREMIS(cmd *cobra.Command, identifier string, read func(context.Context, *registry.Export, string) (premis.Source, error)) error {
 	return connect.WithRegistryFor(cmd, 0, func(ctx context.Context, r *registry.Registry) error {
 		return r.Export(ctx, func(e *registry.Export) error {
 			source, err := read(ctx, e, identifier)
 			if err != nil {
-				return missing(err)
+				return err
 			}
 			return premis.Write(cmd.OutOrStdout(), source)
 		})

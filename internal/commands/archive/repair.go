@@ -53,7 +53,7 @@ Exit codes: 0 all copies are repaired; 1 some are not; 2 usage error.`,
   farol repair --release Wasabi-VA --by admin@archive.org`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if f.release == "" {
-				if err := remote.Refuse(cmd.Context(), "repair without --release"); err != nil {
+				if err := connect.Refuse(cmd.Context(), "repair without --release"); err != nil {
 					return err
 				}
 			}
@@ -83,8 +83,9 @@ type repairFlags struct {
 }
 
 // check refuses flags that do not go together.
-func (f *repairFlags) check(args []string, remotely bool) (err error) {
+func (f *repairFlags) check(cmd *cobra.Command, args []string) (err error) {
 	const help = "see `farol repair --help`"
+	remotely := remote.From(cmd.Context()) != nil
 	switch {
 	case f.release != "" && (f.all || f.dryRun || f.retrieve != "" || len(args) > 0):
 		return cli.Usage(errors.New("--release goes with --by alone"), help)
@@ -95,7 +96,7 @@ func (f *repairFlags) check(args []string, remotely bool) (err error) {
 	case f.release == "" && f.all == (len(args) > 0):
 		return cli.Usage(errors.New("name files or objects, or give --all"), help)
 	}
-	f.retrieve, err = cli.OneOf("--retrieve", f.retrieve, []string{"Expedited", "Standard", "Bulk"})
+	f.retrieve, err = cli.OneOf("--retrieve", f.retrieve, Tiers())
 	return err
 }
 
@@ -108,15 +109,11 @@ type repairReport struct {
 
 func runRepair(cmd *cobra.Command, identifiers []string, f repairFlags) error {
 	ctx := cmd.Context()
-	remotely := remote.From(ctx) != nil
-	if err := f.check(identifiers, remotely); err != nil {
+	if err := f.check(cmd, identifiers); err != nil {
 		return err
 	}
-	switch {
-	case remotely:
-		return allowRemotely(cmd, f)
-	case f.release != "":
-		return allowRepair(cmd, f)
+	if f.release != "" {
+		return release(cmd, f)
 	}
 	config, err := connect.Load(settings.ReadAudit)
 	if err != nil {
@@ -231,35 +228,20 @@ func (r repairReport) print(cmd *cobra.Command, asJSON bool) error {
 	return nil
 }
 
-func allowRepair(cmd *cobra.Command, f repairFlags) error {
-	return connect.WithRegistry(cmd, func(ctx context.Context, r *registry.Registry) error {
-		entry := registry.AuditEntry{Operation: "repair.release", SubjectType: "provider", SubjectID: f.release, OnBehalfOf: f.by}
-		err := r.Act(ctx, registry.Actor{}, &entry, func(ctx context.Context) error {
-			return fixity.In(r).AllowRepair(ctx, f.release, f.by)
-		})
-		if err != nil && !errors.Is(err, registry.ErrNotFound) {
-			return cli.Failure{Code: cli.ExitFailed, Err: err, Next: "`farol user list` shows the admins"}
+// release has repair continue at a provider.
+func release(cmd *cobra.Command, f repairFlags) error {
+	err := remote.Do(cmd, func(ctx context.Context, s *remote.Server) error {
+		s, err := s.For(ctx, "--by", f.by, "")
+		if err == nil {
+			_, err = s.Do(ctx, client.Call{Method: http.MethodPost, Path: "brakes/" + url.PathEscape(f.release) + "/release"}, nil)
 		}
-		return f.released(cmd, err)
+		return err
 	})
-}
-
-// allowRemotely has a server release the repair limit of a provider.
-func allowRemotely(cmd *cobra.Command, f repairFlags) error {
-	_, err := remote.Through(cmd, func(ctx context.Context, s *remote.Server) error {
-		_, err := s.Do(ctx, client.Call{Method: http.MethodPost, Path: "brakes/" + url.PathEscape(f.release) + "/release"}, nil)
-		return f.released(cmd, err)
-	})
-	return err
-}
-
-// released prints that repair continues, or why it does not.
-func (f repairFlags) released(cmd *cobra.Command, err error) error {
 	switch {
 	case errors.Is(err, registry.ErrNotFound):
 		return cli.Failure{Code: cli.ExitFailed, Err: fmt.Errorf("repair has not stopped at %q", f.release), Next: "`farol fixity status` shows where it has"}
 	case err != nil:
-		return err
+		return remote.Next(err, "`farol user list` shows the admins")
 	}
 	done := map[string]string{"provider": f.release}
 	if f.by != "" {

@@ -2,7 +2,6 @@
 package buckets
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -16,7 +15,6 @@ import (
 	"github.com/farol-preservation/farol/internal/cli"
 	"github.com/farol-preservation/farol/internal/connect"
 	"github.com/farol-preservation/farol/internal/human"
-	"github.com/farol-preservation/farol/internal/remote"
 	"github.com/farol-preservation/farol/internal/settings"
 	"github.com/farol-preservation/farol/storage/setup"
 )
@@ -102,14 +100,14 @@ func runCreate(cmd *cobra.Command, f createFlags) error {
 	if cmd.Flags().Changed("only") && len(f.only) == 0 {
 		return cli.Usage(errors.New("--only names no bucket"), "name some, or leave it out")
 	}
-	if err := remote.Refuse(cmd.Context(), "this command"); err != nil {
+	if err := connect.Refuse(cmd.Context(), "this command"); err != nil {
 		return err
 	}
 	config, err := connect.Load(settings.ReadBuckets)
 	if err != nil {
 		return err
 	}
-	places, err := choose(cmd.Context(), config, f.only)
+	places, err := choose(cmd, config, f.only)
 	if err != nil {
 		return err
 	}
@@ -165,7 +163,7 @@ func write(out io.Writer, list []row) error {
 
 // choose returns the buckets that --only chooses, or all. Those of institutions are asked for
 // only if one may be meant.
-func choose(ctx context.Context, c settings.Buckets, only []string) (chosen []place, err error) {
+func choose(cmd *cobra.Command, c settings.Buckets, only []string) (chosen []place, err error) {
 	all := ofSettings(c)
 	matches := func(name string) func(place) bool {
 		return func(p place) bool {
@@ -174,7 +172,7 @@ func choose(ctx context.Context, c settings.Buckets, only []string) (chosen []pl
 	}
 	unknown := func(name string) bool { return !slices.ContainsFunc(all, matches(name)) }
 	if c.Database != nil && (len(only) == 0 || slices.ContainsFunc(only, unknown)) {
-		all = append(all, ofInstitutions(ctx, c)...)
+		all = append(all, ofInstitutions(cmd, c)...)
 	}
 	if len(only) == 0 {
 		return all, nil

@@ -2,9 +2,14 @@ package buckets
 
 import (
 	"context"
+	"math"
+	"net/url"
 
-	"github.com/farol-preservation/farol/internal/connect"
+	"github.com/spf13/cobra"
+
+	"github.com/farol-preservation/farol/internal/remote"
 	"github.com/farol-preservation/farol/internal/settings"
+	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/storage"
 )
 
@@ -53,26 +58,18 @@ func shared(c settings.S3, name, setting string, names ...string) place {
 
 // ofInstitutions are the buckets of all active institutions, or the reason why they are not
 // known.
-func ofInstitutions(ctx context.Context, c settings.Buckets) (list []place) {
-	s, err := connect.Open(ctx, "bucket", connect.Needs{Database: c.Database})
-	if err != nil {
-		return []place{{names: []string{"institutions"}, setting: "FAROL_DATABASE_URL", err: err}}
-	}
-	defer s.Close()
-	const page = 500
-	for after := int64(0); ; {
-		institutions, err := s.Registry.Institutions(ctx, after, page, true)
-		if err != nil {
-			return append(list, place{names: []string{"institutions"}, setting: "FAROL_DATABASE_URL", err: err})
-		}
+func ofInstitutions(cmd *cobra.Command, c settings.Buckets) (list []place) {
+	err := remote.Do(cmd, func(ctx context.Context, s *remote.Server) error {
+		institutions, err := remote.List[registry.Institution](ctx, s, "institutions", url.Values{"state": {"A"}}, math.MaxInt)
 		for _, in := range institutions {
 			receiving := shared(c.Storage.S3, in.ReceivingBucket, "institutions.receiving_bucket", "deposits of "+in.Identifier, in.Identifier)
 			receiving.uploads = true
 			list = append(list, receiving, shared(c.Storage.S3, in.RestoreBucket, "institutions.restore_bucket", "restorations of "+in.Identifier, in.Identifier))
-			after = in.ID
 		}
-		if len(institutions) < page {
-			return list
-		}
+		return err
+	})
+	if err != nil {
+		list = append(list, place{names: []string{"institutions"}, setting: "FAROL_DATABASE_URL", err: err})
 	}
+	return list
 }

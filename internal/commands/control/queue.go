@@ -8,8 +8,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/farol-preservation/farol/internal/cli"
-	"github.com/farol-preservation/farol/internal/connect"
+	"github.com/farol-preservation/farol/internal/commands/op"
 	"github.com/farol-preservation/farol/internal/human"
+	"github.com/farol-preservation/farol/internal/remote"
 	"github.com/farol-preservation/farol/registry"
 )
 
@@ -18,58 +19,39 @@ func Queue() *cobra.Command {
 	return cli.Group("queue", "Show the queues that programs use over HTTP", queueListCommand(), queueShowCommand())
 }
 
-// mostQueues bounds what is shown of queues, and of receivers.
-const mostQueues = 10_000
-
 func queueListCommand() *cobra.Command {
-	var asJSON bool
-	c := &cobra.Command{
+	return op.List[registry.Queue]{
+		Path: "queues", What: "queues", Header: []string{"QUEUE", "MESSAGES", "DEPTH", "OLDEST", "FAILED", "RECEIVERS"},
+		Row: func(q registry.Queue) []string {
+			return []string{
+				human.Line(q.Queue), human.Number(q.Messages), human.Number(q.Depth), human.Age(q.Oldest), human.Number(q.Failed), fmt.Sprint(len(q.Receivers)),
+			}
+		},
+	}.All(op.Command{
 		Use:   "list",
 		Short: "List queues with their depth",
 		Example: `  farol queue list
   farol queue list --json`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return connect.WithRegistry(cmd, func(ctx context.Context, r *registry.Registry) error {
-				list, err := r.Queues(ctx, "", mostQueues)
-				if err != nil {
-					return err
-				}
-				return cli.PrintList(cmd, asJSON, list, "queues", []string{"QUEUE", "MESSAGES", "DEPTH", "OLDEST", "FAILED", "RECEIVERS"}, func(q registry.Queue) []string {
-					return []string{
-						human.Line(q.Queue), human.Number(q.Messages), human.Number(q.Depth), human.Age(q.Oldest), human.Number(q.Failed), fmt.Sprint(len(q.Receivers)),
-					}
-				})
-			})
-		},
-	}
-	cli.JSONFlag(c, &asJSON)
-	return c
+	})
 }
 
 func queueShowCommand() *cobra.Command {
-	var asJSON bool
-	c := &cobra.Command{
+	return op.Command{
 		Use:   "show NAME",
 		Short: "Show a queue and the position of each receiver",
 		Example: `  farol queue show scans
   farol queue show scans --json`,
-		Args: cli.OneArg("name"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return connect.WithRegistry(cmd, func(ctx context.Context, r *registry.Registry) error {
-				list, err := r.Queues(ctx, args[0], mostQueues)
-				if err != nil {
-					return err
-				}
-				if len(list) == 0 {
-					return cli.Failure{Code: cli.ExitFailed, Err: fmt.Errorf("there is no queue %q", args[0]), Next: "`farol queue list` lists the queues"}
-				}
-				return cli.Print(cmd, asJSON, list[0], printQueue)
-			})
-		},
-	}
-	cli.JSONFlag(c, &asJSON)
-	return c
+		Arg: "name",
+	}.Make(func(ctx context.Context, c *op.Call) error {
+		v, err := remote.Get[struct{ Items []registry.Queue }](ctx, c.Server, "queues", remote.Query("queue", c.Arg))
+		switch {
+		case err != nil:
+			return err
+		case len(v.Items) == 0:
+			return cli.Failure{Code: cli.ExitFailed, Err: fmt.Errorf("there is no queue %q", c.Arg), Next: "`farol queue list` lists the queues"}
+		}
+		return cli.Print(c.Cmd, c.JSON, v.Items[0], printQueue)
+	})
 }
 
 func printQueue(out io.Writer, q registry.Queue) error {

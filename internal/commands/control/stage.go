@@ -5,16 +5,18 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
+	"math"
 	"net/http"
+	"net/url"
 	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/farol-preservation/farol/client"
 	"github.com/farol-preservation/farol/internal/cli"
+	"github.com/farol-preservation/farol/internal/commands/op"
 	"github.com/farol-preservation/farol/internal/commands/values"
-	"github.com/farol-preservation/farol/internal/connect"
 	"github.com/farol-preservation/farol/internal/human"
 	"github.com/farol-preservation/farol/internal/remote"
 	"github.com/farol-preservation/farol/registry"
@@ -26,66 +28,39 @@ func Stage() *cobra.Command {
 }
 
 func stageListCommand() *cobra.Command {
-	var asJSON bool
-	c := &cobra.Command{
+	return stages().All(op.Command{
 		Use:   "list",
 		Short: "List stages in their order, with workers and item counts",
 		Example: `  farol stage list
   farol stage list --json`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return listStages(cmd, asJSON) },
-	}
-	cli.JSONFlag(c, &asJSON)
-	return c
-}
-
-func listStages(cmd *cobra.Command, asJSON bool) error {
-	done, err := remote.Through(cmd, func(ctx context.Context, s *remote.Server) error {
-		list, err := remote.All[registry.QueueStage](ctx, s, "stages")
-		if err != nil {
-			return err
-		}
-		return cli.Print(cmd, asJSON, list, printStages)
-	})
-	if done || err != nil {
-		return err
-	}
-	return connect.WithRegistry(cmd, func(ctx context.Context, r *registry.Registry) error {
-		list, err := r.Stages(ctx)
-		if err != nil {
-			return err
-		}
-		return cli.Print(cmd, asJSON, list, printStages)
 	})
 }
 
-func printStages(out io.Writer, list []registry.QueueStage) error {
-	var rows [][]string
-	for _, s := range list {
-		state, most := "", "-"
-		if s.Paused {
-			state = "paused"
-			for _, p := range s.Pauses {
-				state += fmt.Sprintf("; pause %d, %s", p.ID, human.Pause(p.By, p.Since, p.Reason))
+// stages is a list of stages.
+func stages() op.List[registry.QueueStage] {
+	return op.List[registry.QueueStage]{
+		Path: "stages", What: "stages", Header: []string{"STAGE", "ACTION", "WORKER", "TOPIC", "ATTEMPTS", "CAP", "LEASE", "WAITING", "RUNNING", "PARKED", ""},
+		Row: func(s registry.QueueStage) []string {
+			state, most := "", "-"
+			if s.Paused {
+				state = "paused"
+				for _, p := range s.Pauses {
+					state += fmt.Sprintf("; pause %d, %s", p.ID, human.Pause(p.By, p.Since, p.Reason))
+				}
 			}
-		}
-		if s.Cap > 0 {
-			most = strconv.Itoa(s.Cap)
-		}
-		rows = append(rows, []string{
-			string(s.Stage), string(s.Action), s.Worker, s.Topic, strconv.Itoa(s.MaxAttempts), most, human.Duration(human.Seconds(s.Lease)),
-			human.Number(s.Waiting), human.Number(s.Running), human.Number(s.Parked), state,
-		})
+			if s.Cap > 0 {
+				most = strconv.Itoa(s.Cap)
+			}
+			return []string{
+				string(s.Stage), string(s.Action), s.Worker, s.Topic, strconv.Itoa(s.MaxAttempts), most, human.Duration(human.Seconds(s.Lease)),
+				human.Number(s.Waiting), human.Number(s.Running), human.Number(s.Parked), state,
+			}
+		},
 	}
-	header := []string{"STAGE", "ACTION", "WORKER", "TOPIC", "ATTEMPTS", "CAP", "LEASE", "WAITING", "RUNNING", "PARKED", ""}
-	return cli.WriteList(out, "stages", header, rows)
 }
 
 func stageAddCommand() *cobra.Command {
-	var n registry.NewStage
-	var worker string
-	var asJSON bool
-	c := &cobra.Command{
+	return op.Command{
 		Use:   "add NAME --after STAGE --worker http",
 		Short: "Add an ingest stage that programs process over HTTP",
 		Long: `Add a stage to the order of an ingest, after another one. Programs in any language
@@ -94,76 +69,40 @@ within seconds; bags that finish the stage before it in these seconds skip it. T
 has letters, digits and single spaces, and begins with a capital.`,
 		Example: `  farol stage add 'Virus Scan' --after Validate --worker http
   farol stage add OCR --after 'Format Identification' --worker http --topic ocr --max-attempts 5 --lease 2m --heartbeat 20s --timeout 6h --json`,
-		Args: cli.OneArg("stage"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := checkNew(n, worker); err != nil {
-				return err
-			}
-			n.Name = registry.Stage(args[0])
-			show := func(s registry.QueueStage, err error) error {
-				switch {
-				case errors.Is(err, registry.ErrRefused):
-					return cli.Failure{Code: cli.ExitFailed, Err: err, Next: "`farol stage list` shows the stages"}
-				case err != nil:
-					return err
-				}
-				return cli.Printf(cmd, asJSON, s, "%s comes after %s now, with the topic %s. Its items wait until programs claim them: docs/workers.md.\n",
-					s.Stage, n.After, s.Topic)
-			}
-			done, err := remote.Through(cmd, func(ctx context.Context, s *remote.Server) (err error) {
-				if n.After, err = values.Stage(ctx, "--after", n.After); err != nil {
-					return err
-				}
-				return show(addRemotely(ctx, s, n))
-			})
-			if done || err != nil {
-				return err
-			}
-			return connect.WithRegistry(cmd, func(ctx context.Context, r *registry.Registry) error {
-				var err error
-				if n.After, err = values.StageFrom(ctx, r, "--after", n.After); err != nil {
-					return err
-				}
-				entry := registry.AuditEntry{Operation: "stages.add", SubjectType: "stage", SubjectID: string(n.Name), Detail: map[string]any{"after": n.After}}
-				return show(registry.Acted(ctx, r, registry.Actor{}, &entry, func(ctx context.Context) (registry.QueueStage, error) { return r.AddStage(ctx, n) }))
-			})
+		Arg: "stage",
+		Flags: []op.Flag{
+			{Name: "after", Param: "after", Kind: op.Stage, Help: "the stage before it"},
+			{Name: "worker", Help: "what processes it: http"},
+			{Name: "topic", Param: "topic", Help: "its NSQ topic (default ingest_ and its name)"},
+			{Name: "max-attempts", Param: "max_attempts", Kind: op.Number, Default: 3, Least: 1, Most: 1000, Help: "attempts after which an item waits for a person"},
+			{Name: "lease", Param: "lease_seconds", Kind: op.Seconds, Default: 30 * time.Second, Help: "time without a heartbeat after which a worker loses the item; at least three heartbeats"},
+			{Name: "heartbeat", Param: "heartbeat_seconds", Kind: op.Seconds, Help: "time between two heartbeats (default a third of the lease, 10s at most)"},
+			{Name: "timeout", Param: "timeout_seconds", Kind: op.Seconds, Help: "how long the stage may take; 0: no limit"},
 		},
-	}
-	flags := c.Flags()
-	flags.StringVar((*string)(&n.After), "after", "", "the stage before it")
-	flags.StringVar(&worker, "worker", "", "what processes it: http")
-	flags.StringVar(&n.Topic, "topic", "", "its NSQ topic (default ingest_ and its name)")
-	flags.IntVar(&n.MaxAttempts, "max-attempts", 3, "attempts after which an item waits for a person")
-	flags.DurationVar(&n.Lease, "lease", 30*time.Second, "time without a heartbeat after which a worker loses the item; at least three heartbeats")
-	flags.DurationVar(&n.Heartbeat, "heartbeat", 0, "time between two heartbeats (default a third of the lease, 10s at most)")
-	flags.DurationVar(&n.Timeout, "timeout", 0, "how long the stage may take; 0: no limit")
-	cli.JSONFlag(c, &asJSON)
-	return c
+		Check: checkNew,
+	}.Make(func(ctx context.Context, c *op.Call) error {
+		body := c.Body()
+		body["name"] = c.Arg
+		s, err := remote.Send[registry.QueueStage](ctx, c.Server, http.MethodPost, "stages", body)
+		if err != nil {
+			return remote.Next(err, "`farol stage list` shows the stages")
+		}
+		return cli.Printf(c.Cmd, c.JSON, s, "%s comes after %s now, with the topic %s. Its items wait until programs claim them: docs/workers.md.\n", s.Stage, c.Text("after"), s.Topic)
+	})
 }
 
 // checkNew refuses a stage that cannot be added.
-func checkNew(n registry.NewStage, worker string) error {
+func checkNew(c *op.Call) error {
+	lease, heartbeat := c.Duration("lease"), c.Duration("heartbeat")
 	switch {
-	case worker != "http":
-		return cli.Usage(fmt.Errorf("--worker is %q", worker), "give --worker http: only programs over HTTP process added stages")
-	case n.After == "":
+	case c.Text("worker") != "http":
+		return cli.Usage(fmt.Errorf("--worker is %q", c.Text("worker")), "give --worker http: only programs over HTTP process added stages")
+	case !c.Given("after"):
 		return cli.Usage(errors.New("--after is missing"), "name the stage before it: `farol stage list` shows the stages")
+	case lease <= 0 || lease < 3*heartbeat:
+		return cli.Usage(fmt.Errorf("--lease is %v and --heartbeat is %v", lease, heartbeat), "give a lease of at least three heartbeats")
 	}
-	return checkTimes(n)
-}
-
-// checkTimes refuses numbers and times that no stage can have.
-func checkTimes(n registry.NewStage) error {
-	if n.Lease <= 0 || n.Lease < 3*n.Heartbeat {
-		return cli.Usage(fmt.Errorf("--lease is %v and --heartbeat is %v", n.Lease, n.Heartbeat), "give a lease of at least three heartbeats")
-	}
-	if err := notNegative("--heartbeat", n.Heartbeat); err != nil {
-		return err
-	}
-	if err := notNegative("--timeout", n.Timeout); err != nil {
-		return err
-	}
-	return cli.InRange("--max-attempts", n.MaxAttempts, 1, 1000)
+	return errors.Join(notNegative("--heartbeat", heartbeat), notNegative("--timeout", c.Duration("timeout")))
 }
 
 func notNegative(flag string, d time.Duration) error {
@@ -173,52 +112,68 @@ func notNegative(flag string, d time.Duration) error {
 	return nil
 }
 
+func stageSetCommand() *cobra.Command {
+	return op.Command{
+		Use:   "set STAGE",
+		Short: "Set the cap, timeout and maximum attempts of a stage",
+		Long: `Set the cap of a stage over all processes, its processing timeout, and the attempts after
+which an item waits for a person. Workers apply a change within five seconds.`,
+		Example: `  farol stage set Record --cap 4
+  farol stage set Receive --timeout 6h --max-attempts 5
+  farol stage set Requested --action Delete --cap 2 --json`,
+		Arg: "stage",
+		Flags: []op.Flag{
+			{Name: "action", Param: "action", Among: values.Names(values.Actions), Help: "only for this action"},
+			{Name: "cap", Param: "cap", Kind: op.Number, Least: 0, Most: math.MaxInt32, Help: "items at the stage at the same time in all processes; 0: no limit"},
+			{Name: "timeout", Param: "timeout_seconds", Kind: op.Seconds, Help: "how long the stage may take; 0: no limit"},
+			{Name: "max-attempts", Param: "max_attempts", Kind: op.Number, Least: 1, Most: 1000, Help: "attempts after which an item waits for a person"},
+		},
+		Check: func(c *op.Call) error {
+			if !c.Given("cap") && !c.Given("timeout") && !c.Given("max-attempts") {
+				return cli.Usage(errors.New("no setting is named"), "add --cap, --timeout or --max-attempts")
+			}
+			return notNegative("--timeout", c.Duration("timeout"))
+		},
+	}.Make(func(ctx context.Context, c *op.Call) error {
+		stage, err := values.Stage(ctx, c.Server, "the stage", registry.Stage(c.Arg))
+		if err != nil {
+			return err
+		}
+		body := c.Body()
+		body["stage"] = stage
+		v, err := remote.Send[struct{ Items []registry.QueueStage }](ctx, c.Server, http.MethodPatch, "stages", body)
+		switch {
+		case err != nil:
+			return err
+		case len(v.Items) == 0:
+			return cli.Failure{Code: cli.ExitFailed, Err: fmt.Errorf("%s has no settings for that", stage), Next: "`farol stage list` shows the stages and their actions"}
+		}
+		return stages().Write(c, v.Items)
+	})
+}
+
 func stageRemoveCommand() *cobra.Command {
-	var asJSON bool
-	c := &cobra.Command{
+	return op.Command{
 		Use:   "remove NAME",
 		Short: "Remove an added stage",
 		Long: `Remove an added stage, if no item waits or runs at it. Items that are parked at it stay
 parked, and can be requeued to another stage.`,
 		Example: `  farol stage remove 'Virus Scan'
   farol stage remove OCR --json`,
-		Args: cli.OneArg("stage"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			show := func(name registry.Stage, s registry.QueueStage, err error) error {
-				switch {
-				case errors.Is(err, registry.ErrRefused):
-					return cli.Failure{Code: cli.ExitFailed, Err: err, Next: fmt.Sprintf("`farol item list --stage '%s'` shows its items; `farol pause '%s'` pauses it", name, name)}
-				case err != nil:
-					return err
-				}
-				text := fmt.Sprintf("%s is removed.\n", s.Stage)
-				if s.Parked > 0 {
-					text += fmt.Sprintf("%s parked at it: farol plan requeue --stage '%s' --to STAGE\n", human.Count(s.Parked, "item is", "items are"), s.Stage)
-				}
-				return cli.Printf(cmd, asJSON, s, "%s", text)
-			}
-			done, err := remote.Through(cmd, func(ctx context.Context, s *remote.Server) error {
-				name, err := values.Stage(ctx, "the stage", registry.Stage(args[0]))
-				if err != nil {
-					return err
-				}
-				removed, err := remote.Send[registry.QueueStage](ctx, s, http.MethodDelete, stagePath("Ingest", name, ""), nil)
-				return show(name, removed, err)
-			})
-			if done || err != nil {
-				return err
-			}
-			return connect.WithRegistry(cmd, func(ctx context.Context, r *registry.Registry) error {
-				name, err := values.StageFrom(ctx, r, "the stage", registry.Stage(args[0]))
-				if err != nil {
-					return err
-				}
-				entry := registry.AuditEntry{Operation: "stages.remove", SubjectType: "stage", SubjectID: string(name)}
-				s, err := registry.Acted(ctx, r, registry.Actor{}, &entry, func(ctx context.Context) (registry.QueueStage, error) { return r.RemoveStage(ctx, name) })
-				return show(name, s, err)
-			})
-		},
-	}
-	cli.JSONFlag(c, &asJSON)
-	return c
+		Arg: "stage",
+	}.Make(func(ctx context.Context, c *op.Call) error {
+		name, err := values.Stage(ctx, c.Server, "the stage", registry.Stage(c.Arg))
+		if err != nil {
+			return err
+		}
+		var s registry.QueueStage
+		if _, err := c.Do(ctx, client.Call{Method: http.MethodDelete, Path: "stages/Ingest/" + url.PathEscape(string(name))}, &s); err != nil {
+			return remote.Next(err, fmt.Sprintf("`farol item list --stage '%s'` shows its items; `farol pause '%s'` pauses it", name, name))
+		}
+		text := fmt.Sprintf("%s is removed.\n", s.Stage)
+		if s.Parked > 0 {
+			text += fmt.Sprintf("%s parked at it: farol plan requeue --stage '%s' --to STAGE\n", human.Count(s.Parked, "item is", "items are"), s.Stage)
+		}
+		return cli.Printf(c.Cmd, c.JSON, s, "%s", text)
+	})
 }

@@ -10,14 +10,13 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/farol-preservation/farol/explain"
-	"github.com/farol-preservation/farol/internal/cli"
+	"github.com/farol-preservation/farol/internal/commands/op"
 	"github.com/farol-preservation/farol/internal/human"
 	"github.com/farol-preservation/farol/progress"
 )
 
 func itemExplainCommand() *cobra.Command {
-	var asJSON bool
-	c := &cobra.Command{
+	return op.Show(one(op.Command{
 		Use:   "explain ID",
 		Short: "Explain what happened to an item and what to do",
 		Long: `Explain an item on one page: what happened to it, which file of the bag is wrong, what was
@@ -25,11 +24,7 @@ expected and what was found, whose fault it is (the bag's or the system's), what
 for, and what to do. It uses recorded facts only; "item show" has all of them.`,
 		Example: `  farol item explain 7
   farol item explain 7 --json`,
-		Args: cli.OneArg("item by its ID"),
-		RunE: showing(explain.Source.Explain, remoteExplanation, printExplanation, &asJSON),
-	}
-	cli.JSONFlag(c, &asJSON)
-	return c
+	}), "items/{}/explain", printExplanation)
 }
 
 const (

@@ -3,29 +3,27 @@ package items
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/farol-preservation/farol/explain"
 	"github.com/farol-preservation/farol/internal/cli"
+	"github.com/farol-preservation/farol/internal/commands/op"
 	"github.com/farol-preservation/farol/internal/commands/values"
-	"github.com/farol-preservation/farol/internal/connect"
 	"github.com/farol-preservation/farol/internal/human"
-	"github.com/farol-preservation/farol/internal/remote"
 	"github.com/farol-preservation/farol/registry"
-	"github.com/farol-preservation/farol/registry/browse"
 )
 
 func itemListCommand() *cobra.Command {
-	var o itemListOptions
-	var since string
-	var asJSON bool
-	c := &cobra.Command{
+	return op.List[registry.WorkItem]{
+		Path: "items", What: "work items", Print: printItems, Before: func(i registry.WorkItem) int64 { return i.ID },
+		Empty: func(ctx context.Context, c *op.Call) error {
+			return values.CheckInstitution(ctx, c.Server, c.Text("institution"))
+		},
+	}.Command(op.Command{
 		Use:   "list",
 		Short: "List work items, newest first",
 		Long: `List work items, newest first. An exclamation mark after the status marks an item that
@@ -37,94 +35,24 @@ waits for a person. NOTE is the first finding; "item explain" shows all.`,
   farol item list --action 'Restore Object' --since 24h
   farol item list --error-code invalid-bag --object example.edu/photographs --since 2026-11-02
   farol item list --limit 20 --before 1000`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) (err error) {
-			if cmd.Flags().Changed("state") && cmd.Flags().Changed("status") {
+		Flags: []op.Flag{
+			{Name: "status", Alias: "state", Param: "status", Among: values.Names(values.Statuses), Help: "only with this status"},
+			{Name: "stage", Param: "stage", Kind: op.Stage, Help: values.StageHelp()},
+			{Name: "action", Param: "action", Among: values.Names(values.Actions), Help: "only of this action"},
+			{Name: "error-code", Param: "error_code", Help: "only with this error code, such as invalid-bag"},
+			{Name: "institution", Param: "institution", Help: "only of the institution with this identifier"},
+			{Name: "object", Param: "object", Help: "only of the object with this identifier"},
+			{Name: "name", Param: "name", Help: "only of this tar in the receiving bucket"},
+			{Name: "since", Param: "created_after", Kind: op.Since, Help: "only items created since: a time ago (90m, 24h, 7d), a date or an RFC 3339 time, in UTC"},
+			{Name: "needs-review", Param: "review", Kind: op.Truth, Help: "only items that wait for a person's decision"},
+		},
+		Check: func(c *op.Call) error {
+			if c.Cmd.Flags().Changed("state") && c.Cmd.Flags().Changed("status") {
 				return cli.Usage(errors.New("--state and --status are the same"), "give one of them")
 			}
-			if o.filter.CreatedAfter, err = cli.SinceOf(since, time.Now()); err != nil {
-				return err
-			}
-			if err := o.check(cmd.Context()); err != nil {
-				return err
-			}
-			show := func(items []registry.WorkItem) error {
-				return cli.PrintPage(cmd, asJSON, items, o.limit, printItems, func(last registry.WorkItem) string { return fmt.Sprintf("--before %d", last.ID) })
-			}
-			done, err := remote.Page(cmd, "items", o.query(), o.limit, show)
-			if done || err != nil {
-				return err
-			}
-			return connect.WithRegistryFor(cmd, 0, func(ctx context.Context, r *registry.Registry) error {
-				items, err := o.list(ctx, r)
-				if err != nil {
-					return err
-				}
-				return show(items)
-			})
+			return nil
 		},
-	}
-	flags := c.Flags()
-	flags.StringVar((*string)(&o.status), "status", "", "only with this status: "+strings.Join(cli.Strings(values.Statuses()), ", "))
-	flags.StringVar((*string)(&o.status), "state", "", "the same as --status")
-	flags.StringVar((*string)(&o.stage), "stage", "", values.StageHelp())
-	flags.StringVar((*string)(&o.action), "action", "", "only of this action: "+strings.Join(cli.Strings(values.Actions()), ", "))
-	flags.StringVar(&o.filter.ErrorCode, "error-code", "", "only with this error code, such as invalid-bag")
-	flags.StringVar(&o.filter.Institution, "institution", "", "only of the institution with this identifier")
-	flags.StringVar(&o.filter.Object, "object", "", "only of the object with this identifier")
-	flags.StringVar(&o.filter.Name, "name", "", "only of this tar in the receiving bucket")
-	flags.StringVar(&since, "since", "", "only items created since: a time ago (90m, 24h, 7d), a date or an RFC 3339 time, in UTC")
-	flags.BoolVar(&o.filter.Review, "needs-review", false, "only items that wait for a person's decision")
-	flags.IntVar(&o.limit, "limit", 50, "how many at most")
-	flags.Int64Var(&o.before, "before", 0, "only items with a lower ID, for the next page")
-	cli.JSONFlag(c, &asJSON)
-	return c
-}
-
-// itemListOptions are the flags of a list of items.
-type itemListOptions struct {
-	filter browse.ItemFilter
-	status registry.Status
-	action registry.Action
-	stage  registry.Stage
-	limit  int
-	before int64
-}
-
-// list returns the items that a registry has.
-func (o *itemListOptions) list(ctx context.Context, r *registry.Registry) ([]registry.WorkItem, error) {
-	if err := values.CheckInstitution(ctx, r, o.filter.Institution); err != nil {
-		return nil, err
-	}
-	return browse.UpTo(o.limit, browse.Key{ID: o.before}, func(p browse.Page) ([]registry.WorkItem, browse.Key, error) {
-		return browse.In(r, registry.Everything()).Items(ctx, o.filter, p)
 	})
-}
-
-// check spells status, stage and action as the registry does, and adds them to the filter.
-func (o *itemListOptions) check(ctx context.Context) (err error) {
-	if o.status, err = cli.OneOf("--status", o.status, values.Statuses()); err != nil {
-		return err
-	}
-	if o.status != "" {
-		o.filter.Status = []registry.Status{o.status}
-	}
-	if o.action, err = cli.OneOf("--action", o.action, values.Actions()); err != nil {
-		return err
-	}
-	if o.action != "" {
-		o.filter.Action = []registry.Action{o.action}
-	}
-	if o.stage, err = values.Stage(ctx, "--stage", o.stage); err != nil {
-		return err
-	}
-	if o.stage != "" {
-		o.filter.Stage = []registry.Stage{o.stage}
-	}
-	if err := cli.CheckPage(o.limit, o.before, 0); err != nil {
-		return err
-	}
-	return values.InstitutionThere(ctx, o.filter.Institution)
 }
 
 func printItems(out io.Writer, items []registry.WorkItem) error {

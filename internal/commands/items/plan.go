@@ -1,10 +1,13 @@
 package items
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -13,8 +16,8 @@ import (
 
 	"github.com/farol-preservation/farol/client"
 	"github.com/farol-preservation/farol/internal/cli"
+	"github.com/farol-preservation/farol/internal/commands/op"
 	"github.com/farol-preservation/farol/internal/commands/values"
-	"github.com/farol-preservation/farol/internal/connect"
 	"github.com/farol-preservation/farol/internal/human"
 	"github.com/farol-preservation/farol/internal/remote"
 	"github.com/farol-preservation/farol/registry"
@@ -35,139 +38,89 @@ be undone for each item that has not changed since.`
 // planTime bounds the making of a plan: its condition may have to read every item.
 const planTime = 10 * time.Minute
 
-// planRequest is a request with the flags that name one of many.
-type planRequest struct {
-	plans.Request
-
-	status  registry.Status
-	atStage registry.Stage
-}
-
-// planFlags adds what says which items a plan is about.
-func planFlags(c *cobra.Command, q *planRequest, asJSON *bool) {
-	flags := c.Flags()
-	flags.StringVar(&q.Where, "where", "", "only items for which this SQL condition is true; \"true\" selects all")
-	flags.StringVar((*string)(&q.status), "status", "", "only with this status: "+strings.Join(cli.Strings(values.Statuses()), ", "))
-	flags.StringVar((*string)(&q.atStage), "stage", "", values.StageHelp())
-	flags.StringVar(&q.Filter.Institution, "institution", "", "only of the institution with this identifier")
-	flags.StringVar(&q.Filter.ErrorCode, "error-code", "", "only with this error code")
-	cli.JSONFlag(c, asJSON)
-}
-
 const conditionHelp = `
 
 --where takes a condition of SQL, as after WHERE in a query of work_items. It runs once,
 read-only and with your own rights.`
 
-func planRequeueCommand() *cobra.Command {
-	q := planRequest{Request: plans.Request{Action: "requeue"}}
-	var asJSON bool
-	c := &cobra.Command{
-		Use:   "requeue",
-		Short: "Plan to requeue items",
-		Long: `Plan to requeue items, as ` + "`farol item requeue`" + ` requeues one. Nothing is changed until the
-plan is applied.` + conditionHelp,
-		Example: `  farol plan requeue --status Suspended --error-code target-missing
-  farol plan requeue --where 'attempt >= 3 AND needs_admin_review OR id IN (1, 3, 6)' --to Receive`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) (err error) {
-			if q.Stage, err = values.Stage(cmd.Context(), "--to", q.Stage); err != nil {
+// planning is a command that makes a plan, which changes nothing.
+func planning(action string, c op.Command) *cobra.Command {
+	c.Long += " Nothing is changed until the\nplan is applied." + conditionHelp
+	c.Within = planTime
+	c.Flags = append(c.Flags,
+		op.Flag{Name: "where", Param: "where", Help: "only items for which this SQL condition is true; \"true\" selects all"},
+		op.Flag{Name: "status", Among: values.Names(values.Statuses), Help: "only with this status"},
+		op.Flag{Name: "stage", Kind: op.Stage, Help: values.StageHelp()},
+		op.Flag{Name: "institution", Help: "only of the institution with this identifier"},
+		op.Flag{Name: "error-code", Help: "only with this error code"})
+	c.Check = func(call *op.Call) error {
+		if !slices.ContainsFunc([]string{"where", "status", "stage", "institution", "error-code"}, call.Given) {
+			return cli.Usage(errors.New("no items are named"), "select items with --where or another flag; --where true selects all")
+		}
+		if action == "set priority" {
+			if _, err := parsePriority(call.Arg); err != nil {
 				return err
 			}
-			return makePlan(cmd, q, asJSON)
-		},
+		}
+		return remote.RefuseFlags(call.Cmd, "where")
 	}
-	planFlags(c, &q, &asJSON)
-	c.Flags().StringVar((*string)(&q.Stage), "to", "", values.ToHelp())
-	return c
+	return c.Make(func(ctx context.Context, call *op.Call) error {
+		filter, body := map[string]any{}, call.Body()
+		for flag, name := range map[string]string{"institution": "institution", "error-code": "error_code"} {
+			if call.Given(flag) {
+				filter[name] = call.Text(flag)
+			}
+		}
+		for _, name := range []string{"status", "stage"} {
+			if call.Given(name) {
+				filter[name] = []string{call.Text(name)}
+			}
+		}
+		body["action"], body["filter"] = action, filter
+		if n, err := parsePriority(call.Arg); err == nil {
+			body["priority"] = n
+		}
+		v, err := remote.Send[plans.View](ctx, call.Server, http.MethodPost, "plans", body)
+		if errors.Is(err, registry.ErrNotFound) {
+			err = cmp.Or(values.CheckInstitution(ctx, call.Server, call.Text("institution")), err)
+		}
+		if err != nil {
+			return notMade(err)
+		}
+		return cli.Print(call.Cmd, call.JSON, v, printPlan)
+	})
+}
+
+func planRequeueCommand() *cobra.Command {
+	return planning("requeue", op.Command{
+		Use:   "requeue",
+		Short: "Plan to requeue items",
+		Long:  "Plan to requeue items, as `farol item requeue` requeues one.",
+		Example: `  farol plan requeue --status Suspended --error-code target-missing
+  farol plan requeue --where 'attempt >= 3 AND needs_admin_review OR id IN (1, 3, 6)' --to Receive`,
+		Flags: []op.Flag{{Name: "to", Param: "stage", Kind: op.Stage, Help: values.ToHelp()}},
+	})
 }
 
 func planCancelCommand() *cobra.Command {
-	q := planRequest{Request: plans.Request{Action: "cancel"}}
-	var asJSON bool
-	c := &cobra.Command{
-		Use:   "cancel",
-		Short: "Plan to cancel items",
-		Long: `Plan to cancel items, as ` + "`farol item cancel`" + ` cancels one. Nothing is changed until the
-plan is applied.` + conditionHelp,
+	return planning("cancel", op.Command{
+		Use:     "cancel",
+		Short:   "Plan to cancel items",
+		Long:    "Plan to cancel items, as `farol item cancel` cancels one.",
 		Example: `  farol plan cancel --where 'size BETWEEN 1 AND 3000' --stage Receive --institution example.edu --reason 'These were trials.'`,
-		Args:    cobra.NoArgs,
-		RunE:    func(cmd *cobra.Command, _ []string) error { return makePlan(cmd, q, asJSON) },
-	}
-	planFlags(c, &q, &asJSON)
-	cli.ReasonFlag(c, &q.Reason, "note for the depositors")
-	return c
+		Flags:   []op.Flag{{Name: "reason", Param: "reason", Kind: op.Reason, Help: "note for the depositors"}},
+	})
 }
 
 func planPriorityCommand() *cobra.Command {
-	q := planRequest{Request: plans.Request{Action: "set priority"}}
-	var asJSON bool
-	c := &cobra.Command{
+	return planning("set priority", op.Command{
 		Use:   "priority NUMBER",
 		Short: "Plan to set the priority of items",
 		Long: `Plan to set the priority of items, from -100, which is claimed first, to 100; the default
-is 0. Nothing is changed until the plan is applied.` + conditionHelp,
+is 0.`,
 		Example: `  farol plan priority 50 --stage Receive --where 'size > 1000000000'
   farol plan priority --status pending -- -10`,
-		Args: cli.OneArg("priority from -100 to 100; put -- before one below 0"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			n, err := parsePriority(args[0])
-			if err != nil {
-				return err
-			}
-			q.Priority = &n
-			return makePlan(cmd, q, asJSON)
-		},
-	}
-	planFlags(c, &q, &asJSON)
-	return c
-}
-
-// makePlan stores a plan and shows what it would do.
-func makePlan(cmd *cobra.Command, q planRequest, asJSON bool) (err error) {
-	if q.Where == "" && q.status == "" && q.atStage == "" && q.Filter.Empty() {
-		return cli.Usage(errors.New("no items are named"), "select items with --where or another flag; --where true selects all")
-	}
-	if q.status, err = cli.OneOf("--status", q.status, values.Statuses()); err != nil {
-		return err
-	}
-	if q.atStage, err = values.Stage(cmd.Context(), "--stage", q.atStage); err != nil {
-		return err
-	}
-	if q.status != "" {
-		q.Filter.Status = []registry.Status{q.status}
-	}
-	if q.atStage != "" {
-		q.Filter.Stage = []registry.Stage{q.atStage}
-	}
-	if err := remote.RefuseFlags(cmd, "where"); err != nil {
-		return err
-	}
-	made, err := remote.Through(cmd, func(ctx context.Context, s *remote.Server) error {
-		v, err := remote.Send[plans.View](ctx, s, http.MethodPost, "plans", q.planBody())
-		if err != nil {
-			return notMade(err)
-		}
-		return cli.Print(cmd, asJSON, v, printPlan)
-	})
-	if made || err != nil {
-		return err
-	}
-	return connect.WithRegistryFor(cmd, planTime, func(ctx context.Context, r *registry.Registry) error {
-		if err := values.CheckInstitution(ctx, r, q.Filter.Institution); err != nil {
-			return err
-		}
-		entry := registry.AuditEntry{Operation: "plans.make", SubjectType: "plan", Detail: map[string]any{"action": q.Action}}
-		p, err := registry.Acted(ctx, r, registry.Actor{}, &entry, func(ctx context.Context) (plans.Plan, error) {
-			p, err := plans.In(r).Make(ctx, q.Request)
-			entry.SubjectID = fmt.Sprint(p.ID)
-			entry.Detail["condition"], entry.Detail["items"] = p.Condition, p.Items
-			return p, err
-		})
-		if err != nil {
-			return notMade(err)
-		}
-		return showPlan(ctx, cmd, r, p, asJSON)
+		Arg: "priority from -100 to 100; put -- before one below 0",
 	})
 }
 
@@ -183,10 +136,7 @@ func notMade(err error) error {
 }
 
 func planApplyCommand() *cobra.Command {
-	var tolerance string
-	var care cli.Caution
-	var asJSON bool
-	c := &cobra.Command{
+	return running(planRun{"apply", "planned"}, op.Command{
 		Use:   "apply ID",
 		Short: "Apply a plan, or the rest of it",
 		Long: `Apply a plan, item by item. Items that have changed since the plan was made are skipped.
@@ -197,27 +147,27 @@ twice.`,
 		Example: `  farol plan apply 1 --dry-run
   farol plan apply 1
   farol plan apply 2 --tolerance 20% --json`,
-		Args: cli.OneArg("plan by its ID"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			most, err := strconv.ParseFloat(strings.TrimSuffix(tolerance, "%"), 64)
-			if err != nil || !(most >= 0 && most <= 100) { // which NaN is not either
-				return cli.Usage(fmt.Errorf("--tolerance is %q", tolerance), "name a percentage from 0% to 100%")
+		Flags: []op.Flag{{Name: "tolerance", Default: "5%", Help: "share of the items that may have changed since the plan was made"}},
+		Check: func(c *op.Call) error {
+			if most := tolerated(c); !(most >= 0 && most <= 100) { // which NaN is not either
+				return cli.Usage(fmt.Errorf("--tolerance is %q", c.Text("tolerance")), "name a percentage from 0% to 100%")
 			}
-			return runPlan(cmd, args[0], planRun{"apply", "planned", map[string]any{"tolerance": most}}, care, asJSON, func(ctx context.Context, r *registry.Registry, id int64, report func(int)) (plans.Plan, error) {
-				return plans.In(r).Apply(ctx, id, most, report)
-			})
+			return nil
 		},
+	})
+}
+
+// tolerated is the percentage that --tolerance names; NaN: none.
+func tolerated(c *op.Call) float64 {
+	most, err := strconv.ParseFloat(strings.TrimSuffix(c.Text("tolerance"), "%"), 64)
+	if err != nil {
+		return math.NaN()
 	}
-	c.Flags().StringVar(&tolerance, "tolerance", "5%", "share of the items that may have changed since the plan was made")
-	care.Flags(c)
-	cli.JSONFlag(c, &asJSON)
-	return c
+	return most
 }
 
 func planUndoCommand() *cobra.Command {
-	var care cli.Caution
-	var asJSON bool
-	c := &cobra.Command{
+	return running(planRun{"undo", "done"}, op.Command{
 		Use:   "undo ID",
 		Short: "Undo a plan",
 		Long: `Restore each item that a plan has changed to its state before. Items that have changed
@@ -227,98 +177,81 @@ applied further.
 The command may be interrupted and run again to continue.`,
 		Example: `  farol plan undo 1
   farol plan undo 3 --json`,
-		Args: cli.OneArg("plan by its ID"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return runPlan(cmd, args[0], planRun{"undo", "done", nil}, care, asJSON, func(ctx context.Context, r *registry.Registry, id int64, report func(int)) (plans.Plan, error) {
-				return plans.In(r).Undo(ctx, id, report)
-			})
-		},
-	}
-	care.Flags(c)
-	cli.JSONFlag(c, &asJSON)
-	return c
+	})
 }
 
 // planRun is what is done to a plan, and to its items in which state.
-type planRun struct {
-	verb, state string
-	body        any // of the request to a server
-}
+type planRun struct{ verb, state string }
 
-// runPlan applies a plan or undoes it, and shows its state then. It has no timeout: it takes
-// as long as there are items.
-func runPlan(cmd *cobra.Command, arg string, do planRun, care cli.Caution, asJSON bool,
-	run func(context.Context, *registry.Registry, int64, func(int)) (plans.Plan, error),
-) error {
-	id, err := planID(arg)
-	if err != nil {
-		return err
-	}
-	ctx := cmd.Context()
-	if s := remote.From(ctx); s != nil {
-		return runRemotely(cmd, s, id, do, care, asJSON)
-	}
-	s, err := connect.Registry(ctx, "plan")
-	if err != nil {
-		return err
-	}
-	defer s.Close()
-	p, err := plans.In(s.Registry).Plan(ctx, id)
-	if err != nil {
-		return noPlan(err)
-	}
-	does, err := do.allowed(cmd, care, p)
-	if err != nil {
-		return err
-	}
-	if !does {
-		return errors.Join(showPlan(ctx, cmd, s.Registry, p, asJSON), cli.Unchanged(cmd))
-	}
-	show := newPlanBar(p.Counts[do.state])
-	dealtWith := 0
-	p, err = run(ctx, s.Registry, id, func(items int) {
-		dealtWith += items
-		show.Set(int64(dealtWith))
+// running applies a plan or undoes it, and shows its state then. It has no timeout: it takes
+// as long as there are items. It may be interrupted; a server that was asked goes on.
+func running(do planRun, c op.Command) *cobra.Command {
+	var care cli.Caution
+	c = onePlan(c)
+	c.Within = -1
+	cmd := c.Make(func(ctx context.Context, call *op.Call) error {
+		v, err := remote.Get[plans.View](ctx, call.Server, call.Path("plans/{}"), nil)
+		if err != nil {
+			return noPlan(err)
+		}
+		does, err := care.Allows(call.Cmd, fmt.Sprintf("Change %s by plan %d", human.Count(v.Counts[do.state], "item", "items"), v.ID), true)
+		if err != nil {
+			return err
+		}
+		if !does {
+			return errors.Join(cli.Print(call.Cmd, call.JSON, v, printPlan), cli.Unchanged(call.Cmd))
+		}
+		show := newPlanBar(v.Counts[do.state])
+		dealtWith := 0
+		v, err = do.follow(ctx, call, v, func(items int) {
+			dealtWith = items
+			show.Set(int64(items))
+		})
+		show.End()
+		if err != nil {
+			return stopped(call.Cmd, err, call.ID, dealtWith)
+		}
+		return errors.Join(cli.Print(call.Cmd, call.JSON, v, printPlan), leftover(v.Plan))
 	})
-	show.End()
-	entry := registry.AuditEntry{Operation: "plans." + do.verb, SubjectType: "plan", SubjectID: arg, Detail: map[string]any{"items": dealtWith}}
-	err = s.Registry.Noted(ctx, registry.Actor{}, entry, err)
-	if p.ID == 0 {
-		return stopped(cmd, err, id, dealtWith)
-	}
-	return errors.Join(showPlan(ctx, cmd, s.Registry, p, asJSON), err, leftover(p))
+	care.Flags(cmd)
+	return cmd
 }
 
-// runRemotely has a server apply a plan or undo it, and follows it. The command may be
-// interrupted: the server goes on.
-func runRemotely(cmd *cobra.Command, s *remote.Server, id int64, do planRun, care cli.Caution, asJSON bool) error {
-	ctx := cmd.Context()
-	v, err := remote.Get[plans.View](ctx, s, remote.About("plans", id, ""), nil)
-	if err != nil {
-		return noPlan(err)
-	}
-	does, err := do.allowed(cmd, care, v.Plan)
-	if err != nil {
-		return err
-	}
-	if !does {
-		return errors.Join(cli.Print(cmd, asJSON, v, printPlan), cli.Unchanged(cmd))
-	}
-	show := newPlanBar(v.Counts[do.state])
-	dealtWith := 0
-	v, err = remoteRun(ctx, s, client.Call{Method: http.MethodPost, Path: remote.About("plans", id, "/"+do.verb), Body: do.body}, do.state, v, func(items int) {
-		dealtWith = items
-		show.Set(int64(items))
-	})
-	show.End()
-	if err != nil {
-		return stopped(cmd, err, id, dealtWith)
-	}
-	return errors.Join(cli.Print(cmd, asJSON, v, printPlan), leftover(v.Plan))
-}
+// pollPlan is the time between two looks at a plan that is carried out.
+const pollPlan = 500 * time.Millisecond
 
-func (do planRun) allowed(cmd *cobra.Command, care cli.Caution, p plans.Plan) (bool, error) {
-	return care.Allows(cmd, fmt.Sprintf("Change %s by plan %d", human.Count(p.Counts[do.state], "item", "items"), p.ID), true)
+// follow has a plan applied or undone, and waits until it is. A server answers at once and goes
+// on; this process answers at the end. report receives how many items were dealt with so far.
+func (do planRun) follow(ctx context.Context, c *op.Call, v plans.View, report func(items int)) (plans.View, error) {
+	asked := make(chan error, 1)
+	go func() {
+		body := map[string]any{}
+		if c.Given("tolerance") {
+			body["tolerance"] = tolerated(c)
+		}
+		_, err := c.Do(ctx, client.Call{Method: http.MethodPost, Path: remote.About("plans", v.ID, "/"+do.verb), Body: body}, nil)
+		asked <- err
+	}()
+	tick := time.NewTicker(pollPlan)
+	defer tick.Stop()
+	for all, answered := v.Counts[do.state], false; ; {
+		var failed error
+		select {
+		case failed = <-asked:
+			answered, asked = true, nil
+		case <-tick.C:
+		case <-ctx.Done():
+			failed = ctx.Err()
+		}
+		now, err := remote.Get[plans.View](context.WithoutCancel(ctx), c.Server, remote.About("plans", v.ID, ""), nil)
+		if err = cmp.Or(failed, err); err == nil || now.ID != 0 {
+			v = now
+			report(int(all - v.Counts[do.state]))
+		}
+		if err != nil || answered && v.Carry == nil {
+			return v, err
+		}
+	}
 }
 
 // leftover is the failure of an undo that could not undo all.
@@ -343,8 +276,10 @@ func stopped(cmd *cobra.Command, err error, id int64, dealtWith int) error {
 	return err
 }
 
-func planID(arg string) (int64, error) {
-	return cli.ParseID(arg, "a plan", "`farol plan list` lists the plans")
+// onePlan completes a command about one plan.
+func onePlan(c op.Command) op.Command {
+	c.Arg, c.Number, c.Where = "plan by its ID", "a plan", "`farol plan list` lists the plans"
+	return c
 }
 
 // noPlan adds the next step to the error of a plan that does not exist.

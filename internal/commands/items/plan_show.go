@@ -12,10 +12,9 @@ import (
 	"github.com/vbauerster/mpb/v8/decor"
 
 	"github.com/farol-preservation/farol/internal/cli"
-	"github.com/farol-preservation/farol/internal/connect"
+	"github.com/farol-preservation/farol/internal/commands/op"
 	"github.com/farol-preservation/farol/internal/human"
 	"github.com/farol-preservation/farol/internal/remote"
-	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/plans"
 )
 
@@ -25,105 +24,47 @@ func PlanStates() []string {
 }
 
 func planShowCommand() *cobra.Command {
-	var asJSON bool
-	var items string
-	c := &cobra.Command{
+	return onePlan(op.Command{
 		Use:   "show ID",
 		Short: "Show a plan and the state of its items",
 		Long: `Show what a plan does, its progress, and why items were refused, had changed or were not
 undone. With --items, list the items in one of these states instead.`,
 		Example: `  farol plan show 1
   farol plan show 2 --items refused --json`,
-		Args: cli.OneArg("plan by its ID"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			id, err := planID(args[0])
-			if err != nil {
-				return err
-			}
-			if items, err = cli.OneOf("--items", items, append(PlanStates(), "all")); err != nil {
-				return err
-			}
-			done, err := remote.Through(cmd, func(ctx context.Context, s *remote.Server) error {
-				v, err := remote.Get[plans.View](ctx, s, remote.About("plans", id, ""), nil)
-				if err != nil {
-					return noPlan(err)
-				}
-				if items == "" {
-					return cli.Print(cmd, asJSON, v, printPlan)
-				}
-				list, err := remote.List[plans.Item](ctx, s, remote.About("plans", id, "/items"), remote.Query("state", stateOf(items)), math.MaxInt)
-				if err != nil {
-					return err
-				}
-				return cli.Print(cmd, asJSON, list, printPlanItems)
-			})
-			if done || err != nil {
-				return err
-			}
-			return connect.WithRegistryFor(cmd, planTime, func(ctx context.Context, r *registry.Registry) error {
-				p, err := plans.In(r).Plan(ctx, id)
-				if err != nil {
-					return noPlan(err)
-				}
-				if items != "" {
-					return listPlanItems(ctx, cmd, r, id, items, asJSON)
-				}
-				return showPlan(ctx, cmd, r, p, asJSON)
-			})
-		},
-	}
-	c.Flags().StringVar(&items, "items", "", "list the items in this state: "+strings.Join(PlanStates(), ", ")+", or all")
-	cli.JSONFlag(c, &asJSON)
-	return c
+		Flags:  []op.Flag{{Name: "items", Among: func() []string { return append(PlanStates(), "all") }, Help: "list the items in this state"}},
+		Within: planTime,
+	}).Make(func(ctx context.Context, c *op.Call) error {
+		v, err := remote.Get[plans.View](ctx, c.Server, c.Path("plans/{}"), nil)
+		if err != nil {
+			return noPlan(err)
+		}
+		if !c.Given("items") {
+			return cli.Print(c.Cmd, c.JSON, v, printPlan)
+		}
+		state := strings.TrimPrefix(c.Text("items"), "all")
+		list, err := remote.List[plans.Item](ctx, c.Server, c.Path("plans/{}/items"), remote.Query("state", state), math.MaxInt)
+		if err != nil {
+			return err
+		}
+		return cli.Print(c.Cmd, c.JSON, list, printPlanItems)
+	})
 }
 
 func planListCommand() *cobra.Command {
-	var asJSON bool
-	var limit int
-	var before int64
-	c := &cobra.Command{
+	return op.List[plans.Plan]{
+		Path: "plans", What: "plans", Before: func(p plans.Plan) int64 { return p.ID },
+		Header: []string{"ID", "STATE", "DOES", "ITEMS", "MADE", "BY", "CONDITION"},
+		Row: func(p plans.Plan) []string {
+			return []string{
+				strconv.FormatInt(p.ID, 10), p.State, does(p), strconv.FormatInt(p.Items, 10), human.Time(p.CreatedAt), human.Line(p.CreatedBy), human.Line(p.Condition),
+			}
+		},
+	}.Command(op.Command{
 		Use:   "list",
 		Short: "List plans, newest first",
 		Example: `  farol plan list
   farol plan list --limit 20 --before 1000 --json`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := cli.CheckPage(limit, before, 0); err != nil {
-				return err
-			}
-			done, err := remote.Page(cmd, "plans", remote.Query("before", remote.ID(before)), limit, func(list []plans.Plan) error { return printPlans(cmd, asJSON, list) })
-			if done || err != nil {
-				return err
-			}
-			return connect.WithRegistryFor(cmd, planTime, func(ctx context.Context, r *registry.Registry) error {
-				list, err := plans.In(r).List(ctx, nil, before, limit)
-				if err != nil {
-					return err
-				}
-				return printPlans(cmd, asJSON, list)
-			})
-		},
-	}
-	c.Flags().IntVar(&limit, "limit", 50, "how many at most")
-	c.Flags().Int64Var(&before, "before", 0, "only those with a lower ID, for the next page")
-	cli.JSONFlag(c, &asJSON)
-	return c
-}
-
-func printPlans(cmd *cobra.Command, asJSON bool, list []plans.Plan) error {
-	return cli.PrintList(cmd, asJSON, list, "plans", []string{"ID", "STATE", "DOES", "ITEMS", "MADE", "BY", "CONDITION"}, func(p plans.Plan) []string {
-		return []string{
-			strconv.FormatInt(p.ID, 10), p.State, does(p), strconv.FormatInt(p.Items, 10), human.Time(p.CreatedAt), human.Line(p.CreatedBy), human.Line(p.Condition),
-		}
 	})
-}
-
-func showPlan(ctx context.Context, cmd *cobra.Command, r *registry.Registry, p plans.Plan, asJSON bool) error {
-	v, err := plans.In(r).View(ctx, p)
-	if err != nil {
-		return err
-	}
-	return cli.Print(cmd, asJSON, v, printPlan)
 }
 
 func printPlan(w io.Writer, v plans.View) error {
@@ -224,33 +165,6 @@ func commandOf(p plans.Plan) string {
 		command += " -- " + strconv.Itoa(*p.Priority)
 	}
 	return command
-}
-
-// stateOf is the state that --items names; "": all.
-func stateOf(items string) string {
-	if items == "all" {
-		return ""
-	}
-	return items
-}
-
-// listPlanItems lists all items of a plan in a state, page by page, since they
-// may be many.
-func listPlanItems(ctx context.Context, cmd *cobra.Command, r *registry.Registry, id int64, state string, asJSON bool) error {
-	const page = 10000
-	all := []plans.Item{} // null is no list in JSON
-	for after := int64(0); ; {
-		list, err := plans.In(r).Items(ctx, id, stateOf(state), after, page)
-		if err != nil {
-			return err
-		}
-		all = append(all, list...)
-		if len(list) < page {
-			break
-		}
-		after = list[len(list)-1].ID
-	}
-	return cli.Print(cmd, asJSON, all, printPlanItems)
 }
 
 func printPlanItems(w io.Writer, items []plans.Item) error {

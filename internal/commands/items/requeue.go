@@ -1,17 +1,19 @@
 package items
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/farol-preservation/farol/explain"
+	"github.com/farol-preservation/farol/client"
 	"github.com/farol-preservation/farol/internal/cli"
-	"github.com/farol-preservation/farol/internal/commands/values"
-	"github.com/farol-preservation/farol/internal/connect"
+	"github.com/farol-preservation/farol/internal/commands/op"
 	"github.com/farol-preservation/farol/internal/human"
 	"github.com/farol-preservation/farol/internal/remote"
 	"github.com/farol-preservation/farol/registry"
@@ -19,11 +21,9 @@ import (
 
 // Requeue is farol requeue.
 func Requeue() *cobra.Command {
-	var stage registry.Stage
-	var where string
 	var care cli.Caution
-	var acceptMissing, asJSON bool
-	c := &cobra.Command{
+	var many bool
+	c := op.Command{
 		Use:   "requeue ID | --where CONDITION",
 		Short: "Put items back into the queue",
 		Long: `Put an item back into the queue, as farol item requeue does, or all items for which a
@@ -36,64 +36,55 @@ Items that are refused do not stop the others.`,
   farol requeue 8 --accept-missing
   farol requeue --where needs_admin_review
   farol requeue --where 'needs_admin_review AND id > 6' --to Receive --yes`,
-		Args: cobra.MaximumNArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			switch many := cmd.Flags().Changed("where"); {
+		Flags:  []op.Flag{{Name: "where", Help: "all items for which this SQL condition is true"}, to(), accept},
+		Within: time.Hour, // a hundred thousand items take a minute or two
+		Check: func(c *op.Call) (err error) {
+			args := c.Cmd.Flags().Args()
+			switch many = c.Cmd.Flags().Changed("where"); {
 			case many == (len(args) == 1):
 				return cli.Usage(errors.New("name one item by its ID, or give --where"), "`farol item list` lists the items")
 			case !many && (care.Yes || care.DryRun):
 				return cli.Usage(errors.New("--yes and --dry-run go with --where"), "leave them out")
-			case many && acceptMissing:
+			case many && c.Given("accept-missing"):
 				return cli.Usage(errors.New("--accept-missing is for one item"), "check what each item lacks, and requeue it by its ID")
 			case many:
-				return requeueMany(cmd, where, stage, care, asJSON)
+				return remote.RefuseFlags(c.Cmd, "where")
 			}
-			return requeueItem(cmd, args[0], stage, acceptMissing, asJSON)
+			c.ID, err = itemID(args[0])
+			return err
 		},
-	}
-	acceptFlag(c, &acceptMissing)
-	c.Flags().StringVar(&where, "where", "", "all items for which this SQL condition is true")
+	}.Make(func(ctx context.Context, c *op.Call) error {
+		if many {
+			return requeueMany(ctx, c, care)
+		}
+		var item registry.WorkItem
+		if _, err := c.Do(ctx, client.Call{Method: http.MethodPost, Path: remote.About("items", c.ID, "/requeue"), Body: c.Body()}, &item); err != nil {
+			return remote.Next(err, strings.ReplaceAll(whyNot, "{}", c.Arg))
+		}
+		return cli.Printf(c.Cmd, c.JSON, item, "%s", stands(item))
+	})
+	c.Args = cobra.MaximumNArgs(1)
 	care.Flags(c)
-	stageFlag(c, &stage)
-	cli.JSONFlag(c, &asJSON)
 	return c
 }
 
-func requeueMany(cmd *cobra.Command, where string, stage registry.Stage, care cli.Caution, asJSON bool) error {
-	stage, err := values.Stage(cmd.Context(), "--to", stage)
+func requeueMany(ctx context.Context, c *op.Call, care cli.Caution) error {
+	yes, err := care.Allows(c.Cmd, "Requeue all items for which the condition is true", false)
 	if err != nil {
 		return err
 	}
-	return connect.WithRegistryFor(cmd, time.Hour, func(ctx context.Context, r *registry.Registry) error { // a hundred thousand items take a minute or two
-		yes, err := care.Allows(cmd, "Requeue all items for which the condition is true", false)
-		if err != nil {
-			return err
-		}
-		lines, err := requeueWhere(ctx, r, where, stage, yes)
-		switch {
-		case errors.Is(err, registry.ErrRefused):
-			return cli.Usage(err, "docs/sql.md lists the columns of work_items")
-		case err != nil:
-			return err
-		}
-		if err := cli.PrintList(cmd, asJSON, lines, "items", []string{"WHAT", "ITEMS", "SUCH AS", ""}, rowOf); err != nil || yes || asJSON {
-			return err
-		}
-		return cli.Unchanged(cmd)
-	})
-}
-
-// requeueWhere requeues items, which is on record, or shows what would happen, which is not.
-func requeueWhere(ctx context.Context, r *registry.Registry, where string, stage registry.Stage, yes bool) ([]registry.RequeueLine, error) {
-	if !yes {
-		return r.RequeueWhere(ctx, where, stage, false)
+	v, err := remote.Send[struct{ Items []registry.RequeueLine }](ctx, c.Server, http.MethodPost, "items/requeue",
+		map[string]any{"where": c.Text("where"), "stage": c.Text("to"), "dry_run": !yes})
+	switch {
+	case errors.Is(err, registry.ErrRefused):
+		return cli.Usage(err, "docs/sql.md lists the columns of work_items")
+	case err != nil:
+		return err
 	}
-	entry := registry.AuditEntry{Operation: "items.requeue_where", SubjectType: "items", Detail: map[string]any{"where": where, "stage": stage}}
-	return registry.Acted(ctx, r, registry.Actor{}, &entry, func(ctx context.Context) ([]registry.RequeueLine, error) {
-		lines, err := r.RequeueWhere(ctx, where, stage, true)
-		entry.Detail["did"] = lines
-		return lines, err
-	})
+	if err := cli.PrintList(c.Cmd, c.JSON, v.Items, "items", []string{"WHAT", "ITEMS", "SUCH AS", ""}, rowOf); err != nil || yes || c.JSON {
+		return err
+	}
+	return cli.Unchanged(c.Cmd)
 }
 
 // rowOf is a line of what a requeue does.
@@ -113,8 +104,7 @@ func rowOf(l registry.RequeueLine) []string {
 
 // WhyNot is farol why-not.
 func WhyNot() *cobra.Command {
-	var asJSON bool
-	c := &cobra.Command{
+	return one(op.Command{
 		Use:   "why-not ID",
 		Short: "Explain why an item is not running",
 		Long: `List the reasons why an item is not claimed now, each with the next step: it has
@@ -122,41 +112,15 @@ ended, runs, or waits; its stage is paused or at its cap; no worker processes it
 other items come first.`,
 		Example: `  farol why-not 7
   farol why-not 7 --json`,
-		Args: cli.OneArg("item by its ID"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			id, err := itemID(args[0])
-			if err != nil {
-				return err
-			}
-			show := func(obstacles []registry.Obstacle) error {
-				text := fmt.Sprintf("Nothing keeps item %d from being claimed.\n", id)
-				if len(obstacles) > 0 {
-					text = ""
-				}
-				for _, o := range obstacles {
-					text += fmt.Sprintf("%s: %s\n  %s\n", o.Reason, human.Line(o.Detail), human.Line(o.Remedy))
-				}
-				return cli.Printf(cmd, asJSON, obstacles, "%s", text)
-			}
-			done, err := remote.Through(cmd, func(ctx context.Context, s *remote.Server) error {
-				item, err := remote.Get[struct{ Why []registry.Obstacle }](ctx, s, remote.About("items", id, ""), nil)
-				if err != nil {
-					return err
-				}
-				return show(item.Why)
-			})
-			if done || err != nil {
-				return err
-			}
-			return connect.WithRegistry(cmd, func(ctx context.Context, r *registry.Registry) error {
-				obstacles, err := explain.Obstacles(ctx, r, id)
-				if err != nil {
-					return err
-				}
-				return show(obstacles)
-			})
-		},
-	}
-	cli.JSONFlag(c, &asJSON)
-	return c
+	}).Make(func(ctx context.Context, c *op.Call) error {
+		item, err := remote.Get[struct{ Why []registry.Obstacle }](ctx, c.Server, c.Path("items/{}"), nil)
+		if err != nil {
+			return err
+		}
+		text := ""
+		for _, o := range item.Why {
+			text += fmt.Sprintf("%s: %s\n  %s\n", o.Reason, human.Line(o.Detail), human.Line(o.Remedy))
+		}
+		return cli.Printf(c.Cmd, c.JSON, item.Why, "%s", cmp.Or(text, fmt.Sprintf("Nothing keeps item %d from being claimed.\n", c.ID)))
+	})
 }

@@ -1,7 +1,6 @@
 package items
 
 import (
-	"context"
 	"fmt"
 	"io"
 	"maps"
@@ -13,20 +12,15 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/farol-preservation/farol/explain"
-	"github.com/farol-preservation/farol/explain/estimate"
 	"github.com/farol-preservation/farol/internal/cli"
-	"github.com/farol-preservation/farol/internal/connect"
+	"github.com/farol-preservation/farol/internal/commands/op"
 	"github.com/farol-preservation/farol/internal/human"
-	"github.com/farol-preservation/farol/internal/remote"
-	"github.com/farol-preservation/farol/internal/settings"
-	"github.com/farol-preservation/farol/pipeline/ingest"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/requests"
 )
 
 func itemShowCommand() *cobra.Command {
-	var asJSON bool
-	c := &cobra.Command{
+	return op.Show(one(op.Command{
 		Use:   "show ID",
 		Short: "Show everything recorded about an item",
 		Long: `Show an item: its state and what it waits for, the progress of its stage in files and
@@ -35,81 +29,7 @@ the records of its object.
 "item watch" follows an item; "item explain" explains it.`,
 		Example: `  farol item show 7
   farol item show 7 --json`,
-		Args: cli.OneArg("item by its ID"),
-		RunE: showing(explain.Source.Item, remoteItem, printItem, &asJSON),
-	}
-	cli.JSONFlag(c, &asJSON)
-	return c
-}
-
-// showing is a command that reads something about one item and prints it.
-func showing[P any](read func(explain.Source, context.Context, int64) (P, error), readFrom func(context.Context, *remote.Server, int64) (P, error),
-	write func(io.Writer, P) error, asJSON *bool,
-) func(*cobra.Command, []string) error {
-	return func(cmd *cobra.Command, args []string) error {
-		id, err := itemID(args[0])
-		if err != nil {
-			return err
-		}
-		done, err := remote.Through(cmd, func(ctx context.Context, s *remote.Server) error {
-			p, err := readFrom(ctx, s, id)
-			if err != nil {
-				return err
-			}
-			return cli.Print(cmd, *asJSON, p, write)
-		})
-		if done || err != nil {
-			return err
-		}
-		ctx, cancel := context.WithTimeout(cmd.Context(), time.Minute)
-		defer cancel()
-		s, source, err := connectItems(ctx, cmd.ErrOrStderr())
-		if err != nil {
-			return err
-		}
-		defer s.Close()
-		p, err := read(source, ctx, id)
-		if err != nil {
-			return err
-		}
-		return cli.Print(cmd, *asJSON, p, write)
-	}
-}
-
-// connectItems opens what explains items. Without Redis there is a warning, and the
-// rest is shown: the reader has trouble enough.
-func connectItems(ctx context.Context, warnings io.Writer) (*connect.Services, explain.Source, error) {
-	source := explain.Source{Measures: ingest.Measures(), Unread: func(err error) { fmt.Fprintln(warnings, "The progress of files is not known:", err) }}
-	config, err := connect.Load(settings.ReadItem)
-	if err != nil {
-		return nil, source, err
-	}
-	s, err := connect.Open(ctx, "item", connect.Needs{Database: &config.Database})
-	if err != nil {
-		return nil, source, err
-	}
-	source.Registry = s.Registry
-	if err := s.OpenProgress(ctx, config.Redis); err != nil {
-		source.Unread(err)
-	}
-	source.Progress, source.Model = s.Progress, modelOf(s.Registry)
-	return s, source, nil
-}
-
-// modelOf reads how the queue was served, at most once a minute. It is for one item at a time.
-func modelOf(r *registry.Registry) explain.Model {
-	var kept *estimate.Model
-	var read time.Time
-	return func(ctx context.Context) (*estimate.Model, error) {
-		if kept != nil && time.Since(read) < time.Minute {
-			return kept, nil
-		}
-		m, err := explain.ReadModel(ctx, r)
-		if err == nil {
-			kept, read = m, time.Now()
-		}
-		return m, err
-	}
+	}), "items/{}/record", printItem)
 }
 
 func printItem(w io.Writer, v *explain.Item) error {

@@ -13,11 +13,9 @@ import (
 
 	"github.com/farol-preservation/farol/explain"
 	"github.com/farol-preservation/farol/internal/cli"
-	"github.com/farol-preservation/farol/internal/connect"
+	"github.com/farol-preservation/farol/internal/commands/op"
 	"github.com/farol-preservation/farol/internal/human"
 	"github.com/farol-preservation/farol/internal/remote"
-	"github.com/farol-preservation/farol/internal/settings"
-	"github.com/farol-preservation/farol/pipeline/ingest"
 	"github.com/farol-preservation/farol/registry"
 )
 
@@ -31,8 +29,7 @@ const (
 )
 
 func itemWatchCommand() *cobra.Command {
-	var asJSON bool
-	c := &cobra.Command{
+	return one(op.Command{
 		Use:   "watch ID",
 		Short: "Follow an item until it ends",
 		Long: `Follow an item until it ends, or until Ctrl-C: its stage, files and bytes, the rate,
@@ -45,33 +42,14 @@ Exit codes: 0 the item ended as Success; 1 it is Failed, Suspended or Cancelled;
 not answer for ten minutes.`,
 		Example: `  farol item watch 7
   farol item watch 7 --json`,
-		Args: cli.OneArg("item by its ID"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			id, err := itemID(args[0])
-			if err != nil {
-				return err
-			}
-			return watchItem(cmd, id, asJSON)
-		},
-	}
-	cli.JSONFlag(c, &asJSON)
-	return c
+		Within: -1,
+	}).Make(func(ctx context.Context, c *op.Call) error {
+		return (&watcher{server: c.Server, id: c.ID, warnings: c.Cmd.ErrOrStderr()}).watch(ctx, c.Cmd.OutOrStdout(), c.JSON)
+	})
 }
 
-func watchItem(cmd *cobra.Command, id int64, asJSON bool) error {
-	ctx, out := cmd.Context(), cmd.OutOrStdout()
-	w := &watcher{server: remote.From(ctx), id: id, warnings: cmd.ErrOrStderr()}
-	if w.server == nil {
-		config, err := connect.Load(settings.ReadItem)
-		if err != nil {
-			return err
-		}
-		if w.services, err = connect.Open(ctx, "item", connect.Needs{Database: &config.Database}); err != nil {
-			return err
-		}
-		defer w.services.Close()
-		w.redis, w.model = config.Redis, modelOf(w.services.Registry)
-	}
+// watch shows the item until it has ended.
+func (w *watcher) watch(ctx context.Context, out io.Writer, asJSON bool) error {
 	f, ok := out.(*os.File)
 	var show display = &changes{out: out, asJSON: asJSON}
 	if ok && cli.IsTerminal(f) && !asJSON {
@@ -85,17 +63,14 @@ func watchItem(cmd *cobra.Command, id int64, asJSON bool) error {
 		return nil
 	}
 	return cli.Failure{
-		Code: cli.ExitFailed, Err: fmt.Errorf("item %d ended as %s at %s", id, item.Status, item.Stage),
-		Next: fmt.Sprintf("`farol item explain %d` explains why, and what to do", id),
+		Code: cli.ExitFailed, Err: fmt.Errorf("item %d ended as %s at %s", w.id, item.Status, item.Stage),
+		Next: fmt.Sprintf("`farol item explain %d` explains why, and what to do", w.id),
 	}
 }
 
 // watcher polls one item.
 type watcher struct {
-	server   *remote.Server    // nil: the database
-	services *connect.Services // of the database
-	redis    settings.Redis
-	model    explain.Model
+	server   *remote.Server
 	id       int64
 	warnings io.Writer
 	redisOut bool // Redis was unavailable at the last poll
@@ -150,7 +125,7 @@ func (w *watcher) follow(ctx context.Context, d display) (registry.WorkItem, err
 func (w *watcher) poll(ctx context.Context, d display) (explain.Snapshot, error) {
 	ctx, cancel := context.WithTimeout(ctx, pollTimeout)
 	defer cancel()
-	l, unread, err := w.read(ctx)
+	l, unread, err := snapshotOf(ctx, w.server, w.id)
 	if away := unread != nil; err == nil && away != w.redisOut && ctx.Err() == nil {
 		w.redisOut = away
 		d.interrupt()
@@ -163,29 +138,12 @@ func (w *watcher) poll(ctx context.Context, d display) (explain.Snapshot, error)
 	return l, err
 }
 
-// read reads how far the item is. unread is why that is not known within its stage.
-func (w *watcher) read(ctx context.Context) (l explain.Snapshot, unread, err error) {
-	if w.server != nil {
-		l, known, err := remoteSnapshot(ctx, w.server, w.id)
-		if !known {
-			unread = errors.New("the server does not reach Redis")
-		}
-		return l, unread, err
-	}
-	if w.services.Progress == nil {
-		unread = w.services.OpenProgress(ctx, w.redis)
-	}
-	source := explain.Source{Registry: w.services.Registry, Progress: w.services.Progress, Measures: ingest.Measures(), Model: w.model, Unread: func(err error) { unread = err }}
-	l, err = source.Snapshot(ctx, w.id)
-	return l, unread, err
-}
-
 // name is what the watcher asks, as people call it.
 func (w *watcher) name() string {
-	if w.server != nil {
-		return "server"
+	if w.server.Here() {
+		return "database"
 	}
-	return "database"
+	return "server"
 }
 
 // changes writes a line for each change.

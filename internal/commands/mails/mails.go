@@ -11,10 +11,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/farol-preservation/farol/internal/cli"
+	"github.com/farol-preservation/farol/internal/commands/op"
 	"github.com/farol-preservation/farol/internal/connect"
 	"github.com/farol-preservation/farol/internal/human"
 	"github.com/farol-preservation/farol/internal/settings"
-	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/outbox"
 	"github.com/farol-preservation/farol/web/mail"
 )
@@ -77,33 +77,21 @@ Exit codes: 0 the server accepted the mail; 1 it did not; 2 usage error.`,
 }
 
 func queueCommand() *cobra.Command {
-	var gaveUp, asJSON bool
-	var limit int
-	c := &cobra.Command{
+	return op.List[outbox.Waiting]{
+		Path: "mails", What: "mail", Header: []string{"ID", "TO", "KIND", "NEXT", "TRIES", "SUBJECT", "LAST ERROR"}, Row: row,
+	}.All(op.Command{
 		Use:   "queue",
 		Short: "List mail that waits, with the next attempt and the last error",
 		Long: `List the mail that is not sent yet, in the order in which it is due. farol schedule sends
 it, and retries for three days. --given-up lists what was given up in the last 30 days.`,
 		Example: `  farol mail queue
   farol mail queue --given-up --json`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := cli.InRange("--limit", limit, 1, 10000); err != nil {
-				return err
-			}
-			return connect.WithRegistry(cmd, func(ctx context.Context, r *registry.Registry) error {
-				list, err := outbox.In(r).Queue(ctx, limit, gaveUp)
-				if err != nil {
-					return err
-				}
-				return cli.PrintList(cmd, asJSON, list, "mail", []string{"ID", "TO", "KIND", "NEXT", "TRIES", "SUBJECT", "LAST ERROR"}, row)
-			})
+		Here: true,
+		Flags: []op.Flag{
+			{Name: "given-up", Param: "given_up", Kind: op.Truth, Help: "only mail that was given up"},
+			{Name: "limit", Param: "limit", Kind: op.Number, Default: 100, Least: 1, Most: 10000, Help: "most rows to print"},
 		},
-	}
-	c.Flags().BoolVar(&gaveUp, "given-up", false, "only mail that was given up")
-	c.Flags().IntVar(&limit, "limit", 100, "most rows to print")
-	cli.JSONFlag(c, &asJSON)
-	return c
+	})
 }
 
 func row(w outbox.Waiting) []string {

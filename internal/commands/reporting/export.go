@@ -90,31 +90,20 @@ A file appears under its name when it is complete. The SHA-256 of the content is
 	return c
 }
 
-// export writes to a file, or to standard output.
-func export(ctx context.Context, r *registry.Registry, kind exports.Kind, institution, object, output string, stdout io.Writer) (done exported, err error) {
-	records := exports.In(r, registry.Everything())
-	of, err := records.Find(ctx, kind, institution, object)
-	if err != nil {
-		return done, noneOf(institution+object, err)
-	}
+// write writes an export to a file, or to standard output.
+func write(output string, stdout io.Writer, put func(io.Writer) (records int64, sha256 string, err error)) (done exported, err error) {
 	to, finish := stdout, func(error) error { return nil }
 	if output != "" {
 		if to, finish, err = newFile(output); err != nil {
 			return done, err
 		}
 	}
-	sum := sha256.New()
 	counted := &counter{to: to}
-	err = records.Snapshot(ctx, "", func(ctx context.Context, s *exports.Snapshot) error {
-		out := bufio.NewWriterSize(io.MultiWriter(counted, sum), 64<<10)
-		done.Records, err = s.WriteAll(ctx, out, of)
-		return errors.Join(err, out.Flush())
-	})
+	records, sum, err := put(counted)
 	if err = errors.Join(err, finish(err)); err != nil {
 		return done, err
 	}
-	done.File, done.Bytes, done.SHA256 = output, counted.n, hex.EncodeToString(sum.Sum(nil))
-	return done, nil
+	return exported{output, records, counted.n, sum}, nil
 }
 
 // noneOf adds the next step to the error of a name that is not on record.
@@ -125,31 +114,45 @@ func noneOf(name string, err error) error {
 	return err
 }
 
+// export writes an export of the database, which is not put on record: its reader may have no
+// right to write there.
+func export(ctx context.Context, r *registry.Registry, kind exports.Kind, institution, object, output string, stdout io.Writer) (exported, error) {
+	records := exports.In(r, registry.Everything())
+	of, err := records.Find(ctx, kind, institution, object)
+	if err != nil {
+		return exported{}, noneOf(institution+object, err)
+	}
+	return write(output, stdout, func(to io.Writer) (n int64, digest string, err error) {
+		sum := sha256.New()
+		err = records.Snapshot(ctx, "", func(ctx context.Context, s *exports.Snapshot) error {
+			out := bufio.NewWriterSize(io.MultiWriter(to, sum), 64<<10)
+			n, err = s.WriteAll(ctx, out, of)
+			return errors.Join(err, out.Flush())
+		})
+		return n, hex.EncodeToString(sum.Sum(nil)), err
+	})
+}
+
 // exportRemotely downloads an export of a server. One that is large is written into the
 // restoration bucket.
-func exportRemotely(ctx context.Context, s *remote.Server, kind exports.Kind, institution, object, output string, stdout io.Writer) (done exported, err error) {
+func exportRemotely(ctx context.Context, s *remote.Server, kind exports.Kind, institution, object, output string, stdout io.Writer) (exported, error) {
 	made, err := s.Registry().MakeExport(ctx, client.ExportRequest{Kind: string(kind), Scope: client.ExportScope{Institution: institution, Object: object}})
 	switch err = remote.Words(err); {
 	case err != nil:
-		return done, noneOf(institution+object, err)
+		return exported{}, noneOf(institution+object, err)
 	case made.WorkItem != nil:
-		return done, cli.Failure{
+		return exported{}, cli.Failure{
 			Code: cli.ExitFailed, Err: fmt.Errorf("it is too large to be downloaded: item %d writes it into the restoration bucket", *made.WorkItem),
 			Next: fmt.Sprintf("`farol item watch %d` follows it", *made.WorkItem),
 		}
 	}
-	to, finish := stdout, func(error) error { return nil }
-	if output != "" {
-		if to, finish, err = newFile(output); err != nil {
-			return done, err
-		}
-	}
-	counted := &counter{to: to}
-	done.SHA256, err = s.Registry().DownloadExport(ctx, made.ID, counted)
-	if err = errors.Join(remote.Words(err), finish(err)); err != nil {
+	done, err := write(output, stdout, func(to io.Writer) (int64, string, error) {
+		digest, err := s.Registry().DownloadExport(ctx, made.ID, to)
+		return 0, digest, remote.Words(err)
+	})
+	if err != nil {
 		return done, err
 	}
-	done.File, done.Bytes = output, counted.n
 	if made, err = s.Registry().Export(ctx, made.ID); err == nil && made.Records != nil {
 		done.Records = *made.Records
 	}

@@ -1,7 +1,6 @@
 package reporting
 
 import (
-	"context"
 	"fmt"
 	"io"
 	"strconv"
@@ -9,52 +8,22 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/farol-preservation/farol/internal/cli"
-	"github.com/farol-preservation/farol/internal/commands/values"
-	"github.com/farol-preservation/farol/internal/connect"
+	"github.com/farol-preservation/farol/internal/commands/op"
 	"github.com/farol-preservation/farol/internal/human"
-	"github.com/farol-preservation/farol/internal/remote"
-	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/exports"
 )
 
 func exportListCommand() *cobra.Command {
-	var p exports.Page
-	var asJSON bool
-	c := &cobra.Command{
+	return op.List[exports.Record]{
+		Path: "exports", Print: printExports, Before: func(e exports.Record) int64 { return e.ID }, Empty: noInstitution,
+	}.Command(op.Command{
 		Use:   "list",
 		Short: "List exports that were made through the REST API, newest first",
 		Example: `  farol export list
   farol export list --institution test.edu --json
   farol export list --limit 20 --before 1000`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := cli.CheckPage(p.Limit, p.Before, 0); err != nil {
-				return err
-			}
-			show := func(list []exports.Record) error {
-				return cli.PrintPage(cmd, asJSON, list, p.Limit, printExports, func(last exports.Record) string { return fmt.Sprintf("--before %d", last.ID) })
-			}
-			done, err := remote.Page(cmd, "exports", remote.Query("institution", p.Institution, "before", remote.ID(p.Before)), p.Limit, show)
-			if done || err != nil {
-				return err
-			}
-			return connect.WithRegistry(cmd, func(ctx context.Context, r *registry.Registry) error {
-				if err := values.CheckInstitution(ctx, r, p.Institution); err != nil {
-					return err
-				}
-				list, err := exports.In(r, registry.Everything()).List(ctx, exports.Kinds(), p)
-				if err != nil {
-					return err
-				}
-				return show(list)
-			})
-		},
-	}
-	c.Flags().StringVar(&p.Institution, "institution", "", "only of the institution with this identifier")
-	c.Flags().IntVar(&p.Limit, "limit", 50, "how many at most")
-	c.Flags().Int64Var(&p.Before, "before", 0, "only those with a lower ID, for the next page")
-	cli.JSONFlag(c, &asJSON)
-	return c
+		Flags: []op.Flag{{Name: "institution", Param: "institution", Help: "only of the institution with this identifier"}},
+	})
 }
 
 func printExports(out io.Writer, list []exports.Record) error {

@@ -4,94 +4,48 @@ package values
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/farol-preservation/farol/internal/cli"
-	"github.com/farol-preservation/farol/internal/connect"
 	"github.com/farol-preservation/farol/internal/remote"
 	"github.com/farol-preservation/farol/internal/settings"
 	"github.com/farol-preservation/farol/registry"
 )
 
 // Stage spells the name of a stage as the registry does; also are other names that are
-// allowed. It connects to the registry only if the stage is not one of Farol's own.
-// flag is what the error names.
-func Stage(ctx context.Context, flag string, value registry.Stage, also ...registry.Stage) (registry.Stage, error) {
+// allowed. It asks the registry only if the stage is not one of Farol's own. flag is what the
+// error names.
+func Stage(ctx context.Context, s *remote.Server, flag string, value registry.Stage, also ...registry.Stage) (registry.Stage, error) {
 	name, err := cli.OneOf(flag, value, append(Stages(), also...))
 	if err == nil {
 		return name, nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
-	defer cancel()
-	if s := remote.From(ctx); s != nil {
-		list, err := remote.All[registry.QueueStage](ctx, s, "stages")
-		if err != nil {
-			return "", err
-		}
-		names := append([]registry.Stage{registry.Resolve}, also...)
-		for _, q := range list {
+	list, err := remote.Get[struct {
+		Items []registry.QueueStage
+		Names []registry.Stage // of those that were removed, too
+	}](ctx, s, "stages", nil)
+	if err != nil {
+		return "", err
+	}
+	if i := slices.IndexFunc(list.Names, func(name registry.Stage) bool { return strings.EqualFold(string(name), string(value)) }); i >= 0 {
+		return list.Names[i], nil
+	}
+	names := []registry.Stage{}
+	for _, q := range list.Items {
+		if !slices.Contains(names, q.Stage) {
 			names = append(names, q.Stage)
 		}
-		return cli.OneOf(flag, value, names)
 	}
-	s, noRegistry := connect.Registry(ctx, "stage")
-	if noRegistry != nil {
-		return "", err // which is all that can be said
-	}
-	defer s.Close()
-	return StageFrom(ctx, s.Registry, flag, value, also...)
+	return cli.OneOf(flag, value, append(append(names, registry.Resolve), also...))
 }
 
-// StageFrom is [Stage] for a command that is connected. Its error lists the live stages.
-func StageFrom(ctx context.Context, r *registry.Registry, flag string, value registry.Stage, also ...registry.Stage) (registry.Stage, error) {
-	names, err := r.StageNames(ctx)
-	if err != nil {
-		return "", err
-	}
-	for _, name := range names {
-		if strings.EqualFold(string(name), string(value)) {
-			return name, nil
-		}
-	}
-	stages, err := r.Stages(ctx)
-	if err != nil {
-		return "", err
-	}
-	var live []registry.Stage
-	for _, s := range stages {
-		if !slices.Contains(live, s.Stage) {
-			live = append(live, s.Stage)
-		}
-	}
-	return cli.OneOf(flag, value, append(append(live, registry.Resolve), also...))
-}
-
-// CheckInstitution refuses an identifier that no institution has; "" is none.
-func CheckInstitution(ctx context.Context, r *registry.Registry, identifier string) error {
+// CheckInstitution refuses an identifier that no institution has, if the caller may know of
+// others; "" is none.
+func CheckInstitution(ctx context.Context, s *remote.Server, identifier string) error {
 	if identifier == "" {
-		return nil
-	}
-	_, err := r.Institution(ctx, identifier)
-	if errors.Is(err, registry.ErrNotFound) {
-		return noInstitution(identifier)
-	}
-	return err
-}
-
-func noInstitution(identifier string) error {
-	return cli.Failure{Code: cli.ExitFailed, Err: fmt.Errorf("there is no institution %q", identifier), Next: "`farol institution list` lists the institutions"}
-}
-
-// InstitutionThere is [CheckInstitution] of the server that a command works through, if it
-// does, and if the server shows institutions to the caller.
-func InstitutionThere(ctx context.Context, identifier string) error {
-	s := remote.From(ctx)
-	if s == nil || identifier == "" {
 		return nil
 	}
 	list, err := remote.List[registry.Institution](ctx, s, "institutions", nil, math.MaxInt)
@@ -101,7 +55,7 @@ func InstitutionThere(ctx context.Context, identifier string) error {
 	case err != nil:
 		return err
 	case !slices.ContainsFunc(list, func(i registry.Institution) bool { return i.Identifier == identifier }):
-		return noInstitution(identifier)
+		return cli.Failure{Code: cli.ExitFailed, Err: fmt.Errorf("there is no institution %q", identifier), Next: "`farol institution list` lists the institutions"}
 	}
 	return nil
 }
@@ -139,4 +93,9 @@ func Actions() (names []registry.Action) {
 		}
 	}
 	return names
+}
+
+// Names are values as text.
+func Names[S ~string](list func() []S) func() []string {
+	return func() []string { return cli.Strings(list()) }
 }

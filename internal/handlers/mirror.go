@@ -1,4 +1,4 @@
-package main
+package handlers
 
 import (
 	"context"
@@ -8,20 +8,20 @@ import (
 )
 
 // mirror compares the queue with what nsqd shows of it; nil: nsqd's address is not known.
-func (v *server) mirror() func(context.Context) (api.MirrorView, error) {
-	at := v.config.NSQ
+func (h *house) mirror() func(context.Context) (api.MirrorView, error) {
+	at := h.config.NSQ
 	if at.HTTPAddr == "" && at.LookupdAddr == "" {
 		return nil
 	}
-	m := nsqcompat.NewMirror(v.DB, nsqcompat.MirrorOptions{NSQDHTTPAddr: at.HTTPAddr, LookupdAddr: at.LookupdAddr, FixityDays: v.config.Fixity.Days, Log: v.log})
+	m := nsqcompat.NewMirror(h.DB, nsqcompat.MirrorOptions{NSQDHTTPAddr: at.HTTPAddr, LookupdAddr: at.LookupdAddr, FixityDays: h.config.Fixity.Days, Log: h.log})
 	return func(ctx context.Context) (api.MirrorView, error) {
 		s, err := m.Status(ctx)
 		if err != nil && len(s.Topics) == 0 {
-			v.log.DebugContext(ctx, "nsqd's figures are not known", "err", err)
-			return api.MirrorView{Admin: v.config.Web.NSQAdmin, Topics: []api.MirrorTopic{}, Note: "nsqd does not answer. The pipeline does not need it: the mirror catches up when it is back."}, nil
+			h.log.DebugContext(ctx, "nsqd's figures are not known", "err", err)
+			return api.MirrorView{Admin: h.config.Web.NSQAdmin, Topics: []api.MirrorTopic{}, Note: "nsqd does not answer. The pipeline does not need it: the mirror catches up when it is back."}, nil
 		}
 		view := mirrorView(s, err == nil)
-		view.Admin = v.config.Web.NSQAdmin
+		view.Admin = h.config.Web.NSQAdmin
 		return view, nil
 	}
 }

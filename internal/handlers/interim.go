@@ -1,4 +1,4 @@
-package main
+package handlers
 
 import (
 	"context"
@@ -18,18 +18,19 @@ import (
 
 // interim is where the server finds how far items are: in Redis and the staging bucket, if
 // it has settings for them. It serves the rest without.
-func (v *server) interim(ctx context.Context) api.Interim {
+func (h *house) interim(ctx context.Context) api.Interim {
 	i := api.Interim{Measures: ingest.Measures()}
-	d := pipeline.Deps{Registry: v.Registry, Log: slog.New(slog.DiscardHandler)}
+	d := pipeline.Deps{Registry: h.Registry, Log: slog.New(slog.DiscardHandler)}
 	if item, err := connect.Load(settings.ReadItem); err != nil {
-		v.log.InfoContext(ctx, "Redis is not set up; the progress of items is not served", "why", err)
+		h.log.InfoContext(ctx, "Redis is not set up; the progress of items is not served", "why", err)
 	} else {
-		i.Progress = v.openProgress(item.Redis)
+		i.Progress = h.openProgress(item.Redis)
 	}
 	if stores, err := connect.Load(settings.ReadItemStores); err != nil {
-		v.log.InfoContext(ctx, "S3 is not set up; the files of items in progress are not served", "why", err)
-	} else if err := v.openBuckets(ctx, stores, &d, &i); err != nil {
-		v.log.WarnContext(ctx, "cannot open the buckets of items in progress; their files are not served", "err", err)
+		i.Unset = err
+		h.log.InfoContext(ctx, "S3 is not set up; the files of items in progress are not served", "why", err)
+	} else if err := h.openBuckets(ctx, stores, &d, &i); err != nil {
+		h.log.WarnContext(ctx, "cannot open the buckets of items in progress; their files are not served", "err", err)
 	}
 	i.Reader = ingest.InterimReader(d)
 	return i
@@ -37,7 +38,7 @@ func (v *server) interim(ctx context.Context) api.Interim {
 
 // openBuckets opens the bucket for staging, and the one that keeps interim metadata if there
 // is one. Nothing is asked of them yet.
-func (v *server) openBuckets(ctx context.Context, c settings.ItemStores, d *pipeline.Deps, i *api.Interim) error {
+func (h *house) openBuckets(ctx context.Context, c settings.ItemStores, d *pipeline.Deps, i *api.Interim) error {
 	s, err := connect.Open(ctx, "serve", connect.Needs{S3: &c.S3})
 	if err != nil {
 		return err
@@ -60,7 +61,7 @@ const restsRedis = 5 * time.Second
 
 // openProgress opens Redis when it is first needed, and again until it answers: the server
 // starts without it.
-func (v *server) openProgress(c settings.Redis) func(context.Context) (*progress.Store, error) {
+func (h *house) openProgress(c settings.Redis) func(context.Context) (*progress.Store, error) {
 	var mu sync.Mutex
 	var failed error
 	var tried time.Time
@@ -68,15 +69,15 @@ func (v *server) openProgress(c settings.Redis) func(context.Context) (*progress
 		mu.Lock()
 		defer mu.Unlock()
 		switch {
-		case v.Progress != nil:
-			return v.Progress, nil
+		case h.Progress != nil:
+			return h.Progress, nil
 		case failed != nil && time.Since(tried) < restsRedis:
 			return nil, failed
 		}
-		if err := v.OpenProgress(context.WithoutCancel(ctx), c); err != nil {
+		if err := h.OpenProgress(context.WithoutCancel(ctx), c); err != nil {
 			failed, tried = fmt.Errorf("connect to Redis: %w", err), time.Now()
 			return nil, failed
 		}
-		return v.Progress, nil
+		return h.Progress, nil
 	}
 }

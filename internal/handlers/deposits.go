@@ -1,4 +1,4 @@
-package main
+package handlers
 
 import (
 	"cmp"
@@ -13,21 +13,21 @@ import (
 
 // deposits is how bags are judged and uploaded, if there are settings for S3. The server
 // serves the rest without.
-func (v *server) deposits(ctx context.Context) api.Deposits {
+func (h *house) deposits(ctx context.Context) api.Deposits {
 	c, err := connect.Load(settings.ReadDeposits)
 	if err != nil {
-		v.log.InfoContext(ctx, "S3 is not set up; bags cannot be deposited with a browser", "why", err)
+		h.log.InfoContext(ctx, "S3 is not set up; bags cannot be deposited with a browser", "why", err)
 		return api.Deposits{}
 	}
-	s, err := connect.Open(ctx, "serve", connect.Needs{S3: &c.S3, Log: v.log})
+	s, err := connect.Open(ctx, "serve", connect.Needs{S3: &c.S3, Log: h.log})
 	if err != nil {
-		v.log.WarnContext(ctx, "cannot open the receiving buckets; bags cannot be deposited with a browser", "err", err)
+		h.log.WarnContext(ctx, "cannot open the receiving buckets; bags cannot be deposited with a browser", "err", err)
 		return api.Deposits{}
 	}
 	client := storage.NewClient(storage.Options{})
 	public := func(name string) (*storage.Bucket, error) {
 		t := c.S3.Target(name)
-		t.Endpoint, t.PathStyle = cmp.Or(v.config.Web.S3Endpoint, t.Endpoint), true // one origin for all buckets
+		t.Endpoint, t.PathStyle = cmp.Or(h.config.Web.S3Endpoint, t.Endpoint), true // one origin for all buckets
 		return client.Bucket(t)
 	}
 	d := api.Deposits{Bucket: s.Receiving, Public: public, Profiles: c.Profiles, MaxFiles: c.MaxFiles}
