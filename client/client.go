@@ -41,6 +41,9 @@ type Client struct {
 	token string
 	http  *http.Client
 	o     Options
+
+	learning   sync.Mutex
+	operations map[string]described // that the server has; nil: it was not asked yet
 }
 
 // New returns a client of the server at a URL such as http://127.0.0.1:4180.

@@ -47,14 +47,15 @@ func history(i registry.WorkItem, attempts []registry.Attempt, changes []registr
 }
 
 // ChangeByHand says what a change did, who made it and with which program.
-func ChangeByHand(c registry.Change) string { return moveOf(c) + ", " + byWhom(c) }
+func ChangeByHand(c registry.Change) string { return Change(c) + ", " + byWhom(c) }
 
 // byWhom names who made a change, and with which program.
 func byWhom(c registry.Change) string {
 	return fmt.Sprintf("by %s with %s", human.Line(c.Actor), human.Line(cmp.Or(c.Program, "a program without a name")))
 }
 
-func moveOf(c registry.Change) string {
+// Change says what a change did.
+func Change(c registry.Change) string {
 	if c.Refused != nil {
 		return fmt.Sprintf("refused while %s at %s: %s", c.StatusWas, c.StageWas, human.Line(*c.Refused))
 	}

@@ -14,9 +14,13 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/farol-preservation/farol/internal/cli"
+	"github.com/farol-preservation/farol/internal/commands/items"
+	"github.com/farol-preservation/farol/internal/commands/op"
 	"github.com/farol-preservation/farol/internal/connect"
 	"github.com/farol-preservation/farol/internal/remote"
 	"github.com/farol-preservation/farol/internal/settings"
+	"github.com/farol-preservation/farol/web/api"
+	"github.com/farol-preservation/farol/web/ops"
 )
 
 func main() {
@@ -68,6 +72,7 @@ Exit codes: 0 success; 1 failure or negative result; 2 usage error or unknown re
 	root.SetHelpCommandGroupID(groupTools)
 	root.SetCompletionCommandGroupID(groupTools)
 	root.AddCommand(internalCommand())
+	op.Add(root, ops.Rows((&api.API{}).Register), items.Told())
 	addCompletions(root)
 	return root
 }

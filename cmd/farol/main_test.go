@@ -30,6 +30,8 @@ import (
 	"github.com/farol-preservation/farol/progress"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/storage"
+	"github.com/farol-preservation/farol/web/api"
+	"github.com/farol-preservation/farol/web/ops"
 )
 
 // The test program is farol itself when it goes by that name, so that scripts
@@ -51,8 +53,13 @@ func TestScripts(t *testing.T) {
 	if err := link(testenv.DevBinary(t), filepath.Join(bin, "farol-dev")); err != nil {
 		t.Fatal(err)
 	}
+	operations := filepath.Join(t.TempDir(), "operations.txtar")
+	if err := os.WriteFile(operations, []byte(examplesOfOperations(t)), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	testscript.Run(t, testscript.Params{
 		Dir:                 filepath.Join("testdata", "script"),
+		Files:               []string{operations},
 		RequireExplicitExec: true,
 		Setup: func(e *testscript.Env) error {
 			tb, ok := e.T().(testing.TB)
@@ -86,6 +93,31 @@ func TestScripts(t *testing.T) {
 			"stores": cmdStores, "fetch": cmdFetch, "publish": cmdPublish, "nothing": cmdNothing, "advised": cmdAdvised,
 		},
 	})
+}
+
+// examplesOfOperations is a script that runs the examples of commands that are made of
+// operations, where nothing is that they could change: they are understood and refused.
+func examplesOfOperations(t *testing.T) string {
+	t.Helper()
+	var script strings.Builder
+	root := rootCommand()
+	for _, row := range ops.Rows((&api.API{}).Register) {
+		if row.Command == "" {
+			continue
+		}
+		c, _, err := root.Find(row.Words())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for line := range strings.Lines(c.Example) {
+			code := 0
+			if row.Changes() {
+				code = 1
+			}
+			fmt.Fprintf(&script, "exits %d %s\n", code, strings.TrimSpace(line))
+		}
+	}
+	return script.String()
 }
 
 func linkSelf(path string) error {
@@ -129,6 +161,7 @@ func TestEveryExampleIsInAScript(t *testing.T) {
 		}
 		scripts.Write(text)
 	}
+	scripts.WriteString(examplesOfOperations(t))
 	walk(rootCommand(), func(c *cobra.Command) {
 		if c.Example == "" && !c.HasSubCommands() {
 			t.Errorf("%s has no example", c.CommandPath())

@@ -14,6 +14,8 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/farol-preservation/farol/internal/cli"
+	"github.com/farol-preservation/farol/web/api"
+	"github.com/farol-preservation/farol/web/ops"
 )
 
 // leaves are the commands that do something, other than cobra's and our children's.
@@ -72,7 +74,7 @@ func effects() map[string][]string {
 		"runs": {"demo", "dev", "work", "schedule", "read-buckets", "mirror", "serve"},
 		// These change one thing, which another command puts back, or only add to what there is.
 		"changes one": {
-			"item requeue", "item cancel", "item release", "item priority", "plan requeue", "plan cancel", "plan priority",
+			"item requeue", "item priority", "plan requeue", "plan cancel", "plan priority",
 			"restore object", "restore file", "restore approve", "delete request", "delete cancel", "fixity check", "fixity policy", "fixity import",
 			"stage add", "stage set", "stage remove", "drain", "services hold", "services release", "institution add", "institution set", "institution cors",
 			"user add", "user set", "user reset", "user unlock", "user unlink", "user mail", "user sessions", "user deactivate", "user activate", "token add", "mail test", "schedule run", "schedule pause", "schedule resume", "report count",
@@ -90,6 +92,11 @@ func TestCommandsThatChangeMuchAskFirst(t *testing.T) {
 	for kind, commands := range effects() {
 		for _, name := range commands {
 			kinds["farol "+name] = kind
+		}
+	}
+	for _, row := range ops.Rows((&api.API{}).Register) {
+		if words := row.Words(); len(words) > 0 {
+			kinds["farol "+strings.Join(words, " ")] = map[bool]string{false: "looks", true: "changes one"}[row.Changes()]
 		}
 	}
 	for _, c := range leaves() {

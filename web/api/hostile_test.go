@@ -39,7 +39,7 @@ S session.factor {"code": "x"}
 U me.set_factor {"pending": "x", "code": "x"}
 U me.set_password {"old": "x", "new": "x"}
 `
-	for line := range strings.Lines(crawl + more) {
+	for line := range strings.Lines(c.lines() + more) {
 		line, _, _ = strings.Cut(strings.TrimSpace(line), " > ")
 		words := strings.Fields(line)
 		if len(words) > 1 {
@@ -67,7 +67,7 @@ func (c *crawled) named() {
 
 // hostile sends a request, and fails the test if its answer is one of a server that is not
 // up to it.
-func (c *crawled) hostile(o ops.Operation, who, path, body string) {
+func (c *crawled) hostile(o ops.Row, who, path, body string) {
 	c.t.Helper()
 	c.sent++
 	var headers []string
@@ -94,7 +94,7 @@ func TestParametersAreValues(t *testing.T) {
 	const tables = `SELECT string_agg(table_name, ' ' ORDER BY table_name) FROM information_schema.tables WHERE table_schema = 'public'`
 	before := ask[string](c.site, tables)
 	templates, requests := c.templates(), 0
-	for _, o := range c.table.Operations() {
+	for _, o := range c.table.Rows() {
 		tmpl := templates[o.ID]
 		if tmpl.who == "" || o.ID == "session.end" {
 			continue
@@ -149,7 +149,7 @@ func hasType(schema map[string]any, name string) bool {
 
 // bodyOf are the properties of the body of an operation, by a path such as "filter.name",
 // and the body of a template by the same names.
-func (c *crawled) bodyOf(o ops.Operation, body string) (properties map[string]map[string]any, values map[string]json.RawMessage) {
+func (c *crawled) bodyOf(o ops.Row, body string) (properties map[string]map[string]any, values map[string]json.RawMessage) {
 	c.t.Helper()
 	properties, values = map[string]map[string]any{}, map[string]json.RawMessage{}
 	media := theSpec.at("paths", o.Path, strings.ToLower(o.Method), "requestBody", "content", "application/json", "schema")
@@ -190,7 +190,7 @@ func TestBodiesAreValues(t *testing.T) {
 	c := newCrawled(t)
 	c.named()
 	requests := 0
-	for _, o := range c.table.Operations() {
+	for _, o := range c.table.Rows() {
 		tmpl := c.templates()[o.ID]
 		if tmpl.who == "" {
 			continue

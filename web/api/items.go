@@ -52,7 +52,7 @@ type (
 		ByID
 		Condition
 		Body struct {
-			Reason string `json:"reason,omitempty" maxLength:"1000" doc:"Becomes the note of the item"`
+			Reason string `json:"reason,omitempty" maxLength:"1000" doc:"Note for the depositor" example:"The depositor sent the wrong bag."`
 		}
 	}
 	decideInput struct {
@@ -110,8 +110,9 @@ func (a *API) items(t *ops.API) {
 	where := decide("items.requeue_where", post, "/api/v1/items/requeue", "Requeue all items for which an SQL condition is true", "Items that are refused do not stop the others.")
 	where.Access, where.Needs = ops.Here, ""
 	ops.Register(t, where, a.requeueWhere)
-	cancel := decide("items.cancel", post, "/api/v1/items/{id}/cancel", "Cancel an item", "Institutional admins cancel items of deletions. What an item has removed stays removed.")
-	cancel.Or = permission.DeletionsCancel
+	cancel := decide("items.cancel", post, "/api/v1/items/{id}/cancel", "Cancel an item", "A worker that processes it loses its lease. To ingest the bag after all, the depositor uploads it again. "+
+		"Institutional admins cancel items of deletions. What an item has removed stays removed.")
+	cancel.Or, cancel.Command = permission.DeletionsCancel, "item cancel ID"
 	ops.Register(t, cancel, func(ctx context.Context, c access.Caller, in *reasonBody) (*itemAnswer, error) {
 		return a.decide(ctx, c, "items.cancel", in.ID, in.Condition, map[string]any{"reason": in.Body.Reason}, func(ctx context.Context) (registry.WorkItem, error) {
 			if !c.Holds(permission.ItemsDecide) {
@@ -126,7 +127,10 @@ func (a *API) items(t *ops.API) {
 			return a.Registry.Cancel(ctx, in.ID, in.Body.Reason)
 		})
 	})
-	ops.Register(t, decide("items.release", post, "/api/v1/items/{id}/release", "Take a running item from its worker", "It is Pending at once, at the same stage, and keeps what the stage has finished."),
+	release := decide("items.release", post, "/api/v1/items/{id}/release", "Take a running item from its worker",
+		"For example when the worker hangs. The item is Pending at once, at the same stage, keeps what the stage has finished, and the attempt does not count. To restart the stage from its beginning, requeue the item.")
+	release.Command = "item release ID"
+	ops.Register(t, release,
 		func(ctx context.Context, c access.Caller, in *decideInput) (*itemAnswer, error) {
 			return a.decide(ctx, c, "items.release", in.ID, in.Condition, nil, func(ctx context.Context) (registry.WorkItem, error) { return a.Registry.Release(ctx, in.ID) })
 		})

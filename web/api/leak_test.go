@@ -142,7 +142,7 @@ func (w *twoWorlds) value(kind, name string, schema map[string]any) string {
 
 // query is a random request for a list or a record, with some of the parameters that the
 // document has for it.
-func (w *twoWorlds) query(o ops.Operation) string {
+func (w *twoWorlds) query(o ops.Row) string {
 	q := url.Values{}
 	path := o.Path
 	kind, _, _ := strings.Cut(o.ID, ".")
@@ -218,7 +218,7 @@ func (a asked) leak() string {
 func TestListsShowNothingOfOthers(t *testing.T) {
 	t.Parallel()
 	w := newTwoWorlds(t)
-	lists := slices.DeleteFunc(w.table.Operations(), func(o ops.Operation) bool {
+	lists := slices.DeleteFunc(w.table.Rows(), func(o ops.Row) bool {
 		byID := strings.HasSuffix(o.Path, "{id}") || strings.HasSuffix(o.Path, "by-identifier") || o.ID == "items.history" || o.ID == "items.explain"
 		return o.Method != http.MethodGet || o.ID == "items.files" || o.ID == "deposits.show" || theSpec.parameter(o, "limit") == nil && !byID
 	})
@@ -278,7 +278,7 @@ func (w *twoWorlds) remove() {
 }
 
 // parameter is one of an operation in the document; nil: it has no such parameter.
-func (s *spec) parameter(o ops.Operation, name string) map[string]any {
+func (s *spec) parameter(o ops.Row, name string) map[string]any {
 	parameters, _ := s.at("paths", o.Path, strings.ToLower(o.Method))["parameters"].([]any)
 	for _, p := range parameters {
 		if p, is := p.(map[string]any); is && p["name"] == name {

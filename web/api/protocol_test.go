@@ -28,7 +28,7 @@ func (s *site) state() string {
 }
 
 // refused fails the test unless an answer is a problem with a status and a code.
-func (c *crawled) refused(what string, o ops.Operation, a answer, status int, code string) {
+func (c *crawled) refused(what string, o ops.Row, a answer, status int, code string) {
 	c.t.Helper()
 	if a.status != status || a.code() != code || a.header.Get("Content-Type") != "application/problem+json" || ofTheProgram.MatchString(a.text("detail")) {
 		c.t.Errorf("%s: %s: %d %s %s, want %d %s", o.ID, what, a.status, a.header.Get("Content-Type"), a.body, status, code)
@@ -43,7 +43,7 @@ func TestRequestsThatAreNotForTheOperation(t *testing.T) {
 	c.named()
 	before := c.state()
 	templates := c.templates()
-	for _, o := range c.table.Operations() {
+	for _, o := range c.table.Rows() {
 		path, body := c.request(o, templates[o.ID].values)
 		who := c.people[cmp.Or(templates[o.ID].who, "U")]
 		at, _, _ := strings.Cut(path, "?")
@@ -86,7 +86,7 @@ func orNil(body string) any {
 }
 
 // key is the header that an operation demands.
-func (c *crawled) key(o ops.Operation) []string {
+func (c *crawled) key(o ops.Row) []string {
 	if !o.Once {
 		return nil
 	}
@@ -96,7 +96,7 @@ func (c *crawled) key(o ops.Operation) []string {
 
 // heads has HEAD answer what GET does, without a body, and GET an answer without a body to a
 // caller who has it. An age in an answer may change it between two of them.
-func (c *crawled) heads(o ops.Operation, who *caller, path string) {
+func (c *crawled) heads(o ops.Row, who *caller, path string) {
 	c.t.Helper()
 	read, head := who.do("GET", path, nil), who.do("HEAD", path, nil)
 	tag := read.header.Get("ETag")
@@ -159,7 +159,7 @@ func TestBodiesThatAreWrong(t *testing.T) {
 	c.named()
 	before, requests := c.state(), 0
 	templates := c.templates()
-	for _, o := range c.table.Operations() {
+	for _, o := range c.table.Rows() {
 		path, body := c.request(o, templates[o.ID].values)
 		properties, values := c.bodyOf(o, body)
 		who := c.people[templates[o.ID].who]
@@ -222,7 +222,7 @@ func TestEveryOperationHasALimit(t *testing.T) {
 	known := s.browser()
 	known.token = "farol_WRONG"
 	c := s.browser()
-	for _, o := range s.table.Operations() {
+	for _, o := range s.table.Rows() {
 		path := strings.NewReplacer("{id}", "1").Replace(o.Path)
 		if a := known.do(o.Method, path, nil); a.status != 401 || a.code() != "not-signed-in" {
 			t.Errorf("%s: a wrong token: %d %s", o.ID, a.status, a.body)
@@ -246,7 +246,7 @@ func TestEveryOperationWithoutADatabase(t *testing.T) {
 	c.named()
 	templates := c.templates()
 	c.web.Close()
-	for _, o := range c.table.Operations() {
+	for _, o := range c.table.Rows() {
 		path, body := c.request(o, templates[o.ID].values)
 		a := c.people[cmp.Or(templates[o.ID].who, "U")].do(o.Method, path, orNil(body), c.key(o)...)
 		if a.status != 503 || a.code() != "try-later" || a.header.Get("Retry-After") == "" || strings.Contains(a.body, "closed") {
@@ -262,7 +262,7 @@ func TestEveryOperationHoldsToItsKeyAndVersion(t *testing.T) {
 	c := newCrawled(t)
 	c.named()
 	before, templates, tried := c.state(), c.templates(), 0
-	for _, o := range c.table.Operations() {
+	for _, o := range c.table.Rows() {
 		tmpl := templates[o.ID]
 		path, body := c.request(o, tmpl.values)
 		who := c.people[cmp.Or(tmpl.who, "U")]

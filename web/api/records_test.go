@@ -56,7 +56,7 @@ func TestRecordsOfOthersAreAsIfTheyWereNot(t *testing.T) {
 	staff := s.in("staff@archive.org", registry.RoleAdmin, "")
 	for _, role := range []string{registry.RoleInstitutionalUser, registry.RoleInstitutionalAdmin, registry.RoleAuditor} {
 		c := s.in(role+"@test.edu", role, "test.edu")
-		for _, o := range s.table.Operations() {
+		for _, o := range s.table.Rows() {
 			kind, _, _ := strings.Cut(o.ID, ".")
 			if o.Method != "GET" || own[kind] == 0 && kind != "events" || o.ID == "items.estimates" || // which has a test of its own
 				!slices.Contains(permission.Of(role, true), o.Needs) { // what is not for these people is refused before anything is looked up

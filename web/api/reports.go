@@ -106,7 +106,6 @@ func (a *API) reports(t *ops.API) {
 		o.Table = true
 		return o
 	}
-	records := reports.In(a.Registry)
 	ops.Register(t, report("reports.deposits", "/api/v1/reports/deposits", "Report what is in storage",
 		"Rows are of the last count, also of that of a day in the past, or with by=month of the last count of each month. A job counts once an hour. Bytes are those of active files, each counted once.",
 		permission.ReportsDeposits),
@@ -114,7 +113,7 @@ func (a *API) reports(t *ops.API) {
 			if in.On != "" && in.On < firstDay {
 				return nil, noSuchYear()
 			}
-			found, err := records.Deposits(ctx, c.Scope, reports.DepositQuery{By: in.By, Institution: in.Institution, Months: in.Months, On: in.On})
+			found, err := reports.In(a.Registry).Deposits(ctx, c.Scope, reports.DepositQuery{By: in.By, Institution: in.Institution, Months: in.Months, On: in.On})
 			return &body[DepositsReport]{DepositsReport{in.By, found}}, err
 		})
 	ops.Register(t, report("reports.costs", "/api/v1/reports/costs", "Report what storage costs in a month",
@@ -128,14 +127,14 @@ func (a *API) reports(t *ops.API) {
 			if month < firstDay[:len(month)] {
 				return nil, noSuchYear()
 			}
-			found, err := records.Costs(ctx, c.Scope, in.Institution, month+"-01")
+			found, err := reports.In(a.Registry).Costs(ctx, c.Scope, in.Institution, month+"-01")
 			return &body[CostsReport]{CostsReport{month, found}}, err
 		})
 	ops.Register(t, report("reports.outcomes", "/api/v1/reports/outcomes", "Report how work items ended",
 		"An item counts once, on the day on which it ended last.", permission.ReportsDeposits), a.outcomes)
 	ops.Register(t, ops.Operation{ID: "reports.count", Method: post, Path: "/api/v1/reports/count", Summary: "Count what is in storage now", Access: ops.Here},
 		func(ctx context.Context, _ access.Caller, in *countBody) (*body[reports.Counted], error) {
-			counted, err := records.Count(ctx, in.Body.All)
+			counted, err := reports.In(a.Registry).Count(ctx, in.Body.All)
 			return &body[reports.Counted]{counted}, err
 		})
 }

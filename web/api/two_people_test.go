@@ -258,8 +258,8 @@ func (h *history) adds(by *account, x step, say sayer) {
 
 // acts carries out any other operation of the table, on a person or on the institution.
 func (h *history) acts(by *account, x step, say sayer) {
-	i := slices.IndexFunc(h.s.table.Operations(), func(o ops.Operation) bool { return o.ID == x.what })
-	o, id := h.s.table.Operations()[i], h.about[x.b%len(h.about)]
+	i := slices.IndexFunc(h.s.table.Rows(), func(o ops.Row) bool { return o.ID == x.what })
+	o, id := h.s.table.Rows()[i], h.about[x.b%len(h.about)]
 	if strings.HasPrefix(o.ID, "institutions.") {
 		id = h.in.ID
 	}
@@ -318,7 +318,7 @@ func TestOnePersonIsNeverTwo(t *testing.T) {
 	s := newSite(t, func(a *api.API) { a.Web.Proxies = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")} })
 	s.old()
 	var all []string
-	for _, o := range s.table.Operations() {
+	for _, o := range s.table.Rows() {
 		switch tag, _, _ := strings.Cut(o.ID, "."); {
 		case !strings.Contains(" users me session link tokens institutions ", " "+tag+" "):
 		case slices.Contains(strings.Fields(acts), o.ID):

@@ -18,7 +18,7 @@ func TestOthersAreAsIfTheyWereNot(t *testing.T) {
 	staff := s.person("staff@archive.org", registry.RoleAdmin, "")
 	ids := map[string][]int64{"users": {other.person.ID, staff.person.ID}, "institutions": {s.other.ID}}
 	before := ask[string](s, `SELECT string_agg(u::text, E'\n' ORDER BY id) FROM users u WHERE email <> 'admin@test.edu'`)
-	for _, o := range s.table.Operations() {
+	for _, o := range s.table.Rows() {
 		kind, _, _ := strings.Cut(o.ID, ".")
 		if !strings.Contains(o.Path, "{id}") || ids[kind] == nil {
 			continue

@@ -44,6 +44,7 @@ type Pages struct {
 	log      *slog.Logger
 
 	sheets    []sheet
+	forms     []ops.Row                     // without a form in a template
 	templates map[string]*template.Template // by file
 	assets    map[string]asset              // by name
 	live      *live
@@ -72,7 +73,7 @@ func New(a *api.API, t *ops.API) *Pages {
 		api: a, table: t, registry: a.Registry, auth: a.Auth, web: a.Web, log: a.Log,
 		templates: map[string]*template.Template{}, assets: map[string]asset{},
 	}
-	p.sheets = sheets()
+	p.sheets, p.forms = sheets(), p.unplaced()
 	p.live = newLive(a, p.log)
 	p.readAssets()
 	for _, name := range p.templateNames() {

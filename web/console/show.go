@@ -29,6 +29,7 @@ type screen struct {
 	Nav    []group
 	Sheet  sheet
 	Done   *done  // what was just done
+	Acts   []act  // forms that are made of operations
 	Alerts string // how many are unread; "": none
 	Shell  string // the command that shows the same
 	Search string
@@ -89,7 +90,7 @@ func (p *Pages) show(v *visit, status int, file string, data any) {
 		Shell: v.shell(), Assets: map[string]string{}, Scheme: v.Caller.Person.Scheme, Done: p.takeDone(v),
 	}
 	if status == http.StatusOK { // what there is not looks the same at all times
-		s.Now = time.Now().UnixMilli()
+		s.Now, s.Acts = time.Now().UnixMilli(), p.acts(v)
 	}
 	if v.Caller.Full() && v.style != "wall" && status != http.StatusServiceUnavailable {
 		s.Alerts = p.unread(v)

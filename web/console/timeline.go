@@ -70,7 +70,7 @@ func timelineOf(item registry.WorkItem, h api.ItemHistory, why []registry.Obstac
 	}
 	for _, c := range h.Changes {
 		if !c.At.Before(t.From) {
-			t.Lanes = append(t.Lanes, lane{Kind: "change", Class: "person", What: changeText(c), Worker: c.Actor, From: c.At, To: c.At})
+			t.Lanes = append(t.Lanes, lane{Kind: "change", Class: "person", What: explain.Change(c), Worker: c.Actor, From: c.At, To: c.At})
 		}
 	}
 	slices.SortStableFunc(t.Lanes, func(a, b lane) int { return a.From.Compare(b.From) })
@@ -136,16 +136,6 @@ func waitNow(item registry.WorkItem, why []registry.Obstacle, usual string) stri
 		return why[0].Reason
 	}
 	return strings.Replace(usual, "waited", "waits", 1)
-}
-
-func changeText(c registry.Change) string {
-	switch {
-	case c.Refused != nil:
-		return "refused: " + *c.Refused
-	case c.StageWas == c.StageThen && c.StatusWas == c.StatusThen:
-		return "changed by hand"
-	}
-	return fmt.Sprintf("%s at %s became %s at %s", c.StatusWas, c.StageWas, c.StatusThen, c.StageThen)
 }
 
 // gap adds a time in which no attempt ran.

@@ -24,11 +24,11 @@ const (
 
 // Operation returns a row of the table.
 func (a *API) Operation(id string) (Operation, bool) {
-	i := slices.IndexFunc(a.operations, func(o Operation) bool { return o.ID == id })
+	i := slices.IndexFunc(a.rows, func(r Row) bool { return r.ID == id })
 	if i < 0 {
 		return Operation{}, false
 	}
-	return a.operations[i], true
+	return a.rows[i].Operation, true
 }
 
 // FromForm makes of a form the request to an operation that changes something. The fields are

@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"path"
 	"reflect"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -46,6 +45,12 @@ type Operation struct {
 	Summary string // in the imperative
 	About   string // more, for the document
 	Status  int    // of a success; 0: 200
+
+	// Command is the command that carries it out, such as "item note ID TEXT": words, and in
+	// capitals the fields that are arguments. The others are flags, Summary and About are its
+	// help, and examples are made of the fields'. "": its command is written by hand, or it has
+	// none.
+	Command string
 
 	Access  Access
 	Needs   permission.Permission // for Holders
@@ -156,15 +161,16 @@ type API struct {
 	// one thing need not prepare the others, which takes longer than the answer.
 	For func(Operation) bool
 
-	huma       huma.API
-	mux        *http.ServeMux
-	registry   *registry.Registry
-	caller     func(*http.Request) (access.Caller, error)
-	log        *slog.Logger
-	limits     *limit.Limits
-	budget     *request.Budget
-	rate       int // requests a second
-	operations []Operation
+	huma     huma.API
+	mux      *http.ServeMux
+	registry *registry.Registry
+	caller   func(*http.Request) (access.Caller, error)
+	log      *slog.Logger
+	limits   *limit.Limits
+	budget   *request.Budget
+	rate     int // requests a second
+	rows     []Row
+	lists    bool // operations are listed only
 }
 
 // speakAsFarol has huma answer with problems in our words. It is a setting of the package's,
@@ -237,16 +243,12 @@ func schemaName(t reflect.Type, hint string) string {
 	return name
 }
 
-// Operations returns the table.
-func (a *API) Operations() []Operation { return slices.Clone(a.operations) }
-
 // Register adds an operation to the table. A row that does not say who it is for, or names a
 // permission that nobody has, is for nobody.
 func Register[I, O any](a *API, o Operation, handler func(context.Context, access.Caller, *I) (*O, error)) {
-	if a.For != nil && !a.For(o) || a.For == nil && o.Access == Here {
+	if !a.add(o, reflect.TypeFor[I](), reflect.TypeFor[O]()) {
 		return
 	}
-	a.operations = append(a.operations, o)
 	defer a.document(o)
 	huma.Register(a.huma, a.documented(o), func(ctx context.Context, in *I) (*O, error) {
 		c, _ := ctx.Value(callerKey{}).(access.Caller)
@@ -266,6 +268,15 @@ func Register[I, O any](a *API, o Operation, handler func(context.Context, acces
 		}
 		return nil, p
 	})
+}
+
+// add adds a row, unless it is not to be answered. It reports whether there is more to do.
+func (a *API) add(o Operation, in, out reflect.Type) bool {
+	if !a.lists && (a.For != nil && !a.For(o) || a.For == nil && o.Access == Here) {
+		return false
+	}
+	a.rows = append(a.rows, rowOf(o, in, out))
+	return !a.lists
 }
 
 // documented is an operation as the OpenAPI document has it, with its guard.

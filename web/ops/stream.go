@@ -8,6 +8,7 @@ import (
 	"io"
 	"mime"
 	"net/http"
+	"reflect"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -35,7 +36,9 @@ const digestTrailer = "Repr-Digest"
 // RegisterContent adds an operation whose answer is content.
 func RegisterContent[I any](a *API, o Operation, handler func(context.Context, access.Caller, *I) (*Content, error)) {
 	o.streams = true
-	a.operations = append(a.operations, o)
+	if !a.add(o, reflect.TypeFor[I](), reflect.TypeFor[struct{}]()) {
+		return
+	}
 	defer func() {
 		a.document(o)
 		for _, h := range operationsOf(a.huma.OpenAPI().Paths[o.Path]) { // the type depends on what is sent

@@ -18,13 +18,14 @@ import (
 	"github.com/farol-preservation/farol/internal/commands/values"
 	"github.com/farol-preservation/farol/internal/remote"
 	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/web/api"
 )
 
 // Item is farol item.
 func Item() *cobra.Command {
 	return cli.Group("item", "List, explain and change work items",
 		itemListCommand(), itemNextCommand(), itemShowCommand(), itemFilesCommand(), itemWatchCommand(), itemExplainCommand(), itemRequeueCommand(),
-		itemCancelCommand(), itemPriorityCommand(), itemReleaseCommand())
+		itemPriorityCommand())
 }
 
 // one completes a command about one item.
@@ -40,6 +41,11 @@ func changing(c op.Command, method, path string) *cobra.Command {
 
 // whyNot is where to look if a change is refused; {} is the item.
 const whyNot = "see `farol item show {}` and `farol why-not {}`"
+
+// Told is how commands that are made of operations on items tell what came of them.
+func Told() op.Telling {
+	return op.Tell(func(v api.ItemView) string { return stands(v.WorkItem) }, whyNot)
+}
 
 func stands(i registry.WorkItem) string {
 	return fmt.Sprintf("Item %d: %s at %s; %s.\n", i.ID, i.Status, i.Stage, explain.State(i, time.Now()))
@@ -64,30 +70,6 @@ were cancelled stay as they are.`,
   farol item requeue 7 --to Validate --json`,
 		Flags: []op.Flag{to(), accept},
 	}, http.MethodPost, "items/{}/requeue")
-}
-
-func itemCancelCommand() *cobra.Command {
-	return changing(op.Command{
-		Use:   "cancel ID",
-		Short: "Cancel an item",
-		Long: `Cancel an item. A worker that processes it loses its lease. To ingest the bag after
-all, the depositor uploads it again.`,
-		Example: `  farol item cancel 7
-  farol item cancel 8 --reason 'The depositor sent the wrong bag.'`,
-		Flags: []op.Flag{{Name: "reason", Param: "reason", Kind: op.Reason, Help: "note for the depositor"}},
-	}, http.MethodPost, "items/{}/cancel")
-}
-
-func itemReleaseCommand() *cobra.Command {
-	return changing(op.Command{
-		Use:   "release ID",
-		Short: "Take a running item from its worker",
-		Long: `Take a running item from its worker, for example when the worker hangs. The item is
-Pending at once, at the same stage, keeps what the stage has finished, and the
-attempt does not count. To restart the stage from its beginning, use requeue.`,
-		Example: `  farol item release 7
-  farol item release 8 --json`,
-	}, http.MethodPost, "items/{}/release")
 }
 
 func itemPriorityCommand() *cobra.Command {
