@@ -56,6 +56,9 @@ func byWhom(c registry.Change) string {
 
 // Change says what a change did.
 func Change(c registry.Change) string {
+	if c.Note != nil {
+		return "noted: " + human.Line(*c.Note)
+	}
 	if c.Refused != nil {
 		return fmt.Sprintf("refused while %s at %s: %s", c.StatusWas, c.StageWas, human.Line(*c.Refused))
 	}

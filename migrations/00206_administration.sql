@@ -14,6 +14,7 @@ CREATE TABLE work_item_audit (
 	before           jsonb       NOT NULL,
 	after            jsonb       NOT NULL,
 	refused          text,
+	note             text,
 	person           text        DEFAULT acting_person(),
 	actor            text        NOT NULL DEFAULT acting_user()
 );

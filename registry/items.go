@@ -222,6 +222,13 @@ func (r *Registry) Cancel(ctx context.Context, id int64, reason string) (WorkIte
 		pgx.NamedArgs{"id": id, "reason": reason})
 }
 
+// AddNote adds a note to the history of an item, which stays as it is.
+func (r *Registry) AddNote(ctx context.Context, id int64, note string) (WorkItem, error) {
+	return r.oneItem(ctx, "add a note to", `SELECT `+WorkItemColumns+`
+		FROM note_item(@id, @note) w JOIN institutions i ON i.id = w.institution_id`,
+		pgx.NamedArgs{"id": id, "note": note})
+}
+
 func (r *Registry) oneItem(ctx context.Context, verb, sql string, args pgx.NamedArgs) (WorkItem, error) {
 	var item WorkItem
 	err := r.db.again(ctx, func() (err error) {
@@ -303,6 +310,7 @@ type Change struct {
 	StageThen  Stage     `json:"stage"`
 	StatusThen string    `json:"status"`
 	Refused    *string   `json:"refused"` // why nothing was changed
+	Note       *string   `json:"note"`    // what was noted, where nothing was to be changed
 }
 
 // Changes returns what persons changed of an item, in their order. The newest 200
@@ -312,7 +320,7 @@ func (r *Registry) Changes(ctx context.Context, item int64) ([]Change, error) {
 	rows, _ := r.db.Query(ctx, `
 		SELECT at, actor, session_user_is AS "user", person, application_name AS program,
 			before->>'stage' AS stage_was, before->>'status' AS status_was,
-			after->>'stage' AS stage_then, after->>'status' AS status_then, refused
+			after->>'stage' AS stage_then, after->>'status' AS status_then, refused, note
 		FROM (SELECT * FROM work_item_audit WHERE work_item_id = $1 ORDER BY id DESC LIMIT 200) a
 		ORDER BY id`, item)
 	list, err := pgx.CollectRows(rows, pgx.RowToStructByName[Change])

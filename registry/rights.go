@@ -152,7 +152,7 @@ deletion_requests_intellectual_objects INSERT
 deletion_requests_generic_files INSERT
 deletion_receipts UPDATE
 exports INSERT UPDATE`
-	peopleFunctions = "note_action item_to_change requeue cancel release set_priority pause_stage resume_stage pause_all resume_all pause_schedule lift_pause drain_worker " +
+	peopleFunctions = "note_action item_to_change requeue cancel release note_item set_priority pause_stage resume_stage pause_all resume_all pause_schedule lift_pause drain_worker " +
 		"plan_store plan_begin plan_apply plan_undo add_stage remove_stage hold_service release_service acting_user_id two_people whom_to_ask retrieval_requester "
 	queueUpkeep = "lock_object moved move_items record_moves move_stranded report_service tell_of_services backoff_of failed_attempts clamp_waiting clamp_times park_memory_needs "
 )

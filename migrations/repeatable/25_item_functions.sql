@@ -105,6 +105,18 @@ $$;
 COMMENT ON FUNCTION release IS
 	'Releases a running item from its worker. It is Pending at once, keeps what the stage has finished, and the attempt does not count.';
 
+CREATE OR REPLACE FUNCTION note_item(item bigint, note text) RETURNS work_items
+LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
+DECLARE
+	w work_items := item_to_change(item);
+BEGIN
+	INSERT INTO work_item_audit (work_item_id, before, after, note) VALUES (w.id, to_jsonb(w), to_jsonb(w), note_item.note);
+	RETURN w;
+END
+$$;
+COMMENT ON FUNCTION note_item IS
+	'Adds a note to the history of an item, which stays as it is. A note is never changed: a later one corrects it.';
+
 CREATE OR REPLACE FUNCTION set_priority(item bigint, priority integer) RETURNS work_items
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 DECLARE
@@ -165,5 +177,5 @@ BEGIN
 END
 $$;
 
-REVOKE EXECUTE ON FUNCTION lock_items, item_to_change, requeue, cancel, release, set_priority, topic_request
+REVOKE EXECUTE ON FUNCTION lock_items, item_to_change, requeue, cancel, release, note_item, set_priority, topic_request
 	FROM PUBLIC;

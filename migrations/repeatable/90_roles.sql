@@ -12,7 +12,7 @@ DECLARE
 BEGIN
 	EXECUTE format('GRANT USAGE ON SCHEMA %s TO %s', schema_of_farol(), to_role);
 	EXECUTE format('GRANT EXECUTE ON FUNCTION
-		requeue, requeue_refusal, requeue_stage, again, have_again, cancel, release, set_priority, why_not, requeue_where,
+		requeue, requeue_refusal, requeue_stage, again, have_again, cancel, release, note_item, set_priority, why_not, requeue_where,
 		plan_store, plan_begin, plan_apply, plan_apply_whole, plan_undo,
 		pause_stage, resume_stage, pause_all, resume_all, pause_schedule, lift_pause, add_stage, remove_stage, drain_worker,
 		hold_service, release_service, needs_service, service_text, note_action, whom_to_ask TO %s', to_role);

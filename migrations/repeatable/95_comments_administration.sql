@@ -9,6 +9,7 @@ COMMENT ON COLUMN work_item_audit.application_name IS 'Program that made the cha
 COMMENT ON COLUMN work_item_audit.before IS 'Row before the change.';
 COMMENT ON COLUMN work_item_audit.after IS 'Row after the change.';
 COMMENT ON COLUMN work_item_audit.refused IS 'Why a request from a topic changed nothing; NULL where something was changed.';
+COMMENT ON COLUMN work_item_audit.note IS 'What a person noted about the item, which stayed as it was; NULL where something was changed or refused.';
 COMMENT ON COLUMN work_item_audit.person IS 'Person whom the program names.';
 COMMENT ON COLUMN work_item_audit.actor IS 'acting_user() of the change.';
 

@@ -59,6 +59,12 @@ type (
 		ByID
 		Condition
 	}
+	noteBody struct {
+		ByID
+		Body struct {
+			Note string `json:"note" minLength:"1" maxLength:"1000" doc:"What colleagues should know" example:"The depositor sends the bag again on Monday."`
+		}
+	}
 	itemPatch struct {
 		ByID
 		Condition
@@ -70,7 +76,7 @@ type (
 	}
 )
 
-// items are work items, and what is decided about them.
+// items are work items.
 func (a *API) items(t *ops.API) {
 	read := func(id, path, summary, about string) ops.Operation {
 		return ops.Operation{ID: id, Method: get, Path: path, Summary: summary, About: about, Access: ops.Holders, Needs: permission.ItemsRead}
@@ -93,6 +99,11 @@ func (a *API) items(t *ops.API) {
 			found, err := a.Registry.RequeueStages(ctx, in.ID)
 			return &body[list[registry.RequeueStage]]{list[registry.RequeueStage]{Items: found}}, err
 		})
+	a.decisions(t)
+}
+
+// decisions are what is decided about items.
+func (a *API) decisions(t *ops.API) {
 	decide := func(id, method, path, summary, about string) ops.Operation {
 		return ops.Operation{ID: id, Method: method, Path: path, Summary: summary, About: about, Access: ops.Holders, Needs: permission.ItemsDecide, Audit: true}
 	}
@@ -134,6 +145,13 @@ func (a *API) items(t *ops.API) {
 		func(ctx context.Context, c access.Caller, in *decideInput) (*itemAnswer, error) {
 			return a.decide(ctx, c, "items.release", in.ID, in.Condition, nil, func(ctx context.Context) (registry.WorkItem, error) { return a.Registry.Release(ctx, in.ID) })
 		})
+	note := decide("items.add_note", post, "/api/v1/items/{id}/notes", "Add a note to an item", "It stands in the history of the item, which stays as it is. A note is never changed: a later one corrects it.")
+	note.Command = "item note ID NOTE"
+	ops.Register(t, note, func(ctx context.Context, c access.Caller, in *noteBody) (*itemAnswer, error) {
+		return a.decide(ctx, c, "items.add_note", in.ID, Condition{}, map[string]any{"note": in.Body.Note}, func(ctx context.Context) (registry.WorkItem, error) {
+			return a.Registry.AddNote(ctx, in.ID, in.Body.Note)
+		})
+	})
 	ops.Register(t, decide("items.set", patch, "/api/v1/items/{id}", "Set the priority or the note of an item, or whether a person has to look at it", "What is left out stays."), a.setItem)
 }
 

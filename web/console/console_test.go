@@ -116,6 +116,22 @@ func TestSigningInLeadsBack(t *testing.T) {
 	}
 }
 
+// An operation that no page has a form for gets one, with its fields, on the page of the record
+// that it is about, for those who may carry it out.
+func TestOperationsHaveForms(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	page := fmt.Sprintf("/items/%d", s.item("one.tar", "status = 'Cancelled', retry = false"))
+	b := s.in(registry.RoleOperator, "")
+	form := b.sees(page, "Add a note to an item", "What colleagues should know").form(t, "items.add_note")
+	form.Set("note", "The bag comes again on Monday.")
+	b.send("/do/items.add_note", form).shows(t, "Done: add a note to an item")
+	b.sees(page, "noted: The bag comes again on Monday.", b.person.Email)
+	form.Set("note", "")
+	b.send("/do/items.add_note", form).shows(t, "Nothing was changed")
+	s.in(registry.RoleInstitutionalUser, "test.edu").open(page).lacks(t, "Add a note to an item")
+}
+
 // A form is carried out once, says so, and leads back; what is refused keeps what was typed.
 func TestDecisionsAboutAnItem(t *testing.T) {
 	t.Parallel()
