@@ -77,7 +77,26 @@ func newS3Proxy(gateway *url.URL, trust *x509.CertPool, a *rig.Authority) (*s3Pr
 		TLSClientConfig: &tls.Config{RootCAs: trust, MinVersion: tls.VersionTLS12}, DisableCompression: true,
 		MaxIdleConnsPerHost: 64, IdleConnTimeout: 20 * time.Second,
 	}
-	pass := &httputil.ReverseProxy{
+	pass := passTo(gateway, transport)
+	p.server = &http.Server{
+		ReadHeaderTimeout: time.Minute, ErrorLog: log.New(io.Discard, "", 0),
+		TLSConfig:    &tls.Config{Certificates: []tls.Certificate{a.Cert}, MinVersion: tls.VersionTLS12},
+		TLSNextProto: map[string]func(*http.Server, *tls.Conn, http.Handler){}, // HTTP/1.1, as the gateway
+		Handler:      http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { p.answer(w, r, pass) }),
+	}
+	go func() {
+		err := p.server.ServeTLS(inner, "", "")
+		if !errors.Is(err, http.ErrServerClosed) {
+			fmt.Fprintln(os.Stderr, "an S3 proxy ended:", err)
+		}
+		transport.CloseIdleConnections()
+	}()
+	return p, nil
+}
+
+// passTo passes requests on to the gateway, and its answers back as the rules change them.
+func passTo(gateway *url.URL, transport *http.Transport) *httputil.ReverseProxy {
+	return &httputil.ReverseProxy{
 		Transport: transport, ErrorLog: log.New(io.Discard, "", 0),
 		// The signature covers the host that the client knows, so that stays.
 		Director: func(r *http.Request) {
@@ -95,35 +114,24 @@ func newS3Proxy(gateway *url.URL, trust *x509.CertPool, a *rig.Authority) (*s3Pr
 		},
 		ErrorHandler: func(http.ResponseWriter, *http.Request, error) { panic(http.ErrAbortHandler) }, // the client sees a broken connection
 	}
-	p.server = &http.Server{
-		ReadHeaderTimeout: time.Minute, ErrorLog: log.New(io.Discard, "", 0),
-		TLSConfig:    &tls.Config{Certificates: []tls.Certificate{a.Cert}, MinVersion: tls.VersionTLS12},
-		TLSNextProto: map[string]func(*http.Server, *tls.Conn, http.Handler){}, // HTTP/1.1, as the gateway
-		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			var list []*rule
-			for _, rule := range p.current() {
-				if !rule.applies(r) {
-					continue
-				}
-				rule.hits.Add(1)
-				if rule.answer != nil && rule.answer(w, r) {
-					return
-				}
-				if rule.change != nil {
-					list = append(list, rule)
-				}
-			}
-			pass.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), changes{}, list)))
-		}),
-	}
-	go func() {
-		err := p.server.ServeTLS(inner, "", "")
-		if !errors.Is(err, http.ErrServerClosed) {
-			fmt.Fprintln(os.Stderr, "an S3 proxy ended:", err)
+}
+
+// answer answers a request by the rules that apply to it, and passes it on unless one of them has.
+func (p *s3Proxy) answer(w http.ResponseWriter, r *http.Request, pass http.Handler) {
+	var list []*rule
+	for _, rule := range p.current() {
+		if !rule.applies(r) {
+			continue
 		}
-		transport.CloseIdleConnections()
-	}()
-	return p, nil
+		rule.hits.Add(1)
+		if rule.answer != nil && rule.answer(w, r) {
+			return
+		}
+		if rule.change != nil {
+			list = append(list, rule)
+		}
+	}
+	pass.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), changes{}, list)))
 }
 
 func (p *s3Proxy) current() []*rule {

@@ -46,7 +46,7 @@ func Processes(proc string) map[int]Process {
 	return list
 }
 
-// seconds adds up ticks, of which a second has a hundred wherever Linux runs.
+// seconds adds up ticks: a second has a hundred of them wherever Linux runs.
 func seconds(ticks []string) (sum float64) {
 	for _, t := range ticks {
 		n, _ := strconv.ParseFloat(t, 64)

@@ -184,7 +184,7 @@ func (m made) run(ctx context.Context, call *Call) error {
 		case "query":
 			query.Set(f.Name, fmt.Sprint(v))
 		default:
-			put(body, strings.Split(f.Name, "."), v)
+			put(body, f.Name, v)
 		}
 	}
 	request := client.Call{Method: m.Method, Path: strings.TrimPrefix(path, "/api/v1/"), Query: query, NoKey: m.Secret}
@@ -234,18 +234,19 @@ func article(noun string) string {
 	return "a "
 }
 
-// put sets a value within others.
-func put(body map[string]any, name []string, v any) {
-	if len(name) == 1 {
-		body[name[0]] = v
+// put sets a value by its name; that of a field within another one has a dot.
+func put(body map[string]any, name string, v any) {
+	name, rest, deeper := strings.Cut(name, ".")
+	if !deeper {
+		body[name] = v
 		return
 	}
-	within, ok := body[name[0]].(map[string]any)
+	within, ok := body[name].(map[string]any)
 	if !ok {
 		within = map[string]any{}
-		body[name[0]] = within
+		body[name] = within
 	}
-	put(within, name[1:], v)
+	put(within, rest, v)
 }
 
 // tell writes an answer for people.
@@ -260,31 +261,47 @@ func (m made) tell(w io.Writer, v any) error {
 		return err //nolint:wrapcheck // it cannot fail
 	}
 	if list, is := found["items"].([]any); is {
-		return tellList(w, list)
+		var names []string
+		if items, found := m.Answer.FieldByName("Items"); found {
+			names = fieldsOf(items.Type)
+		}
+		return tellList(w, list, names)
 	}
-	for _, f := range reflect.VisibleFields(m.Answer) {
-		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
-		if text := cell(found[name]); name != "" && text != "" {
+	for _, name := range fieldsOf(m.Answer) {
+		if text := cell(found[name]); text != "" {
 			fmt.Fprintf(w, "%s: %s\n", heading(name), text)
 		}
 	}
 	return nil
 }
 
-func tellList(w io.Writer, list []any) error {
-	var names []string
-	if len(list) > 0 {
-		first, _ := list[0].(map[string]any)
-		for name, v := range first {
-			if cell(v) != "" {
-				names = append(names, name)
-			}
-		}
-		slices.Sort(names)
+// fieldsOf are the names of the fields of a record, or of those in a list, in their order.
+func fieldsOf(t reflect.Type) (names []string) {
+	for t.Kind() == reflect.Slice || t.Kind() == reflect.Pointer {
+		t = t.Elem()
 	}
+	if t.Kind() != reflect.Struct {
+		return nil
+	}
+	for _, f := range reflect.VisibleFields(t) {
+		if name, _, _ := strings.Cut(f.Tag.Get("json"), ","); name != "" && name != "-" {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// tellList writes records as a table with the fields that one of them has a value of.
+func tellList(w io.Writer, list []any, names []string) error {
+	names = slices.DeleteFunc(names, func(name string) bool {
+		return !slices.ContainsFunc(list, func(v any) bool {
+			record, _ := v.(map[string]any)
+			return cell(record[name]) != ""
+		})
+	})
 	var header []string
 	for _, name := range names {
-		header = append(header, heading(name))
+		header = append(header, strings.ToUpper(heading(name)))
 	}
 	var rows [][]string
 	for _, v := range list {
@@ -300,6 +317,9 @@ func tellList(w io.Writer, list []any) error {
 
 // heading is the name of a field for people.
 func heading(name string) string {
+	if name == "id" {
+		return "ID"
+	}
 	name = strings.ReplaceAll(name, "_", " ")
 	return strings.ToUpper(name[:1]) + name[1:]
 }
