@@ -100,7 +100,7 @@ func mayImport() map[string][]string {
 		"internal/commands/values":    commands(),
 		"internal/commands/accounts":  commands("client", "internal/commands/op", "internal/commands/values", "registry/people", "storage/setup", "web/permission"),
 		"internal/commands/items":     commands("client", "explain/...", "internal/commands/op", "internal/commands/values", "pipeline/interim", "progress", "registry/...", "web/api"),
-		"internal/commands/op":        commands("client", "internal/commands/values", "web/ops"),
+		"internal/commands/op":        commands("client", "internal/commands/values", "web/access", "web/ops"),
 		"internal/commands/archive":   commands("client", "format", "internal/commands/op", "internal/commands/values", "pipeline/fixity", "pipeline/upkeep", "registry/...", "storage"),
 		"internal/commands/buckets":   commands("fault", "storage", "storage/setup"),
 		"internal/commands/control":   commands("client", "internal/commands/op", "internal/commands/values"),
