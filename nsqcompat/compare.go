@@ -24,7 +24,7 @@ func (l *link) compare(ctx context.Context) error {
 	}
 	l.misses = 0
 	if stats.StartTime != l.started {
-		return linkFailed(errRestarted)
+		return ofNSQD(errRestarted)
 	}
 	var figures []TopicFigures
 	var quietTime time.Duration
@@ -33,7 +33,7 @@ func (l *link) compare(ctx context.Context) error {
 		worker, _ := t.channel(c.topic + channelSuffix)
 		us := slices.IndexFunc(worker.Clients, func(k clientStats) bool { return k.ID == l.client })
 		if us < 0 {
-			return linkFailed(fmt.Errorf("nsqd no longer lists the mirror's connection to %s", c.topic))
+			return ofNSQD(fmt.Errorf("nsqd no longer lists the mirror's connection to %s", c.topic))
 		}
 		if c.certainSince.IsZero() {
 			c.distrust(stats.at)
@@ -85,16 +85,17 @@ func (l *link) handOver(ctx context.Context) error {
 // errRestarted says that nsqd has lost what it does not keep on disk.
 var errRestarted = errors.New("nsqd was restarted")
 
-// linkError says that the link has failed and has to be replaced; a failure of the
-// database is another matter.
-type linkError struct{ err error }
+// nsqdError says that nsqd has failed, which is tried again; a failure of the database is another
+// matter.
+type nsqdError struct{ err error }
 
-func (e linkError) Error() string { return e.err.Error() }
-func (e linkError) Unwrap() error { return e.err }
+func (e nsqdError) Error() string { return e.err.Error() }
+func (e nsqdError) Unwrap() error { return e.err }
 
-func linkFailed(err error) error {
+// ofNSQD says that an error is one of nsqd.
+func ofNSQD(err error) error {
 	if err == nil {
 		return nil
 	}
-	return linkError{err}
+	return nsqdError{err}
 }

@@ -8,8 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
-	"os"
 	"strings"
 	"sync"
 	"time"
@@ -33,14 +31,13 @@ const (
 // go-nsq's Consumer is not used, because it decides by itself how many messages are in
 // flight, which is what the mirror has to control: see decision 9 in docs/decisions.md.
 type consumer struct {
+	*wire
+
 	topic, channel string
 	maxReady       int
 	msgTimeout     time.Duration
 	maxMsgTimeout  time.Duration
 
-	conn   net.Conn
-	mu     sync.Mutex // guards w
-	w      *bufio.Writer
 	done   chan struct{} // closed by close
 	closed sync.Once
 	wg     sync.WaitGroup
@@ -74,49 +71,25 @@ type consumerOptions struct {
 }
 
 func consume(ctx context.Context, o consumerOptions, arrivals chan<- arrival) (*consumer, error) {
-	dialer := net.Dialer{Timeout: answerTimeout}
-	conn, err := dialer.DialContext(ctx, "tcp", o.addr)
-	if err != nil {
-		return nil, fmt.Errorf("consume %s/%s: %w", o.topic, o.channel, err)
-	}
-	c := &consumer{topic: o.topic, channel: o.channel, conn: conn, w: bufio.NewWriterSize(conn, 16<<10), done: make(chan struct{})}
-	r := bufio.NewReaderSize(timedConn{conn}, 64<<10)
-	if err := c.handshake(o, r); err != nil {
-		conn.Close() //nolint:errcheck // nothing was begun
-		return nil, fmt.Errorf("consume %s/%s at %s: %w", o.topic, o.channel, o.addr, err)
-	}
-	c.wg.Add(1)
-	go c.listen(r, arrivals)
-	return c, nil
-}
-
-// timedConn gives each read as long as nsqd may be silent.
-type timedConn struct{ net.Conn }
-
-func (p timedConn) Read(b []byte) (int, error) {
-	if err := p.SetReadDeadline(time.Now().Add(3 * heartbeat)); err != nil {
-		return 0, err
-	}
-	return p.Conn.Read(b)
-}
-
-func (c *consumer) handshake(o consumerOptions, r io.Reader) error {
-	host, _ := os.Hostname() // nsqadmin shows it
-	identity, err := nsq.Identify(map[string]any{
-		"client_id": o.client, "hostname": host, "user_agent": "farol", "feature_negotiation": true,
+	conn, answer, err := dial(ctx, o.addr, 3*heartbeat, map[string]any{
+		"client_id": o.client, "feature_negotiation": true,
 		"heartbeat_interval": heartbeat.Milliseconds(), "msg_timeout": o.msgTimeout.Milliseconds(),
 		"output_buffer_timeout": 25, // messages are to come at once; this is the least that nsqd allows by default
 	})
 	if err != nil {
-		return err
+		return nil, fmt.Errorf("consume %s/%s at %s: %w", o.topic, o.channel, o.addr, err)
 	}
-	if _, err := c.conn.Write(nsq.MagicV2); err != nil {
-		return fmt.Errorf("send the magic bytes: %w", err)
+	c := &consumer{topic: o.topic, channel: o.channel, wire: conn, done: make(chan struct{})}
+	if err := c.begin(answer); err != nil {
+		conn.conn.Close() //nolint:errcheck // nothing was begun
+		return nil, fmt.Errorf("consume %s/%s at %s: %w", o.topic, o.channel, o.addr, err)
 	}
-	answer, err := c.ask(identity, r)
-	if err != nil {
-		return err
-	}
+	c.wg.Go(func() { c.listen(arrivals) })
+	return c, nil
+}
+
+// begin takes over nsqd's terms, and subscribes.
+func (c *consumer) begin(answer []byte) error {
 	var terms struct {
 		MaxRdyCount   int   `json:"max_rdy_count"`
 		MaxMsgTimeout int64 `json:"max_msg_timeout"`
@@ -130,38 +103,16 @@ func (c *consumer) handshake(o consumerOptions, r io.Reader) error {
 	if c.msgTimeout <= 0 || c.maxMsgTimeout <= 0 {
 		return fmt.Errorf("the server answered IDENTIFY with %q", answer)
 	}
-	if answer, err := c.ask(nsq.Subscribe(o.topic, o.channel), r); err != nil || string(answer) != "OK" {
+	if answer, err := c.ask(nsq.Subscribe(c.topic, c.channel)); err != nil || string(answer) != "OK" {
 		return errors.Join(fmt.Errorf("the server answered SUB with %q", answer), err)
 	}
 	return nil
 }
 
-// ask sends a command of the handshake and returns nsqd's answer.
-func (c *consumer) ask(command *nsq.Command, r io.Reader) ([]byte, error) {
-	if err := c.send(command); err != nil {
-		return nil, err
-	}
-	if err := c.flush(); err != nil {
-		return nil, err
-	}
-	for {
-		kind, answer, err := readAnswer(r)
-		switch {
-		case err != nil:
-			return nil, fmt.Errorf("no answer: %w", err)
-		case kind == nsq.FrameTypeError:
-			return nil, nsq.ErrProtocol{Reason: string(answer)}
-		case string(answer) != "_heartbeat_":
-			return answer, nil
-		}
-	}
-}
-
 // listen reads until the connection ends; that is the last arrival.
-func (c *consumer) listen(r *bufio.Reader, arrivals chan<- arrival) {
-	defer c.wg.Done()
+func (c *consumer) listen(arrivals chan<- arrival) {
 	for {
-		a, err := c.next(r)
+		a, err := c.next()
 		if err != nil {
 			a = arrival{err: fmt.Errorf("consume %s/%s: %w", c.topic, c.channel, err)}
 		}
@@ -180,25 +131,20 @@ func (c *consumer) listen(r *bufio.Reader, arrivals chan<- arrival) {
 }
 
 // next reads a frame. It keeps a bounded part of a message of any size.
-func (c *consumer) next(r *bufio.Reader) (a arrival, err error) {
-	var head struct{ Size, Kind int32 }
-	if err := binary.Read(r, binary.BigEndian, &head); err != nil {
+func (c *consumer) next() (a arrival, err error) {
+	kind, size, err := c.head()
+	if err != nil {
 		return a, err
 	}
-	n := int64(head.Size) - 4
-	if head.Kind == nsq.FrameTypeMessage {
-		a.message, err = readMessage(r, n)
+	if kind == nsq.FrameTypeMessage {
+		a.message, err = readMessage(c.r, size)
 		return a, err
 	}
-	if n < 0 || n > maxAnswer {
-		return a, fmt.Errorf("a frame of %d bytes; this is not nsqd", head.Size)
-	}
-	text := make([]byte, n)
-	if _, err := io.ReadFull(r, text); err != nil {
-		return a, err
-	}
+	text, err := c.text(size)
 	switch {
-	case head.Kind == nsq.FrameTypeError:
+	case err != nil:
+		return a, err
+	case kind == nsq.FrameTypeError:
 		return c.refusal(string(text))
 	case string(text) == "_heartbeat_":
 		if err := c.send(nsq.Nop()); err != nil {
@@ -254,25 +200,6 @@ func (c *consumer) finish(id nsq.MessageID) error { return c.send(nsq.Finish(id)
 func (c *consumer) touch(id nsq.MessageID) error  { return c.send(nsq.Touch(id)) }
 func (c *consumer) requeue(id nsq.MessageID, after time.Duration) error {
 	return c.send(nsq.Requeue(id, after))
-}
-
-func (c *consumer) send(command *nsq.Command) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if err := c.conn.SetWriteDeadline(time.Now().Add(answerTimeout)); err != nil {
-		return err
-	}
-	_, err := command.WriteTo(c.w)
-	return err
-}
-
-func (c *consumer) flush() error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if err := c.conn.SetWriteDeadline(time.Now().Add(answerTimeout)); err != nil {
-		return err
-	}
-	return c.w.Flush()
 }
 
 // close ends the connection and waits for its reader. Messages in flight return to the

@@ -45,6 +45,18 @@ type querier interface {
 	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
 }
 
+// collect reads rows in bounded time. what names that in errors.
+func collect[T any](ctx context.Context, db querier, what string, row pgx.RowToFunc[T], sql string, args ...any) ([]T, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	rows, _ := db.Query(ctx, sql, args...) // CollectRows returns the error
+	list, err := pgx.CollectRows(rows, row)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", what, err)
+	}
+	return list, nil
+}
+
 // maxUnread bounds the count of messages behind the cursor. A mirror that is
 // further behind has no figures to compare.
 const maxUnread = 50_000
@@ -96,20 +108,13 @@ ORDER BY s.topic`
 // count counts each topic, for a reader at a position. days is the interval of fixity
 // checks where a policy leaves it open.
 func count(ctx context.Context, db querier, at topiclog.Position, days int) ([]counts, error) {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
-	rows, _ := db.Query(ctx, countsSQL, pgx.NamedArgs{"xid": at.XID, "id": at.MessageID, "most": maxUnread, "days": days, "few": fixity.Few}) // CollectRows returns the error
-	list, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (c counts, err error) {
+	return collect(ctx, db, "count the queue", func(row pgx.CollectableRow) (c counts, err error) {
 		err = row.Scan(&c.Topic, &c.Paused, &c.Due, &c.Later, &c.Far, &c.Waiting, &c.Running, &c.Unread, &c.behind, &c.Unshown, &c.requeuing)
 		if !c.requeuing {
 			c.Unread = 0 // a file that is due has its message before its check is announced
 		}
 		return c, err
-	})
-	if err != nil {
-		return nil, fmt.Errorf("count the queue: %w", err)
-	}
-	return list, nil
+	}, countsSQL, pgx.NamedArgs{"xid": at.XID, "id": at.MessageID, "most": maxUnread, "days": days, "few": fixity.Few})
 }
 
 // retriedItem is an attempt after which the item is tried again, and how long the item
@@ -135,14 +140,7 @@ FROM last l LEFT JOIN work_items w ON w.id = l.work_item_id
 ORDER BY l.id`
 
 func (q queueReader) retries(ctx context.Context) ([]retriedItem, error) {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
-	rows, _ := q.conn.Query(ctx, retriesSQL) // CollectRows returns the error
-	list, err := pgx.CollectRows(rows, pgx.RowToStructByPos[retriedItem])
-	if err != nil {
-		return nil, fmt.Errorf("read the messages to retry: %w", err)
-	}
-	return list, nil
+	return collect(ctx, q.conn, "read the messages to retry", pgx.RowToStructByPos[retriedItem], retriesSQL)
 }
 
 // laterSQL uses the partial index work_items_ready.
@@ -153,14 +151,7 @@ ORDER BY w.run_at LIMIT 5000`
 
 // later returns when items of a topic are due that wait for a time, soonest first.
 func (q queueReader) later(ctx context.Context, topic string) ([]time.Duration, error) {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
-	rows, _ := q.conn.Query(ctx, laterSQL, topic)
-	list, err := pgx.CollectRows(rows, pgx.RowTo[time.Duration])
-	if err != nil {
-		return nil, fmt.Errorf("read when items are due: %w", err)
-	}
-	return list, nil
+	return collect(ctx, q.conn, "read when items are due", pgx.RowTo[time.Duration], laterSQL, topic)
 }
 
 // liveSQL walks the primary key of work_items.
@@ -171,7 +162,7 @@ ORDER BY w.id LIMIT $3`
 
 // live returns the next ids that a topic's messages would have, beyond one.
 func (q queueReader) live(ctx context.Context, topic string, beyond int64, n int64) ([]int64, error) {
-	return q.ids(ctx, liveSQL, topic, beyond, n)
+	return collect(ctx, q.conn, "read which ids are live", pgx.RowTo[int64], liveSQL, topic, beyond, n)
 }
 
 // checkedSQL reads the few checks that run, and those that a claim would find next.
@@ -183,16 +174,5 @@ LIMIT $3`
 
 // checked returns the files whose fixity is being checked, or would be next.
 func (q queueReader) checked(ctx context.Context, days int) ([]int64, error) {
-	return q.ids(ctx, checkedSQL, days, fixity.Few, maxOwn)
-}
-
-func (q queueReader) ids(ctx context.Context, sql string, args ...any) ([]int64, error) {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
-	rows, _ := q.conn.Query(ctx, sql, args...) // CollectRows returns the error
-	list, err := pgx.CollectRows(rows, pgx.RowTo[int64])
-	if err != nil {
-		return nil, fmt.Errorf("read which ids are live: %w", err)
-	}
-	return list, nil
+	return collect(ctx, q.conn, "read which ids are live", pgx.RowTo[int64], checkedSQL, days, fixity.Few, maxOwn)
 }

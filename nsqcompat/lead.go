@@ -56,7 +56,7 @@ func (l *leader) lead(ctx context.Context, q queueReader) error {
 	for ctx.Err() == nil {
 		l.attach(ctx, q)
 		more, err := l.publishSome(ctx, q.Reader)
-		var away unpublishedError
+		var away nsqdError
 		switch {
 		case errors.As(err, &away):
 			l.counted.failures.Add(1)
@@ -102,7 +102,7 @@ func (l *leader) find(ctx context.Context) error {
 // goes on.
 func (l *leader) publishSome(ctx context.Context, log topiclog.Reader) (more bool, err error) {
 	if err := l.find(ctx); err != nil {
-		return false, unpublishedError{err}
+		return false, nsqdError{err}
 	}
 	began := time.Now()
 	for more = true; more && err == nil && ctx.Err() == nil && time.Since(began) < roundTime; {
@@ -136,21 +136,15 @@ func (l *leader) step(ctx context.Context, log topiclog.Reader) (more bool, err 
 	return n < len(batch) || len(batch) == l.o.Batch, failure
 }
 
-// unpublishedError says that nsqd did not take messages that it may take later.
-type unpublishedError struct{ err error }
-
-func (e unpublishedError) Error() string { return e.err.Error() }
-func (e unpublishedError) Unwrap() error { return e.err }
-
 // publish publishes messages in their order and returns how many are done with. The
-// error is an unpublishedError.
+// error is an nsqdError.
 func (l *leader) publish(ctx context.Context, batch []topiclog.Message) (done int, err error) {
 	began := time.Now()
 	for done < len(batch) && ctx.Err() == nil && time.Since(began) < batchTime {
 		n, err := l.publishRun(ctx, firstRun(batch[done:]))
 		done += n
 		if err != nil {
-			return done, unpublishedError{err}
+			return done, nsqdError{err}
 		}
 	}
 	return done, nil
@@ -221,7 +215,7 @@ func (l *leader) attach(ctx context.Context, q queueReader) {
 	}
 	switch {
 	case err != nil: // one of the database comes again at its next use
-		_ = l.detachIf(ctx, linkFailed(fmt.Errorf("attach to nsqd: %w", err)))
+		_ = l.detachIf(ctx, ofNSQD(fmt.Errorf("attach to nsqd: %w", err)))
 	case l.attempts > 0:
 		l.o.Log.InfoContext(ctx, "nsqd shows the queue again", "nsqd", l.out.nsqd.addr)
 	}
@@ -251,7 +245,7 @@ func (l *leader) updateFigures(ctx context.Context, q queueReader) error {
 
 // detachIf gives up the link if that has failed, and returns all other errors.
 func (l *leader) detachIf(ctx context.Context, err error) error {
-	var failed linkError
+	var failed nsqdError
 	if !errors.As(err, &failed) {
 		return err
 	}

@@ -44,9 +44,7 @@ type link struct {
 	arrivals chan arrival
 	pending  []request // that wait for the database
 	requests chan request
-	answered chan struct{} // gets a value when there are answers
-	mu       sync.Mutex    // guards answers
-	answers  []answer
+	answers  chan answer
 	wg       sync.WaitGroup
 	stop     context.CancelFunc
 
@@ -60,7 +58,7 @@ type link struct {
 func attach(ctx context.Context, o linkOptions, q queueReader, topics []string) (_ *link, err error) {
 	l := &link{
 		o: o, at: o.at, began: time.Now(), client: fmt.Sprintf("farol-%d-%08x", os.Getpid(), rand.Uint32()), channels: map[string]*channel{},
-		arrivals: make(chan arrival, 4096), requests: make(chan request, maxRequests), answered: make(chan struct{}, 1), stop: func() {},
+		arrivals: make(chan arrival, 4096), requests: make(chan request, maxRequests), answers: make(chan answer, 2*maxRequests), stop: func() {},
 	}
 	defer func() {
 		if err != nil {
@@ -84,8 +82,7 @@ func attach(ctx context.Context, o linkOptions, q queueReader, topics []string) 
 	}
 	answering, stop := context.WithCancel(context.WithoutCancel(ctx)) // requests that were begun are answered, in bounded time
 	l.stop = stop
-	l.wg.Add(1)
-	go l.answerRequests(answering)
+	l.wg.Go(func() { l.answerRequests(answering) })
 	return l, l.flush()
 }
 
@@ -201,7 +198,7 @@ func (l *link) count(ctx context.Context, q queueReader, at topiclog.Position) (
 		return true, nil
 	}
 	if err := l.syncTopics(ctx, list); err != nil {
-		return false, linkFailed(err)
+		return false, ofNSQD(err)
 	}
 	for _, is := range list {
 		c := l.channels[is.Topic]
@@ -304,14 +301,14 @@ func (l *link) nextTick(poll time.Duration) time.Duration {
 func (l *link) adjust(now time.Time) error {
 	l.passRequests()
 	if err := l.finishAnswered(); err != nil {
-		return linkFailed(err)
+		return ofNSQD(err)
 	}
 	for _, c := range l.channels {
 		if err := errors.Join(c.touch(now), c.adjust(now)); err != nil {
-			return linkFailed(err)
+			return ofNSQD(err)
 		}
 	}
-	return linkFailed(l.flush())
+	return ofNSQD(l.flush())
 }
 
 // wait processes what arrives from nsqd, until there is work or d is over.
@@ -331,15 +328,15 @@ func (l *link) wait(ctx context.Context, d time.Duration) error {
 		case <-work:
 			l.o.pace.active()
 			return nil
-		case <-l.answered:
-			if err := l.finishAnswered(); err != nil {
-				return linkFailed(err)
+		case a := <-l.answers:
+			if err := l.finishAnswered(a); err != nil {
+				return ofNSQD(err)
 			}
 			l.passRequests()
 		case a := <-l.arrivals:
 			l.o.pace.active()
 			if err := l.receiveAll(a); err != nil {
-				return linkFailed(err)
+				return ofNSQD(err)
 			}
 			l.passRequests()
 		}

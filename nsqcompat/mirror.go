@@ -13,8 +13,8 @@
 // Each file calls only those below it: mirror.go and status.go; lead.go, the loop of the
 // mirror that publishes; link.go, what it keeps to one nsqd, with compare.go, refill.go,
 // pauses.go and requests.go; channel.go, adjust.go, rescan.go and own.go, the account of
-// one channel; outlet.go, records.go and counts.go; consumer.go, publisher.go and
-// nsqd.go, the protocols.
+// one channel; outlet.go, records.go and counts.go; consumer.go, publisher.go, wire.go
+// and nsqd.go, the protocols.
 package nsqcompat
 
 import (
@@ -90,11 +90,7 @@ func (m *Mirror) session(ctx context.Context, succeeded func()) error {
 	if err != nil {
 		return err
 	}
-	defer func() {
-		end, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTimeout)
-		defer cancel()
-		conn.Close(end) //nolint:errcheck // the server releases the lock either way
-	}()
+	defer topiclog.Close(ctx, conn)
 	log := topiclog.NewReader(conn, m.o.Reader)
 	if locked, err := m.lock(ctx, log); err != nil || !locked {
 		return err
@@ -172,37 +168,22 @@ func (m *Mirror) register(ctx context.Context, log topiclog.Reader) error {
 // so it is not logged as a warning.
 func (m *Mirror) notify(ctx context.Context, pace *pace) error {
 	retry.Forever(ctx, func(ctx context.Context, succeeded func()) error {
-		return m.listen(ctx, func() {
+		conn, end, err := topiclog.Listen(ctx, m.db.Config().ConnConfig, topiclog.Channel, mirrorChannel)
+		if err != nil {
+			return err
+		}
+		defer end()
+		for {
+			if _, err := conn.WaitForNotification(ctx); err != nil {
+				return fmt.Errorf("wait for a notification: %w", err)
+			}
 			succeeded()
 			pace.notify()
-		})
+		}
 	}, func(err error, wait time.Duration) {
 		m.o.Log.DebugContext(ctx, "LISTEN failed; the mirror polls until it is retried", "retry_in", wait, "err", err)
 	})
 	return nil
-}
-
-func (m *Mirror) listen(ctx context.Context, notified func()) error {
-	call, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
-	conn, err := pgx.ConnectConfig(call, m.db.Config().ConnConfig)
-	if err != nil {
-		return fmt.Errorf("connect to listen: %w", err)
-	}
-	defer func() {
-		end, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTimeout)
-		defer cancel()
-		conn.Close(end) //nolint:errcheck // it only listened
-	}()
-	if _, err := conn.Exec(call, `LISTEN `+topiclog.Channel+`; LISTEN `+mirrorChannel); err != nil {
-		return fmt.Errorf("listen: %w", err)
-	}
-	for {
-		if _, err := conn.WaitForNotification(ctx); err != nil {
-			return fmt.Errorf("wait for a notification: %w", err)
-		}
-		notified()
-	}
 }
 
 // trimEvery is about how often old requests are deleted.

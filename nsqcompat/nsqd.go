@@ -18,9 +18,9 @@ import (
 const (
 	// channelSuffix makes the name of the channel that shows the queue.
 	channelSuffix = "_worker_chan"
-	// maxStats bounds what is read of nsqd's answer.
-	maxStats = 64 << 20
-	// httpTimeout bounds a call of nsqd's HTTP API.
+	// maxAnswered bounds what is read of an answer.
+	maxAnswered = 64 << 20
+	// httpTimeout bounds a call of an HTTP API.
 	httpTimeout = 3 * time.Second
 )
 
@@ -101,24 +101,28 @@ func (d daemon) post(ctx context.Context, path string, query url.Values) error {
 
 // ask calls nsqd's HTTP API. The date is as nsqd says it.
 func (d daemon) ask(ctx context.Context, method, path string, query url.Values) (answer []byte, date string, err error) {
+	return call(ctx, "nsqd", method, url.URL{Scheme: "http", Host: d.http, Path: path, RawQuery: query.Encode()})
+}
+
+// call calls an HTTP API of NSQ.
+func call(ctx context.Context, who, method string, at url.URL) (answer []byte, date string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, httpTimeout)
 	defer cancel()
-	at := url.URL{Scheme: "http", Host: d.http, Path: path, RawQuery: query.Encode()}
 	request, err := http.NewRequestWithContext(ctx, method, at.String(), http.NoBody)
 	if err != nil {
-		return nil, "", fmt.Errorf("query nsqd: %w", err)
+		return nil, "", fmt.Errorf("query %s: %w", who, err)
 	}
 	response, err := http.DefaultClient.Do(request)
 	if err != nil {
-		return nil, "", fmt.Errorf("query nsqd: %w", err)
+		return nil, "", fmt.Errorf("query %s: %w", who, err)
 	}
 	defer response.Body.Close() //nolint:errcheck // only read
-	answer, err = io.ReadAll(io.LimitReader(response.Body, maxStats))
+	answer, err = io.ReadAll(io.LimitReader(response.Body, maxAnswered))
 	if err != nil {
-		return nil, "", fmt.Errorf("query nsqd: %s %s: %w", method, path, err)
+		return nil, "", fmt.Errorf("query %s: %s %s: %w", who, method, at.Path, err)
 	}
 	if response.StatusCode != http.StatusOK {
-		return nil, "", fmt.Errorf("query nsqd: %s %s: %s", method, path, response.Status)
+		return nil, "", fmt.Errorf("query %s: %s %s: %s", who, method, at.Path, response.Status)
 	}
 	return answer, response.Header.Get("Date"), nil
 }
@@ -158,25 +162,12 @@ func (d daemon) pause(ctx context.Context, topic string, yes bool) error {
 	return d.post(ctx, "/channel/unpause", url.Values{"topic": {topic}, "channel": {topic + channelSuffix}})
 }
 
-// maxLookup bounds what is read of nsqlookupd's answer.
-const maxLookup = 4 << 20
-
 // lookup asks nsqlookupd at addr for an nsqd. Of several it returns the first by address
 // and port.
 func lookup(ctx context.Context, addr string) (daemon, error) {
-	ctx, cancel := context.WithTimeout(ctx, httpTimeout)
-	defer cancel()
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+addr+"/nodes", http.NoBody)
+	text, _, err := call(ctx, "nsqlookupd", http.MethodGet, url.URL{Scheme: "http", Host: addr, Path: "/nodes"})
 	if err != nil {
-		return daemon{}, fmt.Errorf("query nsqlookupd: %w", err)
-	}
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		return daemon{}, fmt.Errorf("query nsqlookupd: %w", err)
-	}
-	defer response.Body.Close() //nolint:errcheck // only read
-	if response.StatusCode != http.StatusOK {
-		return daemon{}, fmt.Errorf("query nsqlookupd: %s", response.Status)
+		return daemon{}, err
 	}
 	type node struct {
 		Address string `json:"broadcast_address"`
@@ -186,7 +177,7 @@ func lookup(ctx context.Context, addr string) (daemon, error) {
 	var answer struct {
 		Nodes []node `json:"producers"`
 	}
-	if err := json.NewDecoder(io.LimitReader(response.Body, maxLookup)).Decode(&answer); err != nil {
+	if err := json.Unmarshal(text, &answer); err != nil {
 		return daemon{}, fmt.Errorf("read nsqlookupd's answer: %w", err)
 	}
 	if len(answer.Nodes) == 0 {

@@ -1,16 +1,11 @@
 package nsqcompat
 
 import (
-	"bufio"
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
-	"io"
-	"net"
 	"os"
 	"strings"
-	"time"
 
 	"github.com/nsqio/go-nsq"
 )
@@ -25,16 +20,8 @@ var errUnsent = errors.New("nothing was sent")
 // reconnects: see decision 9 in docs/decisions.md.
 type publisher struct {
 	addr string
-	conn net.Conn // nil until needed, and after an error
+	conn *wire // nil until needed, and after an error
 }
-
-const (
-	// answerTimeout bounds how long a connection may take, and then a command and its
-	// answer.
-	answerTimeout = 5 * time.Second
-	// maxAnswer is far above what nsqd answers to a publisher, in bytes.
-	maxAnswer = 4 << 10
-)
 
 // send publishes bodies to a topic, all or none unless the connection breaks, and waits
 // for nsqd's answer. ctx ends only the wait for a connection: without the answer, the
@@ -59,77 +46,29 @@ func (p *publisher) send(ctx context.Context, topic string, bodies [][]byte) err
 	return nil
 }
 
-func (p *publisher) connect(ctx context.Context) error {
+func (p *publisher) connect(ctx context.Context) (err error) {
 	if p.conn != nil {
 		return nil
 	}
-	dialer := net.Dialer{Timeout: answerTimeout}
-	conn, err := dialer.DialContext(ctx, "tcp", p.addr)
-	if err != nil {
-		return err
-	}
-	p.conn = conn
-	if _, err := conn.Write(nsq.MagicV2); err != nil {
-		return fmt.Errorf("send the magic bytes: %w", err)
-	}
-	host, _ := os.Hostname() // nsqadmin shows it
-	command, err := nsq.Identify(map[string]any{
-		"client_id": host, "hostname": host, "user_agent": "farol",
-		// Heartbeats would have to be answered while there is nothing to send. TCP's
-		// keep-alive finds a peer that vanished.
-		"heartbeat_interval": -1,
-	})
-	if err != nil {
-		return err
-	}
-	if err := p.ask(command); err != nil {
-		return nsq.ErrIdentify{Reason: err.Error()}
-	}
-	return nil
+	host, _ := os.Hostname()
+	// Heartbeats would have to be answered while there is nothing to send. TCP's keep-alive
+	// finds a peer that vanished.
+	p.conn, _, err = dial(ctx, p.addr, answerTimeout, map[string]any{"client_id": host, "heartbeat_interval": -1})
+	return err
 }
 
 // ask sends a command and waits until nsqd says OK.
 func (p *publisher) ask(command *nsq.Command) error {
-	if err := p.conn.SetDeadline(time.Now().Add(answerTimeout)); err != nil {
-		return err
+	answer, err := p.conn.ask(command)
+	if err == nil && string(answer) != "OK" {
+		err = fmt.Errorf("the server answered %q", answer)
 	}
-	w := bufio.NewWriter(p.conn)
-	if _, err := command.WriteTo(w); err != nil {
-		return err
-	}
-	if err := w.Flush(); err != nil {
-		return err
-	}
-	kind, answer, err := readAnswer(p.conn)
-	switch {
-	case err != nil:
-		return fmt.Errorf("no answer: %w", err)
-	case kind == nsq.FrameTypeError:
-		return nsq.ErrProtocol{Reason: string(answer)}
-	case kind != nsq.FrameTypeResponse || string(answer) != "OK":
-		return fmt.Errorf("the server answered %q", answer)
-	}
-	return nil
-}
-
-// readAnswer reads a frame: its size, its kind, and the rest of that size. A size above
-// maxAnswer is an error: the peer may not be nsqd.
-func readAnswer(r io.Reader) (kind int32, answer []byte, err error) {
-	var head struct{ Size, Kind int32 }
-	if err := binary.Read(r, binary.BigEndian, &head); err != nil {
-		return 0, nil, err
-	}
-	if head.Size < 4 || head.Size > maxAnswer {
-		return 0, nil, fmt.Errorf("a frame of %d bytes; this is not nsqd", head.Size)
-	}
-	answer = make([]byte, head.Size-4)
-	_, err = io.ReadFull(r, answer)
-	return head.Kind, answer, err
+	return err
 }
 
 func (p *publisher) drop() {
 	if p.conn != nil {
-		p.conn.Close() //nolint:errcheck // nothing is lost: each answer was read
+		p.conn.conn.Close() //nolint:errcheck // nothing is lost: each answer was read
 		p.conn = nil
 	}
 }

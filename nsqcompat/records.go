@@ -64,14 +64,8 @@ type TopicRequest struct {
 
 // requests lists requests, the last first.
 func (s records) requests(ctx context.Context, most int) ([]TopicRequest, error) {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
-	rows, _ := s.db.Query(ctx, `SELECT * FROM topic_requests ORDER BY id DESC LIMIT $1`, most)
-	list, err := pgx.CollectRows(rows, pgx.RowToStructByName[TopicRequest])
-	if err != nil {
-		return nil, fmt.Errorf("list the requests: %w", err)
-	}
-	return append([]TopicRequest{}, list...), nil // null is not a list in JSON
+	list, err := collect(ctx, s.db, "list the requests", pgx.RowToStructByName[TopicRequest], `SELECT * FROM topic_requests ORDER BY id DESC LIMIT $1`, most)
+	return append([]TopicRequest{}, list...), err // null is not a list in JSON
 }
 
 // answer answers a request, once for each message of nsqd.
@@ -192,9 +186,6 @@ func (s records) refuseRequest(ctx context.Context, r request, item *int64) erro
 	s.log.WarnContext(ctx, "request from NSQ refused: requests from NSQ are disabled", "topic", r.topic, "body", r.shown())
 	return s.change(ctx, "record a request", refuseRequestSQL, r.topic, string(r.id[:]), r.shown(), item, noOrders)
 }
-
-const recordEmptiedSQL = `
-INSERT INTO topic_requests (topic, message, body, accepted, answer) VALUES ($1, $2, 'empty', false, $3)`
 
 // trimRequestsSQL uses the index topic_requests_at.
 const trimRequestsSQL = `

@@ -83,8 +83,8 @@ func (l *link) republish(ctx context.Context, c *channel, ids []int64) error {
 	if c.gone == 0 || time.Since(c.emptiedAt) < emptiedEvery {
 		return nil
 	}
-	err := l.o.records.change(ctx, "record that a topic was emptied", recordEmptiedSQL,
-		c.topic, rand.Text(), fmt.Sprintf("%d messages were taken out of nsqd, by emptying or by another consumer of %s: nothing was changed in Farol, and they are published again. "+
+	err := l.o.records.change(ctx, "record that a topic was emptied", recordRequestSQL, c.topic, rand.Text(), "empty", false,
+		fmt.Sprintf("%d messages were taken out of nsqd, by emptying or by another consumer of %s: nothing was changed in Farol, and they are published again. "+
 			"An item is ended, and a stage is paused, in Farol", c.gone, c.topic+channelSuffix))
 	if err == nil {
 		c.gone, c.emptiedAt = 0, time.Now()
@@ -101,7 +101,7 @@ func (l *link) publish(ctx context.Context, c *channel, ids []int64) error {
 			bodies[i] = strconv.AppendInt(nil, id, 10)
 		}
 		if err := l.o.out.send(ctx, c.topic, bodies); err != nil {
-			return linkFailed(err)
+			return ofNSQD(err)
 		}
 		for i := 0; c.topic == topiclog.FixityTopic && i < n; i++ {
 			c.announced[string(bodies[i])] = true

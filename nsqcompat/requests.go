@@ -51,7 +51,6 @@ type answer struct {
 // answerRequests answers one request after the other; the goroutine of the link finishes
 // the messages.
 func (l *link) answerRequests(ctx context.Context) {
-	defer l.wg.Done()
 	for r := range l.requests {
 		if ctx.Err() != nil {
 			continue // the next mirror receives it again
@@ -60,12 +59,9 @@ func (l *link) answerRequests(ctx context.Context) {
 		if err != nil {
 			l.o.Log.WarnContext(ctx, "cannot answer a request from NSQ; retrying", "topic", r.topic, "err", err)
 		}
-		l.mu.Lock()
-		l.answers = append(l.answers, answer{r, err})
-		l.mu.Unlock()
 		select {
-		case l.answered <- struct{}{}:
-		default: // it is notified already
+		case l.answers <- answer{r, err}:
+		case <-ctx.Done():
 		}
 	}
 }
@@ -85,11 +81,15 @@ func (l *link) passRequests() {
 // finishAnswered finishes the messages of requests that were answered. A request that
 // the database could not answer comes again: from nsqd, or if the message is held as one
 // of our own, from there.
-func (l *link) finishAnswered() error {
-	l.mu.Lock()
-	answers := l.answers
-	l.answers = nil
-	l.mu.Unlock()
+func (l *link) finishAnswered(answers ...answer) error {
+	for more := true; more; {
+		select {
+		case a := <-l.answers:
+			answers = append(answers, a)
+		default:
+			more = false
+		}
+	}
 	touched := map[*channel]bool{}
 	for _, a := range answers {
 		switch {

@@ -109,15 +109,9 @@ WHERE l.locktype = 'advisory' AND l.granted AND l.objsubid = 1
 
 // leader finds the mirror that has the lock.
 func (m *Mirror) leader(ctx context.Context) (*Leader, error) {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
-	rows, _ := m.db.Query(ctx, leaderSQL, m.o.Reader)
-	list, err := pgx.CollectRows(rows, pgx.RowToAddrOfStructByName[Leader])
-	if err != nil {
-		return nil, fmt.Errorf("find the mirror that publishes: %w", err)
-	}
-	if len(list) == 0 {
-		return nil, nil //nolint:nilnil // no mirror runs
+	list, err := collect(ctx, m.db, "find the mirror that publishes", pgx.RowToAddrOfStructByName[Leader], leaderSQL, m.o.Reader)
+	if err != nil || len(list) == 0 {
+		return nil, err // no mirror runs
 	}
 	return list[0], nil
 }

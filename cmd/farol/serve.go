@@ -133,7 +133,7 @@ func (v *server) servePrograms(ctx context.Context, apis served) error {
 	mux := http.NewServeMux()
 	if apis.pull {
 		queues := pull.New(v.DB, pull.Options{
-			MaxBody: int64(v.config.Pull.MaxBody), Defaults: defaultsOf(v.config.Pull), Stop: ctx.Done(), Caller: tokens.Caller,
+			MaxBody: int64(v.config.Pull.MaxBody), Defaults: defaultsOf(v.config.Pull), Stop: ctx, Caller: tokens.Caller,
 			Direct: direct, NoListen: v.config.Database.Pooler != "" && direct == nil, Log: v.log,
 		})
 		queues.Routes(mux)
@@ -145,7 +145,7 @@ func (v *server) servePrograms(ctx context.Context, apis served) error {
 		if err != nil {
 			return errors.Join(err, listener.Close())
 		}
-		lease.New(v.DB, engine, lease.Options{Stop: ctx.Done(), Caller: tokens.Caller, Log: v.log}).Routes(mux)
+		lease.New(v.DB, engine, lease.Options{Stop: ctx, Caller: tokens.Caller, Log: v.log}).Routes(mux)
 		v.group.Go(func() error {
 			defer engine.Close()
 			return engine.Run(ctx)

@@ -66,13 +66,7 @@ func Printf(cmd *cobra.Command, asJSON bool, v any, format string, args ...any) 
 // PrintList prints a list as JSON, or for people as a table with a row for each element.
 // what names them in the plural.
 func PrintList[T any](cmd *cobra.Command, asJSON bool, list []T, what string, header []string, row func(T) []string) error {
-	return Print(cmd, asJSON, list, func(w io.Writer, list []T) error {
-		var rows [][]string
-		for _, v := range list {
-			rows = append(rows, row(v))
-		}
-		return WriteList(w, what, header, rows)
-	})
+	return Print(cmd, asJSON, list, func(w io.Writer, list []T) error { return WriteList(w, what, header, Rows(list, row)) })
 }
 
 // PrintPage prints a page of a list as [Print] does. If the page is full, it says how to

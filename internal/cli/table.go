@@ -13,6 +13,14 @@ import (
 	"github.com/farol-preservation/farol/internal/human"
 )
 
+// Rows are the rows of a table with one for each element.
+func Rows[T any](list []T, row func(T) []string) (rows [][]string) {
+	for _, v := range list {
+		rows = append(rows, row(v))
+	}
+	return rows
+}
+
 // WriteList writes a table, or says that there is nothing: a header alone looks like an
 // answer that was lost.
 func WriteList(w io.Writer, what string, header []string, rows [][]string) error {

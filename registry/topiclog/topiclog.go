@@ -10,6 +10,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -28,6 +29,43 @@ const (
 	// enterTimeout is long enough to renumber a log that was never trimmed.
 	enterTimeout = 10 * time.Minute
 )
+
+// Listen opens a connection of its own, on which notifications of the channels come. end closes
+// it.
+func Listen(ctx context.Context, config *pgx.ConnConfig, channels ...string) (conn *pgx.Conn, end func(), err error) {
+	bounded, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	if conn, err = pgx.ConnectConfig(bounded, config); err != nil {
+		return nil, nil, fmt.Errorf("connect to listen: %w", err)
+	}
+	end = func() { Close(ctx, conn) }
+	if _, err := conn.Exec(bounded, "LISTEN "+strings.Join(channels, "; LISTEN ")); err != nil {
+		end()
+		return nil, nil, fmt.Errorf("listen: %w", err)
+	}
+	return conn, end, nil
+}
+
+// Close closes a connection in bounded time. What the server keeps for it, such as a lock, ends
+// either way.
+func Close(ctx context.Context, conn *pgx.Conn) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTimeout)
+	defer cancel()
+	conn.Close(ctx) //nolint:errcheck // as above
+}
+
+// scan reads one row within a time. what names that in errors.
+func scan(ctx context.Context, db interface {
+	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
+}, what string, within time.Duration, sql string, args []any, into ...any,
+) error {
+	ctx, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
+	if err := db.QueryRow(ctx, sql, args...).Scan(into...); err != nil {
+		return fmt.Errorf("%s: %w", what, err)
+	}
+	return nil
+}
 
 // Position is a place in the log: that of a message, or of the last message that a
 // reader has passed.
@@ -56,13 +94,9 @@ func NewReader(conn *pgx.Conn, name string) Reader { return Reader{conn, name} }
 // Lock tries to become the only reader of its name for as long as the connection
 // lasts, and reports whether it is.
 func (r Reader) Lock(ctx context.Context) (locked bool, err error) {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
-	row := r.conn.QueryRow(ctx, `SELECT pg_try_advisory_lock(hashtextextended('topic reader ' || $1, 0))`, r.name)
-	if err := row.Scan(&locked); err != nil {
-		return false, fmt.Errorf("lock reader %s: %w", r.name, err)
-	}
-	return locked, nil
+	const sql = `SELECT pg_try_advisory_lock(hashtextextended('topic reader ' || $1, 0))`
+	err = scan(ctx, r.conn, "lock reader "+r.name, callTimeout, sql, []any{r.name}, &locked)
+	return locked, err
 }
 
 // Register makes the reader known, at the beginning of the log if it is new, and
@@ -87,24 +121,16 @@ const renumberSQL = `SELECT renumber_log()`
 // Renumber moves all readers to the numbering of this cluster if the database came
 // from another, whose transactions have other numbers, and reports whether it did.
 func Renumber(ctx context.Context, db *pgxpool.Pool) (renumbered bool, err error) {
-	ctx, cancel := context.WithTimeout(ctx, enterTimeout)
-	defer cancel()
-	if err := db.QueryRow(ctx, renumberSQL).Scan(&renumbered); err != nil {
-		return false, fmt.Errorf("renumber the topic log: %w", err)
-	}
-	return renumbered, nil
+	err = scan(ctx, db, "renumber the topic log", enterTimeout, renumberSQL, nil, &renumbered)
+	return renumbered, err
 }
 
 // Position reads the reader's position. A person may set it back to have messages
 // published again, so it is to be read for every batch.
 func (r Reader) Position(ctx context.Context) (at Position, err error) {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
-	row := r.conn.QueryRow(ctx, `SELECT xid, message_id FROM topic_readers WHERE name = $1`, r.name)
-	if err := row.Scan(&at.XID, &at.MessageID); err != nil {
-		return at, fmt.Errorf("read the position of %s: %w", r.name, err)
-	}
-	return at, nil
+	const sql = `SELECT xid, message_id FROM topic_readers WHERE name = $1`
+	err = scan(ctx, r.conn, "read the position of "+r.name, callTimeout, sql, []any{r.name}, &at.XID, &at.MessageID)
+	return at, err
 }
 
 // afterSQL walks the primary key of each partition of pipeline_messages.
@@ -174,13 +200,8 @@ FROM (
 
 // ReadLag reads how far the reader of a name is behind, whether it runs or not.
 func ReadLag(ctx context.Context, db *pgxpool.Pool, name string) (lag Lag, err error) {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
-	row := db.QueryRow(ctx, lagSQL, pgx.NamedArgs{"name": name})
-	if err := row.Scan(&lag.Messages, &lag.Oldest, &lag.MovedAt); err != nil {
-		return Lag{}, fmt.Errorf("read the lag of %s: %w", name, err)
-	}
-	return lag, nil
+	err = scan(ctx, db, "read the lag of "+name, callTimeout, lagSQL, []any{pgx.NamedArgs{"name": name}}, &lag.Messages, &lag.Oldest, &lag.MovedAt)
+	return lag, err
 }
 
 // Topics returns the names of the pipeline's topics, sorted.
@@ -216,10 +237,6 @@ type Tail struct {
 
 // ReadTail counts up to most messages from a transaction on.
 func ReadTail(ctx context.Context, db *pgxpool.Pool, from uint64, most int) (t Tail, err error) {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
-	if err := db.QueryRow(ctx, tailSQL, from, most).Scan(&t.Topics, &t.Counts, &t.Read, &t.Hidden, &t.Next); err != nil {
-		return Tail{}, fmt.Errorf("read the end of the topic log: %w", err)
-	}
-	return t, nil
+	err = scan(ctx, db, "read the end of the topic log", callTimeout, tailSQL, []any{from, most}, &t.Topics, &t.Counts, &t.Read, &t.Hidden, &t.Next)
+	return t, err
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
+	"golang.org/x/sync/semaphore"
 
 	"github.com/farol-preservation/farol/claim"
 	"github.com/farol-preservation/farol/registry"
@@ -55,12 +56,7 @@ func (q *claimRequest) check(r *http.Request, c access.Caller) error {
 	if q.Node == "" {
 		q.Node, _, _ = net.SplitHostPort(r.RemoteAddr)
 	}
-	for _, check := range []func() error{q.checkWorker, q.checkBounds, func() error { return q.checkScope(c) }} {
-		if err := check(); err != nil {
-			return err
-		}
-	}
-	return nil
+	return cmp.Or(q.checkWorker(), q.checkBounds(), q.checkScope(c))
 }
 
 func (q *claimRequest) checkWorker() error {
@@ -227,10 +223,10 @@ func (a *API) giveBack(ctx context.Context, got []claim.Leased) {
 	a.remote.Release(ctx, items, "The worker that requested it had disconnected.")
 }
 
-// waitlist is the claims that wait for the same items. Only the one that holds the token
-// queries the database; the others wait for the token, in their order.
+// waitlist is the claims that wait for the same items. Only the one whose turn it is queries
+// the database; the others wait for their turn, in their order.
 type waitlist struct {
-	token  chan struct{} // holds one value
+	turn   *semaphore.Weighted
 	length int
 }
 
@@ -247,14 +243,11 @@ func (a *API) await(ctx context.Context, f claim.Filter, n int, who claim.Remote
 	defer leave()
 	ctx, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
-	select {
-	case <-l.token:
-	case <-ctx.Done():
-		return nil, nil
-	case <-a.o.Stop:
+	defer context.AfterFunc(a.o.Stop, cancel)() //nolint:contextcheck // it is the end of the server
+	if l.turn.Acquire(ctx, 1) != nil {
 		return nil, nil
 	}
-	defer func() { l.token <- struct{}{} }()
+	defer l.turn.Release(1)
 	wakes, stop := a.engine.Wakes(ctx, f)
 	defer stop()
 	for {
@@ -265,8 +258,6 @@ func (a *API) await(ctx context.Context, f claim.Filter, n int, who claim.Remote
 		select {
 		case <-wakes.C:
 		case <-ctx.Done():
-			return nil, nil
-		case <-a.o.Stop:
 			return nil, nil
 		}
 	}
@@ -289,8 +280,7 @@ func (a *API) join(f claim.Filter) (l *waitlist, leave func(), err error) {
 	}
 	key := string(name)
 	if l = a.waits[key]; l == nil {
-		l = &waitlist{token: make(chan struct{}, 1)}
-		l.token <- struct{}{}
+		l = &waitlist{turn: semaphore.NewWeighted(1)}
 		a.waits[key] = l
 	}
 	l.length++

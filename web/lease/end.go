@@ -1,9 +1,11 @@
 package lease
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net/http"
+	"regexp"
 	"strconv"
 	"time"
 
@@ -13,16 +15,14 @@ import (
 	"github.com/farol-preservation/farol/web/request"
 )
 
-// heartbeat extends the lease of a claim.
-func (a *API) heartbeat(ctx context.Context, w http.ResponseWriter, r *http.Request, c access.Caller) (any, error) {
-	q, err := readNamed[struct {
-		claimRef
+// beat renews the lease of a claim.
+type beat struct {
+	claimRef
 
-		File string `json:"file"`
-	}](ctx, a, w, r, c)
-	if err != nil {
-		return nil, err
-	}
+	File string `json:"file"`
+}
+
+func (a *API) heartbeat(ctx context.Context, q beat) (any, error) {
 	q.File = registry.CleanText(q.File)
 	if err := checkLength("file", q.File, 0, 1000); err != nil {
 		return nil, err
@@ -34,16 +34,27 @@ func (a *API) heartbeat(ctx context.Context, w http.ResponseWriter, r *http.Requ
 	}{lasts.Seconds(), expires}, err
 }
 
-// finish, retry, fail and release end a claim, each in its way.
-func (a *API) finish(ctx context.Context, w http.ResponseWriter, r *http.Request, c access.Caller) (any, error) {
-	q, err := readNamed[struct {
+// finished, failed and released end a claim, each in its way.
+type (
+	finished struct {
 		claimRef
 
 		Note string `json:"note"`
-	}](ctx, a, w, r, c)
-	if err != nil {
-		return nil, err
 	}
+	failed struct {
+		claimRef
+
+		Code   string `json:"code"`
+		Reason string `json:"reason"`
+	}
+	released struct {
+		claimRef
+
+		Reason string `json:"reason"`
+	}
+)
+
+func (a *API) finish(ctx context.Context, q finished) (any, error) {
 	q.Note = registry.CleanText(q.Note)
 	if err := checkLength("note", q.Note, 0, 4000); err != nil {
 		return nil, err
@@ -51,63 +62,36 @@ func (a *API) finish(ctx context.Context, w http.ResponseWriter, r *http.Request
 	return a.settle(ctx, q.claimRef, claim.Done{Note: q.Note}, nil)
 }
 
-// ending is how a claim ends that did not finish.
-type ending struct {
-	claimRef
-
-	Code   string `json:"code"`
-	Reason string `json:"reason"`
+func (a *API) retry(ctx context.Context, q failed) (any, error) {
+	q.Code = cmp.Or(q.Code, "transient")
+	return a.endUndone(ctx, q.claimRef, checkCode(q.Code), q.Reason, func(reason string) error { return claim.Transient(q.Code, errors.New(reason)) })
 }
 
-func (e *ending) check() error {
-	e.Reason = registry.CleanText(e.Reason)
-	if err := checkCode(e.Code); err != nil {
-		return err
-	}
-	return checkLength("reason", e.Reason, 1, 4000)
+func (a *API) fail(ctx context.Context, q failed) (any, error) {
+	return a.endUndone(ctx, q.claimRef, checkCode(q.Code), q.Reason, func(reason string) error { return claim.Fatal(q.Code, "%s", reason) })
 }
 
-func (a *API) retry(ctx context.Context, w http.ResponseWriter, r *http.Request, c access.Caller) (any, error) {
-	q, err := readNamed[ending](ctx, a, w, r, c)
-	if err != nil {
-		return nil, err
-	}
-	if q.Code == "" {
-		q.Code = "transient"
-	}
-	if err := q.check(); err != nil {
-		return nil, err
-	}
-	return a.settle(ctx, q.claimRef, claim.Done{}, claim.Transient(q.Code, errors.New(q.Reason)))
+func (a *API) release(ctx context.Context, q released) (any, error) {
+	return a.endUndone(ctx, q.claimRef, nil, cmp.Or(registry.CleanText(q.Reason), "Given back by the worker."), claim.Release)
 }
 
-func (a *API) fail(ctx context.Context, w http.ResponseWriter, r *http.Request, c access.Caller) (any, error) {
-	q, err := readNamed[ending](ctx, a, w, r, c)
-	if err != nil {
+// endUndone ends a claim that did not finish, unless its code is wrong.
+func (a *API) endUndone(ctx context.Context, c claimRef, wrong error, reason string, result func(string) error) (any, error) {
+	reason = registry.CleanText(reason)
+	if err := cmp.Or(wrong, checkLength("reason", reason, 1, 4000)); err != nil {
 		return nil, err
 	}
-	if err := q.check(); err != nil {
-		return nil, err
-	}
-	return a.settle(ctx, q.claimRef, claim.Done{}, claim.Fatal(q.Code, "%s", q.Reason))
+	return a.settle(ctx, c, claim.Done{}, result(reason))
 }
 
-func (a *API) release(ctx context.Context, w http.ResponseWriter, r *http.Request, c access.Caller) (any, error) {
-	q, err := readNamed[struct {
-		claimRef
+var goodCode = regexp.MustCompile(`^[a-z][a-z0-9-]{0,63}$`)
 
-		Reason string `json:"reason"`
-	}](ctx, a, w, r, c)
-	if err != nil {
-		return nil, err
+// checkCode refuses a text that cannot be the code of an error.
+func checkCode(text string) error {
+	if !goodCode.MatchString(text) {
+		return request.Errorf("code is %q; it must have 1 to 64 lower-case letters, digits and hyphens, such as virus-found", text)
 	}
-	if q.Reason = registry.CleanText(q.Reason); q.Reason == "" {
-		q.Reason = "Given back by the worker."
-	}
-	if err := checkLength("reason", q.Reason, 1, 4000); err != nil {
-		return nil, err
-	}
-	return a.settle(ctx, q.claimRef, claim.Done{}, claim.Release(q.Reason))
+	return nil
 }
 
 // settle ends a claim, and answers with the stage and status of its item.

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"regexp"
 	"sync"
 	"time"
 	"unicode"
@@ -27,7 +26,7 @@ import (
 // Options say who may call the API, and how many may wait.
 type Options struct {
 	Caller     func(*http.Request) (access.Caller, error) // identifies callers; nil: everybody may do everything
-	Stop       <-chan struct{}                            // when it closes, calls that wait are answered; nil never does
+	Stop       context.Context                            // when it ends, calls that wait are answered; nil never does
 	MaxWaiting int                                        // claims that wait for items at once; 0 is 10,000
 	Log        *slog.Logger                               // nil is slog.Default
 }
@@ -56,6 +55,9 @@ func New(db *pgxpool.Pool, engine *claim.Engine, o Options) *API {
 	}
 	if o.Caller == nil {
 		o.Caller = func(*http.Request) (access.Caller, error) { return access.Caller{}, nil }
+	}
+	if o.Stop == nil {
+		o.Stop = context.Background()
 	}
 	if o.MaxWaiting == 0 {
 		o.MaxWaiting = 10_000
@@ -118,31 +120,10 @@ func read[T any](b *request.Budget, w http.ResponseWriter, r *http.Request, c ac
 	return q, nil
 }
 
-// readNamed reads a request that names a claim, and checks that the caller may end it.
-func readNamed[T interface{ ref() claimRef }](ctx context.Context, a *API, w http.ResponseWriter, r *http.Request, c access.Caller) (q T, err error) {
-	if q, err = read[T](a.budget, w, r, c); err != nil {
-		return q, err
-	}
-	if q.ref().ID < 1 || q.ref().Token < 1 {
-		return q, request.Errorf("name the claim by id and token, as they were given out")
-	}
-	return q, a.checkClaim(ctx, c, q.ref().ID, q.ref().Token)
-}
-
 // checkLength refuses a text that is too short or too long.
 func checkLength(what, text string, least, most int) error {
 	if n := utf8.RuneCountInString(text); n < least || n > most {
 		return request.Errorf("%s has %d characters; it must have %d to %d", what, n, least, most)
-	}
-	return nil
-}
-
-var goodCode = regexp.MustCompile(`^[a-z][a-z0-9-]{0,63}$`)
-
-// checkCode refuses a text that cannot be the code of an error.
-func checkCode(text string) error {
-	if !goodCode.MatchString(text) {
-		return request.Errorf("code is %q; it must have 1 to 64 lower-case letters, digits and hyphens, such as virus-found", text)
 	}
 	return nil
 }
@@ -158,14 +139,6 @@ func printable(name string, most int) bool {
 	return n >= 1 && n <= most
 }
 
-// notFound makes a missing row an ErrNotFound.
-func notFound(err error) error {
-	if errors.Is(err, pgx.ErrNoRows) {
-		return registry.ErrNotFound
-	}
-	return err
-}
-
 const claimOwnerSQL = `
 SELECT i.identifier, coalesce((SELECT stage FROM attempts WHERE work_item_id = $1 AND claim_token = $2), '')
 FROM institutions i WHERE i.id = (SELECT institution_id FROM all_work_items WHERE id = $1)`
@@ -176,11 +149,11 @@ func (a *API) checkClaim(ctx context.Context, c access.Caller, item, token int64
 	var institution string
 	var stage registry.Stage
 	err := a.db.QueryRow(ctx, claimOwnerSQL, item, token).Scan(&institution, &stage)
-	switch err = notFound(err); {
+	switch {
+	case errors.Is(err, pgx.ErrNoRows), err == nil && !c.MaySee(institution):
+		return fmt.Errorf("look up item %d: %w", item, registry.ErrNotFound)
 	case err != nil:
 		return fmt.Errorf("look up item %d: %w", item, err)
-	case !c.MaySee(institution):
-		return fmt.Errorf("look up item %d: %w", item, registry.ErrNotFound)
 	case stage != "" && !c.MayProcess(stage):
 		return reply.Problem{Status: http.StatusForbidden, Code: "not-allowed", Detail: "You may not process the stage " + string(stage) + "."}
 	}

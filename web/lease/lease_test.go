@@ -403,14 +403,15 @@ func TestClientThatIsGoneSwallowsNoItem(t *testing.T) {
 // A server that stops keeps nobody waiting.
 func TestStopEndsTheWaiting(t *testing.T) {
 	t.Parallel()
-	stop := make(chan struct{})
-	l := newLeases(t, func(o *Options) { o.Stop = stop })
+	stopping, stop := context.WithCancel(t.Context())
+	defer stop()
+	l := newLeases(t, func(o *Options) { o.Stop = stopping })
 	var wg sync.WaitGroup
 	for range 3 {
 		wg.Go(func() { l.waitOne(t.Context(), "anna") })
 	}
 	testenv.Eventually(t, "all wait", func() bool { l.api.mu.Lock(); defer l.api.mu.Unlock(); return l.api.waiting == 3 })
-	close(stop)
+	stop()
 	wg.Wait()
 }
 

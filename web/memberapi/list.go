@@ -1,11 +1,12 @@
 package memberapi
 
 import (
+	"cmp"
+	"context"
 	"net/http"
 	"strconv"
 
 	"github.com/farol-preservation/farol/registry/browse"
-	"github.com/farol-preservation/farol/registry/people"
 )
 
 // mostCounted is how far the rows of a list are counted.
@@ -19,17 +20,37 @@ type envelope[T any] struct {
 	Results  []T    `json:"results"`
 }
 
-// answer reads a page and puts it into its envelope.
-func answer[T any](r *request, q *query, s browse.Slice, list func() (browse.Part[T], error)) (any, error) {
-	var p browse.Part[T]
-	if q.nothing {
-		p.Exact, p.Sorted = true, true
-	} else {
-		var err error
-		if p, err = list(); err != nil {
+// list answers a list: filter reads what it is narrowed by, and read has its rows. The newest
+// come first, by the time in the column newest. unserved are the columns of [query.check].
+func list[F, T any](
+	r *request, what, newest string,
+	read func(browse.Records, context.Context, F, browse.Slice) (browse.Part[T], error),
+	filter func(q *query, s browse.Slice, institution string) (F, error), unserved ...string,
+) (any, error) {
+	q := newQuery(r.Request)
+	s := q.slice(browse.Order{Column: newest, Desc: true})
+	institution, err := institutionOf(r, q)
+	if err != nil {
+		return nil, err
+	}
+	f, err := filter(q, s, institution)
+	if err == nil {
+		err = q.check(what, unserved...)
+	}
+	if err != nil {
+		return nil, err
+	}
+	p := browse.Part[T]{Exact: true, Sorted: true}
+	if !q.nothing {
+		if p, err = read(r.records, r.Context(), f, s); err != nil {
 			return nil, err
 		}
 	}
+	return enveloped(r, q, s, p), nil
+}
+
+// enveloped puts a page into its envelope.
+func enveloped[T any](r *request, q *query, s browse.Slice, p browse.Part[T]) envelope[T] {
 	if !p.Exact {
 		r.header.Set("X-Farol-Count", "estimate")
 	}
@@ -53,7 +74,7 @@ func answer[T any](r *request, q *query, s browse.Slice, list func() (browse.Par
 	if s.Offset > 0 {
 		e.Previous = link(r, q, s, "page", strconv.Itoa(s.Offset/s.Limit))
 	}
-	return e, nil
+	return e
 }
 
 // link is the path and the query of another page.
@@ -65,55 +86,44 @@ func link(r *request, q *query, s browse.Slice, name, value string) string {
 	return r.URL.EscapedPath() + "?" + q.values.Encode()
 }
 
-// institution is the identifier of the institution that a list is narrowed to; "": none is
+// institutionOf is the identifier of the institution that a list is narrowed to; "": none is
 // named. One that the caller may not know of has no records.
-func (a *API) institution(r *request, q *query) (string, error) {
+func institutionOf(r *request, q *query) (string, error) {
 	id := q.id("institution_id")
 	if id == 0 || q.settled() {
 		return "", nil
 	}
-	in, err := people.In(a.Registry).Institution(r.Context(), r.caller.Scope, id)
+	in, err := r.people.Institution(r.Context(), r.caller.Scope, id)
 	return in.Identifier, q.unlessMissing(err)
-}
-
-// named is the ID of a record that a filter names by its identifier.
-func named(q *query, identifier string, find func() (int64, error)) (int64, error) {
-	if identifier == "" || q.settled() {
-		return 0, nil
-	}
-	id, err := find()
-	return id, q.unlessMissing(err)
 }
 
 // object is the ID of the object that a query names by its ID or its identifier.
 func object(r *request, q *query) (int64, error) {
-	id, identifier := q.id("intellectual_object_id"), q.text("intellectual_object_identifier")
-	found, err := named(q, identifier, func() (int64, error) {
+	return named(q, "intellectual_object", func(identifier string) (int64, error) {
 		o, err := r.records.ObjectByIdentifier(r.Context(), identifier)
 		return o.ID, err //nolint:wrapcheck // it names the object
 	})
-	return either(q, id, found), err
 }
 
 // file is the ID of the file that a query names by its ID or its identifier.
 func file(r *request, q *query) (int64, error) {
-	id, identifier := q.id("generic_file_id"), q.text("generic_file_identifier")
-	found, err := named(q, identifier, func() (int64, error) {
+	return named(q, "generic_file", func(identifier string) (int64, error) {
 		f, err := r.records.FileByIdentifier(r.Context(), identifier)
 		return f.ID, err //nolint:wrapcheck // it names the file
 	})
-	return either(q, id, found), err
 }
 
-// either is the one ID that two parameters name.
-func either(q *query, a, b int64) int64 {
-	if a != 0 && b != 0 && a != b {
+// named is the one ID that the two parameters for a kind of record name; 0: none.
+func named(q *query, kind string, find func(identifier string) (int64, error)) (int64, error) {
+	id, identifier := q.id(kind+"_id"), q.text(kind+"_identifier")
+	if identifier == "" || q.settled() {
+		return id, nil
+	}
+	found, err := find(identifier)
+	if id != 0 && found != 0 && id != found {
 		q.nothing = true
 	}
-	if a != 0 {
-		return a
-	}
-	return b
+	return cmp.Or(id, found), q.unlessMissing(err)
 }
 
 // notFound is the error for what cannot be the name of a record.

@@ -14,6 +14,7 @@ import (
 
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/browse"
+	"github.com/farol-preservation/farol/registry/people"
 	"github.com/farol-preservation/farol/web/access"
 	"github.com/farol-preservation/farol/web/permission"
 	"github.com/farol-preservation/farol/web/reply"
@@ -36,6 +37,7 @@ type request struct {
 
 	caller  access.Caller
 	records browse.Records
+	people  people.Records
 	header  http.Header // of the answer
 }
 
@@ -49,13 +51,13 @@ func (a *API) Register(mux *http.ServeMux) {
 		list, show handler
 		path       string // of a record
 	}{
-		"items":     {permission.ItemsRead, a.items, showItem, "{id}"},
-		"objects":   {permission.ObjectsRead, a.objects, showObject, "{id...}"},
-		"files":     {permission.FilesRead, a.files, showFile, "{id...}"},
-		"events":    {permission.EventsRead, a.events, showEvent, "{id...}"},
-		"checksums": {permission.ChecksumsRead, a.checksums, showChecksum, "{id}"},
-		"deletions": {permission.DeletionsRead, a.deletions, showDeletion, "{id}"},
-		"alerts":    {permission.AlertsRead, a.alerts, showAlert, "{id}/{user}"},
+		"items":     {permission.ItemsRead, items, showItem, "{id}"},
+		"objects":   {permission.ObjectsRead, objects, showObject, "{id...}"},
+		"files":     {permission.FilesRead, files, showFile, "{id...}"},
+		"events":    {permission.EventsRead, events, showEvent, "{id...}"},
+		"checksums": {permission.ChecksumsRead, checksums, showChecksum, "{id}"},
+		"deletions": {permission.DeletionsRead, deletions, showDeletion, "{id}"},
+		"alerts":    {permission.AlertsRead, alerts, showAlert, "{id}/{user}"},
 	} {
 		mux.Handle("GET "+root+name, a.answers(list.needs, list.list))
 		mux.Handle("GET "+root+name+"/{$}", a.answers(list.needs, list.list))
@@ -102,7 +104,7 @@ func (a *API) answers(needs permission.Permission, h handler) http.Handler {
 		}
 		var answer any
 		if err == nil {
-			answer, err = h(&request{r, c, browse.In(a.Registry, c.Scope), w.Header()})
+			answer, err = h(&request{r, c, browse.In(a.Registry, c.Scope), people.In(a.Registry), w.Header()})
 		}
 		if err != nil {
 			a.fail(w, r, err)

@@ -3,7 +3,8 @@ package memberapi
 import (
 	"net/http"
 	"strconv"
-	"strings"
+
+	"github.com/google/uuid"
 
 	"github.com/farol-preservation/farol/registry/browse"
 	"github.com/farol-preservation/farol/web/permission"
@@ -156,7 +157,7 @@ func showEvent(r *request) (any, error) {
 	if f.File != 0 {
 		f.Object = 0
 	}
-	if q.nothing || !isUUID(f.Identifier) {
+	if q.nothing || len(f.Identifier) != 36 || uuid.Validate(f.Identifier) != nil {
 		return nil, notFound()
 	}
 	return only(r.records.FlatEvents(r.Context(), f, browse.Slice{Limit: 1}))
@@ -191,16 +192,3 @@ func only[T any](p browse.Part[T], err error) (any, error) {
 
 // missing says what a query has to name, too.
 func missing(text string) error { return failure{http.StatusNotFound, text} }
-
-// isUUID reports whether a text is a UUID as events have it.
-func isUUID(text string) bool {
-	if len(text) != 36 {
-		return false
-	}
-	for i, c := range []byte(text) {
-		if dash := i == 8 || i == 13 || i == 18 || i == 23; dash != (c == '-') || !dash && !strings.ContainsRune("0123456789abcdefABCDEF", rune(c)) {
-			return false
-		}
-	}
-	return true
-}

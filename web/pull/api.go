@@ -103,14 +103,9 @@ func (a *API) body(w http.ResponseWriter, r *http.Request, c access.Caller) (bod
 // untilStop is a context that also ends, by [errStopping], when the server stops.
 func (a *API) untilStop(ctx context.Context) (_ context.Context, end func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	if a.o.Stop != nil {
-		go func() {
-			select {
-			case <-a.o.Stop:
-				cancel(errStopping)
-			case <-ctx.Done():
-			}
-		}()
+	unbind := context.AfterFunc(a.o.Stop, func() { cancel(errStopping) })
+	return ctx, func() {
+		unbind()
+		cancel(nil)
 	}
-	return ctx, func() { cancel(nil) }
 }

@@ -7,23 +7,28 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
+	"golang.org/x/sync/semaphore"
+
+	"github.com/farol-preservation/farol/claim/batch"
 )
 
 // broker posts messages to queues and gives them to receivers. Messages are posted in
 // one transaction with their numbers, and given in one with the record of who has
-// them.
+// them. Calls for one message, and those that post, share the next statement with the others
+// that come while one runs.
 type broker struct {
-	*poster
-	*fetcher
-	*listener
+	*listener // with the database, and the calls that wait
 
-	waits *waitlists
+	posts   *batch.Calls[postRequest, posted]
+	fetches *batch.Calls[fetch, fetched]
+	large   *semaphore.Weighted // fetches of many messages, which are made alone
 }
 
 // newBroker returns the broker of the queues in db. Calls that wait are woken by run.
 func newBroker(db *pgxpool.Pool, o Options) *broker {
-	w := newWaitlists()
-	return &broker{poster: newPoster(db, w), fetcher: newFetcher(db), listener: newListener(db, w, o.withDefaults()), waits: w}
+	b := &broker{listener: newListener(db, o.withDefaults()), large: semaphore.NewWeighted(largeFetches)}
+	b.posts, b.fetches = batch.New(2, mostTogether, b.postAll), batch.New(2, mostTogether, b.fetchAll)
+	return b
 }
 
 // errStopping says that the process is stopping, and nothing had come by then.

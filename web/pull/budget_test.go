@@ -2,6 +2,7 @@ package pull
 
 import (
 	"bufio"
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -208,7 +209,8 @@ func mustJSON(t *testing.T, v any) string {
 // long as the call waits.
 func TestCallsThatWaitHoldNoMemory(t *testing.T) {
 	t.Parallel()
-	stopping := make(chan struct{})
+	stopping, stop := context.WithCancel(t.Context())
+	defer stop()
 	r := newReader(t, Options{Stop: stopping}, request.Limits{})
 	if _, err := r.api.broker.post(t.Context(), postRequest{postings: []posting{{"q", []string{"a"}}}}); err != nil {
 		t.Fatal(err)
@@ -235,6 +237,6 @@ func TestCallsThatWaitHoldNoMemory(t *testing.T) {
 		})
 		testenv.Eventually(t, "a call that waits, without its memory", func() bool { return r.api.Waiting() == n+1 && r.api.budget.Used() == 0 })
 	}
-	close(stopping)
+	stop()
 	waiting.Wait()
 }

@@ -1,6 +1,7 @@
 package pull
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"math"
@@ -12,44 +13,22 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/go-json-experiment/json/jsontext"
+
 	"github.com/farol-preservation/farol/web/request"
 )
 
-// wellFormed refuses text that could not be stored as it is.
+// wellFormed refuses text that could not be stored as it is, such as the escape \ud800, which
+// stands for no character: Go's decoder would put another in its place.
 func wellFormed(body []byte) error {
-	switch {
+	again, any8 := jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true)
+	switch v := jsontext.Value(body); {
 	case !utf8.Valid(body):
 		return request.Errorf("the request is not valid UTF-8")
-	case hasLoneSurrogate(body):
+	case bytes.Contains(body, []byte(`\u`)) && !v.IsValid(again) && v.IsValid(again, any8):
 		return request.Errorf("the request has half of a surrogate pair, which is not a character")
 	}
 	return nil
-}
-
-// hasLoneSurrogate finds escapes such as \ud800 that stand for no character. Go's
-// decoder would put another in their place.
-func hasLoneSurrogate(body []byte) bool {
-	high := false // the last escape was the first half of a pair, and the second must follow at once
-	for i := 0; i < len(body); i++ {
-		if body[i] != '\\' || i+1 >= len(body) {
-			if high {
-				return true
-			}
-			continue
-		}
-		i++
-		var code uint64
-		if body[i] == 'u' && i+4 < len(body) {
-			code, _ = strconv.ParseUint(string(body[i+1:i+5]), 16, 32) // the decoder refuses what is not a number
-			i += 4
-		}
-		low := code >= 0xDC00 && code <= 0xDFFF
-		if low != high {
-			return true
-		}
-		high = code >= 0xD800 && code <= 0xDBFF
-	}
-	return high
 }
 
 // The names of queues and receivers.
@@ -85,23 +64,73 @@ func text(what string, raw json.RawMessage, most int) (string, error) {
 	return *s, nil
 }
 
+// fields are those of a JSON object. The first mistake is kept, so that what reads them can be
+// written as a list of names.
+type fields struct {
+	request.Fields
+
+	prefix string // of their names, in errors
+	err    error
+}
+
+// fieldsOf reads an object that may have these keys and no others.
+func fieldsOf(what, prefix string, raw json.RawMessage, known ...string) *fields {
+	all, err := request.Record(what, raw, known...)
+	return &fields{all, prefix, err}
+}
+
+func (f *fields) has(name string) bool { return !request.IsNull(f.Values[name]) }
+
+// keep keeps the first mistake.
+func (f *fields) keep(err error) {
+	if f.err == nil {
+		f.err = err
+	}
+}
+
+// text is a string that has to be there.
+func (f *fields) text(name string) string {
+	s, err := text(f.prefix+name, f.Values[name], longestName)
+	f.keep(err)
+	return s
+}
+
+// number is a number that must be whole and within bounds.
+func (f *fields) number(name string, otherwise, least, most int64) int64 {
+	if !f.has(name) {
+		return otherwise
+	}
+	n, err := strconv.ParseInt(string(f.Values[name]), 10, 64)
+	if err != nil || n < least || n > most {
+		f.keep(request.Errorf("%s is %s; it must be a whole number from %d to %d", f.prefix+name, request.Short(f.Values[name]), least, most))
+	}
+	return n
+}
+
+// seconds is a number of seconds, which may be a fraction.
+func (f *fields) seconds(name string, otherwise, most time.Duration) time.Duration {
+	if !f.has(name) {
+		return otherwise
+	}
+	var s float64
+	if err := json.Unmarshal(f.Values[name], &s); err != nil || s < 0 || s > most.Seconds() {
+		f.keep(request.Errorf("%s is %s; it must be a number of seconds from 0 to %.0f", f.prefix+name, request.Short(f.Values[name]), most.Seconds()))
+	}
+	return time.Duration(s * float64(time.Second))
+}
+
 // readPost reads the body of POST /post.
 func readPost(body []byte) (p postRequest, err error) {
-	all, err := request.Record("the request", body, "sender", "messages", "delay", "run_at")
-	if err != nil {
-		return p, err
-	}
-	if raw := all.Values["sender"]; !request.IsNull(raw) {
-		s, err := text("sender", raw, longestName)
-		if err != nil {
-			return p, err
-		}
+	f := fieldsOf("the request", "", body, "sender", "messages", "delay", "run_at")
+	if f.has("sender") {
+		s := f.text("sender")
 		p.sender = &s
 	}
-	if p.later, err = readLater(all); err != nil {
-		return p, err
+	p.later = readLater(f)
+	if f.err != nil {
+		return p, f.err
 	}
-	lists, err := request.Object("messages", all.Values["messages"])
+	lists, err := request.Object("messages", f.Values["messages"])
 	if err != nil {
 		return p, err
 	}
@@ -140,21 +169,24 @@ func readPosting(queue string, raw json.RawMessage) (p posting, err error) {
 }
 
 // readLater reads when messages may be given: after a delay, or from a time on.
-func readLater(all request.Fields) (l later, err error) {
-	if l.Delay, err = seconds("delay", all.Values["delay"], 0, longestTimeout); err != nil || request.IsNull(all.Values["run_at"]) {
-		return l, err
-	}
-	if !request.IsNull(all.Values["delay"]) {
-		return l, request.Errorf("the request has both delay and run_at; give one of them")
+func readLater(f *fields) (l later) {
+	l.Delay = f.seconds("delay", 0, longestTimeout)
+	switch {
+	case !f.has("run_at"):
+		return l
+	case f.has("delay"):
+		f.keep(request.Errorf("the request has both delay and run_at; give one of them"))
+		return l
 	}
 	var at string
-	if json.Unmarshal(all.Values["run_at"], &at) == nil {
+	err := json.Unmarshal(f.Values["run_at"], &at)
+	if err == nil {
 		l.At, err = time.Parse(time.RFC3339, at)
 	}
 	if err != nil || l.At.IsZero() {
-		return l, request.Errorf("run_at is %s; it must be a time such as 2026-12-31T06:00:00Z", request.Short(all.Values["run_at"]))
+		f.keep(request.Errorf("run_at is %s; it must be a time such as 2026-12-31T06:00:00Z", request.Short(f.Values["run_at"])))
 	}
-	return l, nil
+	return l
 }
 
 // What a pull may ask for.
@@ -177,23 +209,17 @@ type pullRequest struct {
 
 // readPull reads the body of POST /pull.
 func readPull(body []byte, d Defaults) (p pullRequest, err error) {
-	all, err := request.Record("the request", body, "receiver", "timeout", "queues", "results")
-	if err != nil {
+	f := fieldsOf("the request", "", body, "receiver", "timeout", "queues", "results")
+	p.receiver = f.text("receiver")
+	f.keep(checkReceiver(p.receiver))
+	p.timeout = f.seconds("timeout", d.Timeout, longestWait)
+	if f.err != nil {
+		return p, f.err
+	}
+	if p.wants, err = readWants(f.Values["queues"], d); err != nil {
 		return p, err
 	}
-	if p.receiver, err = text("receiver", all.Values["receiver"], longestName); err != nil {
-		return p, err
-	}
-	if err := checkReceiver(p.receiver); err != nil {
-		return p, err
-	}
-	if p.timeout, err = seconds("timeout", all.Values["timeout"], d.Timeout, longestWait); err != nil {
-		return p, err
-	}
-	if p.wants, err = readWants(all.Values["queues"], d); err != nil {
-		return p, err
-	}
-	if p.results, p.refused, err = readResults(all.Values["results"]); err != nil {
+	if p.results, p.refused, err = readResults(f.Values["results"]); err != nil {
 		return p, err
 	}
 	if len(p.wants) == 0 && len(p.results)+len(p.refused) == 0 {
@@ -224,27 +250,17 @@ func readWants(raw json.RawMessage, d Defaults) (wants []wanted, err error) {
 	return wants, nil
 }
 
-func readWant(queue string, raw json.RawMessage, d Defaults) (w wanted, err error) {
+func readWant(queue string, raw json.RawMessage, d Defaults) (wanted, error) {
 	what := "queues." + queue
-	f, err := request.Record(what, raw, "start", "max", "retry_num", "fail_timeout")
-	if err != nil {
-		return w, err
+	f := fieldsOf(what, what+".", raw, "start", "max", "retry_num", "fail_timeout")
+	w := wanted{
+		Queue:       queue,
+		Start:       f.number("start", 0, onlyNew, greatestMessage),
+		Max:         int(f.number("max", int64(d.Max), 1, math.MaxInt32)),
+		RetryNum:    int(f.number("retry_num", int64(d.RetryNum), 0, mostRetries)),
+		FailTimeout: f.seconds("fail_timeout", d.FailTimeout, longestTimeout),
 	}
-	w.Queue = queue
-	if w.Start, err = number(what+".start", f.Values["start"], 0, onlyNew, greatestMessage); err != nil {
-		return w, err
-	}
-	most, err := number(what+".max", f.Values["max"], int64(d.Max), 1, math.MaxInt32)
-	if err != nil {
-		return w, err
-	}
-	retries, err := number(what+".retry_num", f.Values["retry_num"], int64(d.RetryNum), 0, mostRetries)
-	if err != nil {
-		return w, err
-	}
-	w.FailTimeout, err = seconds(what+".fail_timeout", f.Values["fail_timeout"], d.FailTimeout, longestTimeout)
-	w.Max, w.RetryNum = int(most), int(retries)
-	return w, err
+	return w, f.err
 }
 
 // readResults reads the results that can be saved, and says why the others cannot.
@@ -297,30 +313,6 @@ func readResult(queue, name string, raw json.RawMessage) (r result, err error) {
 		}
 	}
 	return r, err
-}
-
-// number reads a JSON number that must be whole and within bounds.
-func number(what string, raw json.RawMessage, otherwise, least, most int64) (int64, error) {
-	if request.IsNull(raw) {
-		return otherwise, nil
-	}
-	n, err := strconv.ParseInt(string(raw), 10, 64)
-	if err != nil || n < least || n > most {
-		return 0, request.Errorf("%s is %s; it must be a whole number from %d to %d", what, request.Short(raw), least, most)
-	}
-	return n, nil
-}
-
-// seconds reads a JSON number of seconds, which may be a fraction.
-func seconds(what string, raw json.RawMessage, otherwise, most time.Duration) (time.Duration, error) {
-	if request.IsNull(raw) {
-		return otherwise, nil
-	}
-	var s float64
-	if err := json.Unmarshal(raw, &s); err != nil || s < 0 || s > most.Seconds() {
-		return 0, request.Errorf("%s is %s; it must be a number of seconds from 0 to %.0f", what, request.Short(raw), most.Seconds())
-	}
-	return time.Duration(s * float64(time.Second)), nil
 }
 
 // checkReceiver refuses what cannot be the name of a receiver.

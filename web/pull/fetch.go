@@ -1,6 +1,7 @@
 package pull
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -8,10 +9,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
-	"golang.org/x/sync/semaphore"
 
-	"github.com/farol-preservation/farol/claim/batch"
 	"github.com/farol-preservation/farol/registry"
 )
 
@@ -45,20 +43,6 @@ const (
 	// mostMessages bounds how many messages a call is given.
 	mostMessages = 10_000
 )
-
-// fetcher fetches messages and saves results. Calls for one message that come while a
-// statement runs share the next.
-type fetcher struct {
-	db      *pgxpool.Pool
-	fetches *batch.Calls[fetch, fetched]
-	large   *semaphore.Weighted // fetches of many messages, which are made alone
-}
-
-func newFetcher(db *pgxpool.Pool) *fetcher {
-	s := &fetcher{db: db, large: semaphore.NewWeighted(largeFetches)}
-	s.fetches = batch.New(2, mostTogether, s.fetchAll)
-	return s
-}
 
 // fetch is one attempt of a call to get messages from its queues.
 type fetch struct {
@@ -98,22 +82,19 @@ type ask struct{ call, want int }
 
 // fetchAll makes the fetches of several calls in one transaction. Calls of one receiver
 // are served in their order.
-func (s *fetcher) fetchAll(ctx context.Context, calls []fetch) (answers []fetched, err error) {
+func (b *broker) fetchAll(ctx context.Context, calls []fetch) (answers []fetched, err error) {
 	var asks []ask
 	for i, c := range calls {
 		for j := range c.wants {
 			asks = append(asks, ask{i, j})
 		}
 	}
-	slices.SortStableFunc(asks, func(a, b ask) int {
-		x, y := calls[a.call], calls[b.call]
-		if c := strings.Compare(x.wants[a.want].Queue, y.wants[b.want].Queue); c != 0 {
-			return c
-		}
-		return strings.Compare(x.receiver, y.receiver)
+	slices.SortStableFunc(asks, func(one, other ask) int {
+		x, y := calls[one.call], calls[other.call]
+		return cmp.Or(strings.Compare(x.wants[one.want].Queue, y.wants[other.want].Queue), strings.Compare(x.receiver, y.receiver))
 	})
 	err = registry.Again(func() error {
-		answers, err = s.fetchOnce(ctx, calls, asks)
+		answers, err = b.fetchOnce(ctx, calls, asks)
 		return err
 	})
 	if err != nil {
@@ -122,7 +103,7 @@ func (s *fetcher) fetchAll(ctx context.Context, calls []fetch) (answers []fetche
 	return answers, nil
 }
 
-func (s *fetcher) fetchOnce(ctx context.Context, calls []fetch, asks []ask) ([]fetched, error) {
+func (b *broker) fetchOnce(ctx context.Context, calls []fetch, asks []ask) ([]fetched, error) {
 	answers := make([]fetched, len(calls))
 	for i, c := range calls {
 		answers[i] = fetched{given: make([][]message, len(c.wants)), due: make([]time.Duration, len(c.wants))}
@@ -131,23 +112,21 @@ func (s *fetcher) fetchOnce(ctx context.Context, calls []fetch, asks []ask) ([]f
 		}
 	}
 	sql, args := fetchStatement(calls, asks)
-	rows, _ := s.db.Query(ctx, sql, args...)
+	rows, _ := b.db.Query(ctx, sql, args...)
 	var at, saved int
 	var id *int64
-	var m struct {
-		sender string
-		body   *string
-		at     *time.Time
-		due    *float64
-	}
-	_, err := pgx.ForEachRow(rows, []any{&at, &saved, &id, &m.sender, &m.body, &m.at, &m.due}, func() error {
+	var sender string
+	var text *string
+	var posted *time.Time
+	var due *float64
+	_, err := pgx.ForEachRow(rows, []any{&at, &saved, &id, &sender, &text, &posted, &due}, func() error {
 		a := asks[at]
 		answers[a.call].saved = saved
 		switch {
 		case id != nil:
-			answers[a.call].given[a.want] = append(answers[a.call].given[a.want], message{*id, m.sender, *m.body, m.at.UTC()})
-		case m.due != nil:
-			answers[a.call].due[a.want] = time.Duration(max(0, *m.due) * float64(time.Second))
+			answers[a.call].given[a.want] = append(answers[a.call].given[a.want], message{*id, sender, *text, posted.UTC()})
+		case due != nil:
+			answers[a.call].due[a.want] = time.Duration(max(0, *due) * float64(time.Second))
 		}
 		return nil
 	})
@@ -182,11 +161,11 @@ func fetchStatement(calls []fetch, asks []ask) (sql string, args []any) {
 
 // fetch takes the messages that are there. A fetch of many is made alone, which bounds
 // the memory of answers that are made together.
-func (s *fetcher) fetch(ctx context.Context, f fetch) (got fetched, err error) {
+func (b *broker) fetch(ctx context.Context, f fetch) (got fetched, err error) {
 	if len(f.wants) == 1 && f.wants[0].Max == 1 {
-		got, err = s.fetches.Ask(ctx, f)
+		got, err = b.fetches.Ask(ctx, f)
 	} else {
-		got, err = s.fetchAlone(ctx, f)
+		got, err = b.fetchAlone(ctx, f)
 	}
 	if err == nil {
 		err = allSaved(f.receiver, got.saved, f.results)
@@ -194,14 +173,14 @@ func (s *fetcher) fetch(ctx context.Context, f fetch) (got fetched, err error) {
 	return got, err
 }
 
-func (s *fetcher) fetchAlone(ctx context.Context, f fetch) (got fetched, err error) {
-	if err := s.large.Acquire(ctx, 1); err != nil {
+func (b *broker) fetchAlone(ctx context.Context, f fetch) (got fetched, err error) {
+	if err := b.large.Acquire(ctx, 1); err != nil {
 		return got, err
 	}
-	defer s.large.Release(1)
+	defer b.large.Release(1)
 	ctx, cancel := context.WithTimeout(ctx, statementTime)
 	defer cancel()
-	answers, err := s.fetchAll(ctx, []fetch{f})
+	answers, err := b.fetchAll(ctx, []fetch{f})
 	if err != nil {
 		return got, err
 	}
@@ -248,7 +227,7 @@ const saveSQL = `SELECT save_results($1, $2, $3, $4)`
 // saveResults saves a receiver's results, which finish its messages, also those that
 // had failed. It returns how many were for messages that it had been given. A result
 // may be saved again.
-func (s *fetcher) saveResults(ctx context.Context, receiver string, results []result) (saved int, err error) {
+func (b *broker) saveResults(ctx context.Context, receiver string, results []result) (saved int, err error) {
 	ctx, cancel := context.WithTimeout(ctx, statementTime)
 	defer cancel()
 	queues, messages, texts := make([]string, len(results)), make([]int64, len(results)), make([]*string, len(results))
@@ -256,7 +235,7 @@ func (s *fetcher) saveResults(ctx context.Context, receiver string, results []re
 		queues[i], messages[i], texts[i] = r.Queue, r.Message, r.stored()
 	}
 	if err := registry.Again(func() error {
-		return s.db.QueryRow(ctx, saveSQL, receiver, queues, messages, texts).Scan(&saved)
+		return b.db.QueryRow(ctx, saveSQL, receiver, queues, messages, texts).Scan(&saved)
 	}); err != nil {
 		return 0, fmt.Errorf("save %d results of %s: %w", len(results), receiver, err)
 	}
@@ -264,8 +243,8 @@ func (s *fetcher) saveResults(ctx context.Context, receiver string, results []re
 }
 
 // saveAll saves results. All must be for messages that the receiver was given.
-func (s *fetcher) saveAll(ctx context.Context, receiver string, results []result) error {
-	saved, err := s.saveResults(ctx, receiver, results)
+func (b *broker) saveAll(ctx context.Context, receiver string, results []result) error {
+	saved, err := b.saveResults(ctx, receiver, results)
 	if err != nil {
 		return err
 	}

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -30,13 +29,11 @@ type listener struct {
 	waits  *waitlists
 	direct *pgx.ConnConfig // for LISTEN; nil: poll instead
 	poll   time.Duration
-
-	mu     sync.Mutex
-	topics map[string]bool // of the pipeline
+	topics []string // of the pipeline
 }
 
-func newListener(db *pgxpool.Pool, w *waitlists, o Options) *listener {
-	l := &listener{db: db, log: o.Log, waits: w, direct: o.Direct, poll: o.Poll, topics: map[string]bool{}}
+func newListener(db *pgxpool.Pool, o Options) *listener {
+	l := &listener{db: db, log: o.Log, waits: &waitlists{of: map[string]map[listKey]*waitlist{}}, direct: o.Direct, poll: o.Poll}
 	if l.direct == nil && !o.NoListen {
 		l.direct = db.Config().ConnConfig
 	}
@@ -87,20 +84,11 @@ func (l *listener) listen(ctx context.Context, succeeded func()) error {
 		}
 		return nil
 	}
-	connecting, cancel := context.WithTimeout(ctx, callTimeout)
-	conn, err := pgx.ConnectConfig(connecting, l.direct)
-	cancel()
+	conn, end, err := topiclog.Listen(ctx, l.direct, queuesChannel, topiclog.Channel)
 	if err != nil {
-		return fmt.Errorf("connect to the database: %w", err)
+		return err
 	}
-	defer func() {
-		end, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTimeout)
-		defer cancel()
-		conn.Close(end) //nolint:errcheck // it only listened
-	}()
-	if _, err := conn.Exec(ctx, "LISTEN "+queuesChannel+"; LISTEN "+topiclog.Channel); err != nil {
-		return fmt.Errorf("listen for messages: %w", err)
-	}
+	defer end()
 	l.waits.wakeFirst() // earlier notifications were missed
 	for ctx.Err() == nil {
 		if err := s.receive(ctx, conn); err != nil {
@@ -199,7 +187,7 @@ const tailMost = 10_000
 // nothing if there are no such calls.
 func (s *session) readTail(ctx context.Context) error {
 	s.tailAt = time.Time{}
-	waited := slices.DeleteFunc(s.waits.queues(), func(queue string) bool { return !s.isTopic(queue) })
+	waited := slices.DeleteFunc(s.waits.queues(), func(queue string) bool { return !slices.Contains(s.topics, queue) })
 	if len(waited) == 0 {
 		s.tailFrom = 0
 		return nil
@@ -228,23 +216,7 @@ func (s *session) readTail(ctx context.Context) error {
 }
 
 // readTopics reads which queues are topics of the pipeline.
-func (l *listener) readTopics(ctx context.Context) error {
-	topics, err := topiclog.Topics(ctx, l.db)
-	if err != nil {
-		return err
-	}
-	known := map[string]bool{}
-	for _, topic := range topics {
-		known[topic] = true
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.topics = known
-	return nil
-}
-
-func (l *listener) isTopic(name string) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.topics[name]
+func (l *listener) readTopics(ctx context.Context) (err error) {
+	l.topics, err = topiclog.Topics(ctx, l.db)
+	return err
 }

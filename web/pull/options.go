@@ -1,6 +1,7 @@
 package pull
 
 import (
+	"context"
 	"log/slog"
 	"net/http"
 	"time"
@@ -16,7 +17,7 @@ type Options struct {
 	MaxBody  int64                                      // bytes of a request; 0 is 4 MiB
 	Defaults Defaults                                   // of pulls; all zero: those of NQ
 	Caller   func(*http.Request) (access.Caller, error) // identifies callers; nil: everybody may do everything
-	Stop     <-chan struct{}                            // when it closes, calls that wait are answered; nil never does
+	Stop     context.Context                            // when it ends, calls that wait are answered; nil never does
 	Direct   *pgx.ConnConfig                            // for LISTEN, if the pool leads to a pooler
 	NoListen bool                                       // LISTEN is not possible; poll instead
 	Poll     time.Duration                              // between two polls; 0 is 5 s, or 1 s without LISTEN
@@ -42,6 +43,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.Defaults == (Defaults{}) {
 		o.Defaults = nqDefaults()
+	}
+	if o.Stop == nil {
+		o.Stop = context.Background()
 	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)

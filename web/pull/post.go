@@ -9,9 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
-	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/farol-preservation/farol/claim/batch"
 	"github.com/farol-preservation/farol/registry"
 )
 
@@ -52,23 +50,10 @@ func (l later) columns() (delay *float64, at *time.Time) {
 	return delay, at
 }
 
-// poster posts messages. Calls that come while a statement runs share the next.
-type poster struct {
-	db    *pgxpool.Pool
-	waits *waitlists
-	posts *batch.Calls[postRequest, posted]
-}
-
-func newPoster(db *pgxpool.Pool, w *waitlists) *poster {
-	s := &poster{db: db, waits: w}
-	s.posts = batch.New(2, mostTogether, s.postAll)
-	return s
-}
-
-// posted are the numbers of a call's last messages, in the order of its postings.
+// posted are the numbers of a call's first messages, in the order of its postings.
 type posted struct {
-	last []int64
-	err  error // of this call alone
+	firsts []int64
+	err    error // of this call alone
 }
 
 // errNotPostable says that a queue is a topic of the pipeline.
@@ -76,27 +61,23 @@ var errNotPostable = errors.New("is a topic of the pipeline, to which only the p
 
 // post appends messages to queues, all or none, and returns the number of the first in
 // each, in their order; the others follow it without a gap.
-func (s *poster) post(ctx context.Context, p postRequest) ([]int64, error) {
-	answer, err := s.posts.Ask(ctx, p)
+func (b *broker) post(ctx context.Context, p postRequest) ([]int64, error) {
+	answer, err := b.posts.Ask(ctx, p)
 	if err == nil {
 		err = answer.err
 	}
 	if err != nil {
 		return nil, fmt.Errorf("post to %d queues: %w", len(p.postings), err)
 	}
-	firsts := make([]int64, len(p.postings))
-	for i, posting := range p.postings {
-		firsts[i] = answer.last[i] - int64(len(posting.Messages)) + 1
-	}
-	return firsts, nil
+	return answer.firsts, nil
 }
 
 const postSQL = `SELECT queue, last_number FROM post_messages($1, $2, $3, $4, $5, $6, $7, $8)`
 
 // postAll posts for several calls in one transaction. If the database refuses it
 // because of one of them, they are posted one by one.
-func (s *poster) postAll(ctx context.Context, calls []postRequest) ([]posted, error) {
-	answers, err := s.postTogether(ctx, calls)
+func (b *broker) postAll(ctx context.Context, calls []postRequest) ([]posted, error) {
+	answers, err := b.postTogether(ctx, calls)
 	var refused *pgconn.PgError
 	switch {
 	case err == nil:
@@ -111,7 +92,7 @@ func (s *poster) postAll(ctx context.Context, calls []postRequest) ([]posted, er
 	}
 	answers = answers[:0]
 	for i := range calls {
-		one, err := s.postAll(ctx, calls[i:i+1])
+		one, err := b.postAll(ctx, calls[i:i+1])
 		if err != nil {
 			one = []posted{{err: err}}
 		}
@@ -120,7 +101,7 @@ func (s *poster) postAll(ctx context.Context, calls []postRequest) ([]posted, er
 	return answers, nil
 }
 
-func (s *poster) postTogether(ctx context.Context, calls []postRequest) ([]posted, error) {
+func (b *broker) postTogether(ctx context.Context, calls []postRequest) ([]posted, error) {
 	var names []string
 	var counts []int64
 	at := map[string]int{}
@@ -133,20 +114,20 @@ func (s *poster) postTogether(ctx context.Context, calls []postRequest) ([]poste
 		}
 	}
 	rows := postRows{}
-	ends := make([][]int64, len(calls)) // places of each call's last messages
+	begins := make([][]int64, len(calls)) // how many messages come before those of each call
 	for i, c := range calls {
 		for _, p := range c.postings {
 			n := at[p.Queue]
+			begins[i] = append(begins[i], counts[n])
 			for _, body := range p.Messages {
 				counts[n]++
 				rows.add(n, counts[n], body, c)
 			}
-			ends[i] = append(ends[i], counts[n])
 		}
 	}
 	last := make([]int64, len(names))
 	if err := registry.Again(func() error {
-		found, _ := s.db.Query(ctx, postSQL,
+		found, _ := b.db.Query(ctx, postSQL,
 			names, counts, rows.queueOf, rows.place, rows.senders, rows.bodies, rows.delays, rows.runAts)
 		var name string
 		var number int64
@@ -162,11 +143,11 @@ func (s *poster) postTogether(ctx context.Context, calls []postRequest) ([]poste
 	for i, c := range calls {
 		for j, p := range c.postings {
 			n := at[p.Queue]
-			answers[i].last = append(answers[i].last, last[n]-counts[n]+ends[i][j])
+			answers[i].firsts = append(answers[i].firsts, last[n]-counts[n]+begins[i][j]+1)
 		}
 	}
 	for i, name := range names { // calls that wait in this process need not wait for the notification
-		s.waits.wakeSome(name, int(counts[i]))
+		b.waits.wakeSome(name, int(counts[i]))
 	}
 	return answers, nil
 }

@@ -36,7 +36,7 @@ type server struct {
 func serve(t *testing.T, db *pgxpool.Pool) *server {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
-	api := New(db, Options{MaxBody: 8 << 20, Stop: ctx.Done(), Log: slog.New(slog.NewTextHandler(t.Output(), nil))})
+	api := New(db, Options{MaxBody: 8 << 20, Stop: ctx, Log: slog.New(slog.NewTextHandler(t.Output(), nil))})
 	var running sync.WaitGroup
 	running.Go(func() {
 		if err := api.Run(ctx); err != nil {

@@ -78,23 +78,16 @@ func (a *API) setPosition(w http.ResponseWriter, r *http.Request, c access.Calle
 		return err
 	}
 	defer release()
-	all, err := request.Record("the request", body, "position")
-	if err != nil {
-		return err
-	}
-	if request.IsNull(all.Values["position"]) {
+	f := fieldsOf("the request", "", body, "position")
+	if f.err == nil && !f.has("position") {
 		return request.Errorf("position is missing; it must be the number of the message after which the receiver continues, 0 for the beginning")
 	}
-	position, err := number("position", all.Values["position"], 0, 0, math.MaxInt64)
-	if err != nil {
-		return err
-	}
+	position := f.number("position", 0, 0, math.MaxInt64)
 	queue, receiver := r.PathValue("queue"), r.PathValue("name")
-	if err := checkQueue(queue); err != nil {
-		return err
-	}
-	if err := checkReceiver(receiver); err != nil {
-		return err
+	f.keep(checkQueue(queue))
+	f.keep(checkReceiver(receiver))
+	if f.err != nil {
+		return f.err
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), statementTime)
 	defer cancel()

@@ -2,6 +2,8 @@ package pull
 
 import (
 	"container/list"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 )
@@ -34,10 +36,6 @@ type waiter struct {
 	wake   chan struct{} // gets a value when a fetch may bring something
 	places []*list.Element
 	keys   []listKey
-}
-
-func newWaitlists() *waitlists {
-	return &waitlists{of: map[string]map[listKey]*waitlist{}}
 }
 
 // join puts a call at the end of its lists.
@@ -122,11 +120,7 @@ func (l *waitlists) wakeFirst() {
 func (l *waitlists) queues() []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	list := make([]string, 0, len(l.of))
-	for queue := range l.of {
-		list = append(list, queue)
-	}
-	return list
+	return slices.Collect(maps.Keys(l.of))
 }
 
 // redeliveries notes after which times messages may be redelivered to a call's receiver,

@@ -62,27 +62,24 @@ func NewBudget(l Limits) *Budget {
 	if l.Rate <= 0 {
 		l.Rate = rate
 	}
-	return &Budget{small: newPool(smallBytes, smallBytes/2), large: newPool(l.Large, l.Large/2), l: l}
+	return &Budget{small: newPool(smallBytes), large: newPool(l.Large), l: l}
 }
 
 // pool is memory that callers share.
 type pool struct {
-	most  int64 // bytes of all
-	share int64 // bytes of one caller
+	most int64 // bytes of all; a caller may have half
 
 	mu   sync.Mutex
 	used int64
 	of   map[string]int64 // by caller
 }
 
-func newPool(most, share int64) *pool {
-	return &pool{most: most, share: share, of: map[string]int64{}}
-}
+func newPool(most int64) *pool { return &pool{most: most, of: map[string]int64{}} }
 
 func (p *pool) take(caller string, n int64) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.used+n > p.most || p.of[caller]+n > p.share {
+	if p.used+n > p.most || p.of[caller]+n > p.most/2 {
 		return false
 	}
 	p.used += n

@@ -111,7 +111,7 @@ func checkRights(t *registry.Token, stages []string) error {
 }
 
 func tokenListCommand() *cobra.Command {
-	return op.List[registry.Token]{Path: "tokens", Print: printTokens}.All(op.Command{
+	return tokens().All(op.Command{
 		Use:   "list",
 		Short: "List tokens without their secrets",
 		Example: `  farol token list
@@ -120,26 +120,28 @@ func tokenListCommand() *cobra.Command {
 	})
 }
 
-func printTokens(out io.Writer, list []registry.Token) error {
-	var rows [][]string
-	for _, t := range list {
-		until, used := "no end", "never"
-		if t.ExpiresAt != nil {
-			until = human.Time(*t.ExpiresAt)
-			if t.ExpiresAt.Before(time.Now()) {
-				until += " (over)"
+// tokens is a list of tokens.
+func tokens() op.List[registry.Token] {
+	return op.List[registry.Token]{
+		Path: "tokens", What: "tokens", Header: []string{"NAME", "MAY", "INSTITUTION", "STAGES", "UNTIL", "LAST USED"},
+		Row: func(t registry.Token) []string {
+			until, used := "no end", "never"
+			if t.ExpiresAt != nil {
+				until = human.Time(*t.ExpiresAt)
+				if t.ExpiresAt.Before(time.Now()) {
+					until += " (over)"
+				}
 			}
-		}
-		if t.UsedAt != nil {
-			used = human.Time(*t.UsedAt)
-		}
-		may := slices.Concat(t.Rights, t.Permissions)
-		for _, idle := range permission.Idle(t) {
-			may[slices.Index(may, idle)] += " (without effect)"
-		}
-		rows = append(rows, []string{human.Line(t.Name), strings.Join(may, ","), human.Line(t.Institution), human.Line(strings.Join(cli.Strings(t.Stages), ",")), until, used})
+			if t.UsedAt != nil {
+				used = human.Time(*t.UsedAt)
+			}
+			may := slices.Concat(t.Rights, t.Permissions)
+			for _, idle := range permission.Idle(t) {
+				may[slices.Index(may, idle)] += " (without effect)"
+			}
+			return []string{human.Line(t.Name), strings.Join(may, ","), human.Line(t.Institution), human.Line(strings.Join(cli.Strings(t.Stages), ",")), until, used}
+		},
 	}
-	return cli.WriteList(out, "tokens", []string{"NAME", "MAY", "INSTITUTION", "STAGES", "UNTIL", "LAST USED"}, rows)
 }
 
 func tokenRemoveCommand() *cobra.Command {
@@ -169,7 +171,9 @@ cannot be created again.`,
 			return err
 		}
 		if !does {
-			shown := cli.Print(c.Cmd, c.JSON, list[i], func(out io.Writer, t registry.Token) error { return printTokens(out, []registry.Token{t}) })
+			shown := cli.Print(c.Cmd, c.JSON, list[i], func(out io.Writer, t registry.Token) error {
+				return cli.WriteTable(out, tokens().Header, [][]string{tokens().Row(t)})
+			})
 			return errors.Join(shown, cli.Unchanged(c.Cmd))
 		}
 		if _, err := c.Do(ctx, client.Call{Method: http.MethodDelete, Path: remote.About("tokens", list[i].ID, "")}, nil); err != nil {

@@ -60,11 +60,10 @@ func printQueue(out io.Writer, q registry.Queue) error {
 			return err
 		}
 	}
-	var rows [][]string
-	for _, r := range q.Receivers {
-		rows = append(rows, []string{
+	rows := cli.Rows(q.Receivers, func(r registry.QueueReceiver) []string {
+		return []string{
 			human.Line(r.Receiver), human.Number(r.Position), human.Number(r.Waiting), human.Number(r.Processing), human.Number(r.Delayed), human.Number(r.Failed), human.Age(r.Oldest), human.Time(r.PulledAt),
-		})
-	}
+		}
+	})
 	return cli.WriteTable(out, []string{"RECEIVER", "POSITION", "WAITING", "PROCESSING", "DELAYED", "FAILED", "OLDEST", "LAST PULL"}, rows)
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/farol-preservation/farol/internal/cli"
 	"github.com/farol-preservation/farol/internal/commands/op"
 	"github.com/farol-preservation/farol/internal/human"
+	"github.com/farol-preservation/farol/internal/remote"
 	"github.com/farol-preservation/farol/pipeline/interim"
 	"github.com/farol-preservation/farol/registry"
 )
@@ -64,6 +65,17 @@ The settings of S3 are needed only for files in the staging bucket or in kept me
 	_ = c.RegisterFlagCompletionFunc("state", cli.Complete(cli.Constant(fileStates), false)) // it fails only for a flag that is not there
 	_ = c.RegisterFlagCompletionFunc("after", cobra.NoFileCompletions)
 	return c
+}
+
+// filesOf lists the files of an item.
+func filesOf(ctx context.Context, s *remote.Server, id int64, page interim.Page) (l interim.Listing, err error) {
+	path := remote.About("items", id, "/files")
+	first, err := remote.Get[interim.Listing](ctx, s, path, remote.Query("state", page.State, "limit", "1"))
+	if l.Known, l.Note = first.Known, first.Note; err != nil || !l.Known {
+		return l, err
+	}
+	l.Files, err = remote.List[interim.File](ctx, s, path, remote.Query("state", page.State, "after_path", page.After), page.Limit)
+	return l, err
 }
 
 // fileStates are those that files of items can be in.

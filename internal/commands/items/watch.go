@@ -6,12 +6,15 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"os"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/farol-preservation/farol/client"
 	"github.com/farol-preservation/farol/explain"
+	"github.com/farol-preservation/farol/explain/estimate"
 	"github.com/farol-preservation/farol/internal/cli"
 	"github.com/farol-preservation/farol/internal/commands/op"
 	"github.com/farol-preservation/farol/internal/human"
@@ -136,6 +139,27 @@ func (w *watcher) poll(ctx context.Context, d display) (explain.Snapshot, error)
 		}
 	}
 	return l, err
+}
+
+// snapshotOf is how far an item is. unread is why no more than its stage is known.
+func snapshotOf(ctx context.Context, s *remote.Server, id int64) (l explain.Snapshot, unread, err error) {
+	l, err = remote.Get[explain.Snapshot](ctx, s.Once(), remote.About("items", id, "/progress"), nil)
+	var answer *client.Error
+	if err == nil || !errors.As(err, &answer) || answer.Status != http.StatusServiceUnavailable {
+		return l, nil, err
+	}
+	unread = answer
+	shown, err := remote.Get[struct {
+		registry.WorkItem
+		estimate.Times
+	}](ctx, s.Once(), remote.About("items", id, ""), nil)
+	if err != nil {
+		return l, nil, err
+	}
+	item := shown.WorkItem
+	l = explain.Snapshot{Times: shown.Times, Time: time.Now(), Item: item, State: explain.State(item, time.Now())}
+	l.Current.Stage = item.Stage
+	return l, unread, nil
 }
 
 // name is what the watcher asks, as people call it.

@@ -306,6 +306,11 @@ func (c *Call) Body() map[string]any {
 // Path is a path of the API in which {} stands for the argument.
 func (c *Call) Path(path string) string { return strings.ReplaceAll(path, "{}", url.PathEscape(c.Arg)) }
 
+// KnownInstitution refuses --institution with an identifier that no institution has.
+func KnownInstitution(ctx context.Context, c *Call) error {
+	return values.CheckInstitution(ctx, c.Server, c.Text("institution"))
+}
+
 // List is a list that a command shows.
 type List[T any] struct {
 	Path   string
@@ -383,11 +388,7 @@ func (l List[T]) write(w io.Writer, list []T) error {
 	if l.Print != nil {
 		return l.Print(w, list)
 	}
-	var rows [][]string
-	for _, v := range list {
-		rows = append(rows, l.Row(v))
-	}
-	return cli.WriteList(w, l.What, l.Header, rows)
+	return cli.WriteList(w, l.What, l.Header, cli.Rows(list, l.Row))
 }
 
 // Show makes a command that shows one record.

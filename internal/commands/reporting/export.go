@@ -10,11 +10,13 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strconv"
 
 	"github.com/spf13/cobra"
 
 	"github.com/farol-preservation/farol/client"
 	"github.com/farol-preservation/farol/internal/cli"
+	"github.com/farol-preservation/farol/internal/commands/op"
 	"github.com/farol-preservation/farol/internal/connect"
 	"github.com/farol-preservation/farol/internal/human"
 	"github.com/farol-preservation/farol/internal/remote"
@@ -188,4 +190,32 @@ func (c *counter) Write(p []byte) (int, error) {
 	n, err := c.to.Write(p)
 	c.n += int64(n)
 	return n, err //nolint:wrapcheck // it is the writer's
+}
+
+func exportListCommand() *cobra.Command {
+	return op.List[exports.Record]{
+		Path: "exports", Before: func(e exports.Record) int64 { return e.ID }, Empty: op.KnownInstitution,
+		What: "exports", Header: []string{"ID", "KIND", "OF", "REQUESTED BY", "AT", "COMPLETED", "SIZE"}, Row: exportRow,
+	}.Command(op.Command{
+		Use:   "list",
+		Short: "List exports that were made through the REST API, newest first",
+		Example: `  farol export list
+  farol export list --institution test.edu --json
+  farol export list --limit 20 --before 1000`,
+		Flags: []op.Flag{{Name: "institution", Param: "institution", Help: "only of the institution with this identifier"}},
+	})
+}
+
+func exportRow(e exports.Record) []string {
+	of, state, bytes := e.Institution, "not downloaded", ""
+	if e.Object != nil {
+		of = human.Line(*e.Object)
+	}
+	switch {
+	case e.CompletedAt != nil:
+		state, bytes = human.Time(*e.CompletedAt), human.Bytes(*e.Bytes)
+	case e.WorkItem != nil:
+		state = fmt.Sprintf("item %d", *e.WorkItem)
+	}
+	return []string{strconv.FormatInt(e.ID, 10), string(e.Kind), of, human.Line(e.RequestedBy), human.Time(e.CreatedAt), state, bytes}
 }

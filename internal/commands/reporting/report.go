@@ -2,7 +2,6 @@
 package reporting
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -14,7 +13,6 @@ import (
 
 	"github.com/farol-preservation/farol/internal/cli"
 	"github.com/farol-preservation/farol/internal/commands/op"
-	"github.com/farol-preservation/farol/internal/commands/values"
 	"github.com/farol-preservation/farol/internal/human"
 	"github.com/farol-preservation/farol/registry/reports"
 )
@@ -23,11 +21,6 @@ import (
 func Report() *cobra.Command {
 	return cli.Group("report", "Report what is in storage, what it costs, and how items ended",
 		depositsCommand(), costsCommand(), outcomesCommand(), countCommand())
-}
-
-// noInstitution refuses the name of an institution that there is not.
-func noInstitution(ctx context.Context, c *op.Call) error {
-	return values.CheckInstitution(ctx, c.Server, c.Text("institution"))
 }
 
 // of is the flag of a report of one institution.
@@ -51,7 +44,7 @@ func headOf(c *op.Call) string {
 
 func depositsCommand() *cobra.Command {
 	header := []string{"", "COUNTED", "OBJECTS", "FILES", "BYTES"} // the first is known when the command runs
-	return op.List[reports.Deposit]{Path: "reports/deposits", What: "deposits", Header: header, Empty: noInstitution, Row: func(d reports.Deposit) []string {
+	return op.List[reports.Deposit]{Path: "reports/deposits", What: "deposits", Header: header, Empty: op.KnownInstitution, Row: func(d reports.Deposit) []string {
 		return []string{d.Key, d.Day, strconv.FormatInt(d.Objects, 10), strconv.FormatInt(d.Files, 10), human.Bytes(d.Bytes)}
 	}}.All(op.Command{
 		Use:   "deposits",
@@ -86,7 +79,7 @@ func costsCommand() *cobra.Command {
 		return *s
 	}
 	header := []string{"INSTITUTION", "STORAGE OPTION", "DAYS", "BYTES", "INCLUDED TIB", "PER GIB", "COST"}
-	return op.List[reports.Cost]{Path: "reports/costs", What: "costs", Header: header, Empty: noInstitution, Row: func(c reports.Cost) []string {
+	return op.List[reports.Cost]{Path: "reports/costs", What: "costs", Header: header, Empty: op.KnownInstitution, Row: func(c reports.Cost) []string {
 		return []string{c.Institution, c.StorageOption, strconv.FormatInt(c.Days, 10), human.Bytes(c.Bytes), text(c.IncludedTiB), text(c.PerGiBMonth), text(c.Cost)}
 	}}.All(op.Command{
 		Use:   "costs",
@@ -108,7 +101,7 @@ cost is empty.`,
 
 func outcomesCommand() *cobra.Command {
 	header := []string{"", "RESULT", "ITEMS", "BYTES"} // the first is known when the command runs
-	return op.List[reports.Outcome]{Path: "reports/outcomes", What: "items", Header: header, Empty: noInstitution, Row: func(o reports.Outcome) []string {
+	return op.List[reports.Outcome]{Path: "reports/outcomes", What: "items", Header: header, Empty: op.KnownInstitution, Row: func(o reports.Outcome) []string {
 		return []string{o.Key, o.Result, strconv.FormatInt(o.Items, 10), human.Bytes(o.Bytes)}
 	}}.All(op.Command{
 		Use:   "outcomes",
