@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/json"
@@ -8,15 +9,22 @@ import (
 	"iter"
 	"net/http"
 	"net/url"
+	"reflect"
 	"strconv"
 	"strings"
 	"time"
 )
 
-// Registry reads work items, objects, files and events, and decides about items, plans and
-// requests, over the REST API (GET /api on the server is its reference). What the token may
-// not see is answered as what does not exist: an [*Error] with the status 404. It is safe
-// for concurrent use.
+// Registry reads records and decides about them over the REST API, whose reference is GET
+// /api on the server: [List] and [Get] read, [Post] and [Ask] decide, into the types of
+// package record. A decision may name the ETag with which the record was read.
+//
+//	items := client.List[record.WorkItem](ctx, r, "items", record.ItemFilter{Institution: "test.edu"})
+//	item, etag, err := client.Ask[record.ItemView](ctx, r, client.Call{Path: "items/7"})
+//	_, err = r.Do(ctx, client.Call{Method: "POST", Path: "items/7/cancel", IfMatch: etag}, nil)
+//
+// What the token may not see is answered as what does not exist: an [*Error] with the status
+// 404. A Registry is safe for concurrent use.
 //
 // A request that is sent again because its answer was lost is carried out once: each has an
 // Idempotency-Key of its own.
@@ -28,7 +36,7 @@ func (c *Client) Registry() Registry { return Registry{c} }
 // apiPath begins all paths of the REST API.
 const apiPath = "/api/v1/"
 
-// Call is a request to the REST API that has no method of its own here.
+// Call is a request to the REST API.
 type Call struct {
 	Method  string     // such as PATCH; "": GET
 	Path    string     // behind /api/v1/, such as items/7/cancel
@@ -127,54 +135,54 @@ func Pages[T any](ctx context.Context, r Registry, path string, query url.Values
 	}
 }
 
-// get reads one record.
-func get[T any](ctx context.Context, r Registry, path string, query url.Values) (v T, err error) {
-	_, err = r.Do(ctx, Call{Path: path, Query: query}, &v)
+// Ask sends a request and reads its answer, with the ETag of the record, or "".
+func Ask[T any](ctx context.Context, r Registry, call Call) (v T, etag string, err error) {
+	etag, err = r.Do(ctx, call, &v)
+	return v, etag, err
+}
+
+// Get reads one record, such as items/7.
+func Get[T any](ctx context.Context, r Registry, path string) (v T, err error) {
+	_, err = r.Do(ctx, Call{Path: path}, &v)
 	return v, err
 }
 
-// post sends a request that has an answer.
-func post[T any](ctx context.Context, r Registry, path string, body any) (v T, err error) {
+// Post sends a request that makes or decides something, and reads its answer.
+func Post[T any](ctx context.Context, r Registry, path string, body any) (v T, err error) {
 	_, err = r.Do(ctx, Call{Method: http.MethodPost, Path: path, Body: body}, &v)
 	return v, err
 }
 
-// about is the path of something about a record.
-func about(kind string, id int64, what string) string {
-	return kind + "/" + strconv.FormatInt(id, 10) + what
+// List reads the records that a filter of package record finds, such as record.ItemFilter
+// among items. nil finds all.
+func List[T any](ctx context.Context, r Registry, path string, filter any) iter.Seq2[T, error] {
+	return Pages[T](ctx, r, path, Query(filter), 0)
 }
 
-// query is a filter in the making: what is zero narrows nothing.
-type query url.Values
-
-func (q query) text(name string, values ...string) {
-	for _, v := range values {
-		if v != "" {
-			q[name] = append(q[name], v)
+// Query is a filter of package record as the API takes it. What is zero narrows nothing.
+func Query(filter any) url.Values {
+	q := url.Values{}
+	if filter == nil {
+		return q
+	}
+	for field, v := range reflect.ValueOf(filter).Fields() {
+		name, _, _ := strings.Cut(cmp.Or(field.Tag.Get("query"), field.Tag.Get("json")), ",")
+		switch {
+		case name == "" || v.IsZero():
+		case v.Kind() == reflect.Slice:
+			for i := range v.Len() {
+				q.Add(name, parameter(v.Index(i)))
+			}
+		default:
+			q.Set(name, parameter(reflect.Indirect(v)))
 		}
 	}
+	return q
 }
 
-func (q query) number(name string, n int64) {
-	if n != 0 {
-		q[name] = []string{strconv.FormatInt(n, 10)}
+func parameter(v reflect.Value) string {
+	if t, ok := v.Interface().(time.Time); ok {
+		return t.UTC().Format(time.RFC3339Nano)
 	}
-}
-
-func (q query) bound(name string, n *int64) {
-	if n != nil {
-		q[name] = []string{strconv.FormatInt(*n, 10)}
-	}
-}
-
-func (q query) truth(name string, v bool) {
-	if v {
-		q[name] = []string{"true"}
-	}
-}
-
-func (q query) time(name string, t time.Time) {
-	if !t.IsZero() {
-		q[name] = []string{t.UTC().Format(time.RFC3339Nano)}
-	}
+	return fmt.Sprint(v.Interface())
 }

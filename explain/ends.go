@@ -7,6 +7,7 @@ import (
 
 	"github.com/farol-preservation/farol/explain/estimate"
 	"github.com/farol-preservation/farol/internal/human"
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
 )
 
@@ -42,7 +43,7 @@ func Ends(ctx context.Context, r *registry.Registry, scope registry.Scope, m *es
 }
 
 // ends estimates when an item ends.
-func (s Source) ends(ctx context.Context, i registry.WorkItem, current Stage) (t estimate.Times, err error) {
+func (s Source) ends(ctx context.Context, i record.WorkItem, current Stage) (t estimate.Times, err error) {
 	if !i.Retry || s.Model == nil {
 		return t, nil
 	}

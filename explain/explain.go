@@ -15,6 +15,7 @@ import (
 
 	"github.com/farol-preservation/farol/explain/estimate"
 	"github.com/farol-preservation/farol/progress"
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/requests"
 )
@@ -40,7 +41,7 @@ func (s Source) unread(err error) {
 }
 
 // read reads an item and its attempts.
-func (s Source) read(ctx context.Context, id int64) (registry.WorkItem, []registry.Attempt, error) {
+func (s Source) read(ctx context.Context, id int64) (record.WorkItem, []record.Attempt, error) {
 	item, err := s.Registry.WorkItem(ctx, id)
 	if err != nil {
 		return item, nil, err
@@ -59,16 +60,16 @@ func (s Source) read(ctx context.Context, id int64) (registry.WorkItem, []regist
 type Item struct {
 	estimate.Times
 
-	Item     registry.WorkItem  `json:"item"`
-	Request  requests.Request   `json:"request"` // empty of an ingest
-	State    string             `json:"state"`   // for people: what happens next, or must
-	Current  Stage              `json:"current"`
-	Attempts []registry.Attempt `json:"attempts"`
-	Warnings []string           `json:"warnings"` // about the bag
-	Changes  []registry.Change  `json:"changes"`  // by hand
-	Progress []StageFiles       `json:"progress"` // null if it is not known
-	Object   *Object            `json:"object"`   // null if it is not on record
-	Events   []registry.Event   `json:"events"`   // of the object itself
+	Item     record.WorkItem         `json:"item"`
+	Request  record.RetrievalRequest `json:"request"` // empty of an ingest
+	State    string                  `json:"state"`   // for people: what happens next, or must
+	Current  Stage                   `json:"current"`
+	Attempts []record.Attempt        `json:"attempts"`
+	Warnings []string                `json:"warnings"` // about the bag
+	Changes  []record.Change         `json:"changes"`  // by hand
+	Progress []StageFiles            `json:"progress"` // null if it is not known
+	Object   *Object                 `json:"object"`   // null if it is not on record
+	Events   []record.Event          `json:"events"`   // of the object itself
 }
 
 // StageFiles is how many files a stage has finished.
@@ -79,8 +80,8 @@ type StageFiles struct {
 
 // An Object is what is on record of an item's object.
 type Object struct {
-	registry.Object
-	Summary registry.ObjectSummary `json:"summary"`
+	record.Object
+	Summary record.ObjectSummary `json:"summary"`
 }
 
 // Item reads what is known of an item. Without Redis the rest is complete.
@@ -90,8 +91,8 @@ func (s Source) Item(ctx context.Context, id int64) (*Item, error) {
 		return nil, err
 	}
 	v := &Item{
-		Item: item, State: State(item, time.Now()), Attempts: append([]registry.Attempt{}, attempts...),
-		Warnings: warningsOf(attempts), Changes: []registry.Change{}, Events: []registry.Event{},
+		Item: item, State: State(item, time.Now()), Attempts: append([]record.Attempt{}, attempts...),
+		Warnings: warningsOf(attempts), Changes: []record.Change{}, Events: []record.Event{},
 	}
 	changes, err := s.Registry.Changes(ctx, id)
 	if err != nil {
@@ -114,11 +115,11 @@ func (s Source) Item(ctx context.Context, id int64) (*Item, error) {
 type Snapshot struct {
 	estimate.Times
 
-	Time     time.Time          `json:"time"`
-	Item     registry.WorkItem  `json:"item"`
-	State    string             `json:"state"`
-	Current  Stage              `json:"current"`
-	Attempts []registry.Attempt `json:"-"`
+	Time     time.Time        `json:"time"`
+	Item     record.WorkItem  `json:"item"`
+	State    string           `json:"state"`
+	Current  Stage            `json:"current"`
+	Attempts []record.Attempt `json:"-"`
 }
 
 // Snapshot reads how far an item is now.
@@ -169,7 +170,7 @@ func (v *Item) readProgress(ctx context.Context, s Source) (err error) {
 }
 
 // warningsOf are the warnings that the ledger has of an item whose bag is valid.
-func warningsOf(attempts []registry.Attempt) []string {
+func warningsOf(attempts []record.Attempt) []string {
 	if _, list, ok := strings.Cut(registry.RemarkOf(attempts), ": "); ok {
 		return strings.Split(list, " | ")
 	}
@@ -177,7 +178,7 @@ func warningsOf(attempts []registry.Attempt) []string {
 }
 
 // warningsAtEnd are the warnings about a bag that the last attempt found invalid.
-func warningsAtEnd(found progress.Faults, attempts []registry.Attempt) (list []string) {
+func warningsAtEnd(found progress.Faults, attempts []record.Attempt) (list []string) {
 	if n := len(attempts); n == 0 || found.Token != attempts[n-1].ClaimToken {
 		return nil
 	}

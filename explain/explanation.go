@@ -9,6 +9,7 @@ import (
 
 	"github.com/farol-preservation/farol/explain/estimate"
 	"github.com/farol-preservation/farol/progress"
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/requests"
 )
@@ -17,20 +18,20 @@ import (
 type Explanation struct {
 	estimate.Times
 
-	Item        registry.WorkItem   `json:"item"`
-	Request     requests.Request    `json:"request"` // empty of an ingest
-	Since       time.Time           `json:"since"`   // it is as it is
-	Summary     string              `json:"summary"` // in one sentence
-	History     []Entry             `json:"history"`
-	Cause       *Verdict            `json:"cause"`  // of its last failure or end; null if there is none
-	Faults      []progress.Fault    `json:"faults"` // in detail, as far as they are known
-	More        int                 `json:"more_faults"`
-	Odd         []string            `json:"warnings"`     // about the bag
-	CurrentFile string              `json:"file_in_hand"` // when it failed
-	Waits       []registry.Obstacle `json:"waits_for"`
-	Current     Stage               `json:"current"`
-	Todo        []string            `json:"to_do"`
-	again       string              // how to start over after it was cancelled
+	Item        record.WorkItem         `json:"item"`
+	Request     record.RetrievalRequest `json:"request"` // empty of an ingest
+	Since       time.Time               `json:"since"`   // it is as it is
+	Summary     string                  `json:"summary"` // in one sentence
+	History     []Entry                 `json:"history"`
+	Cause       *Verdict                `json:"cause"`  // of its last failure or end; null if there is none
+	Faults      []progress.Fault        `json:"faults"` // in detail, as far as they are known
+	More        int                     `json:"more_faults"`
+	Odd         []string                `json:"warnings"`     // about the bag
+	CurrentFile string                  `json:"file_in_hand"` // when it failed
+	Waits       []record.Obstacle       `json:"waits_for"`
+	Current     Stage                   `json:"current"`
+	Todo        []string                `json:"to_do"`
+	again       string                  // how to start over after it was cancelled
 }
 
 // Explain explains one item.
@@ -39,7 +40,7 @@ func (s Source) Explain(ctx context.Context, id int64) (*Explanation, error) {
 	if err != nil {
 		return nil, err
 	}
-	e := &Explanation{Item: item, Faults: []progress.Fault{}, Waits: []registry.Obstacle{}}
+	e := &Explanation{Item: item, Faults: []progress.Fault{}, Waits: []record.Obstacle{}}
 	changes, err := s.Registry.Changes(ctx, id)
 	if err != nil {
 		return nil, err
@@ -81,7 +82,7 @@ func (e *Explanation) readProgress(ctx context.Context, s Source) (f progress.Fa
 }
 
 // conclude says what follows from what is on record.
-func (e *Explanation) conclude(attempts []registry.Attempt, changes []registry.Change, found progress.Faults) {
+func (e *Explanation) conclude(attempts []record.Attempt, changes []record.Change, found progress.Faults) {
 	i := e.Item
 	e.History = history(i, attempts, changes)
 	e.Since = i.CreatedAt
@@ -104,7 +105,7 @@ func (e *Explanation) conclude(attempts []registry.Attempt, changes []registry.C
 
 // failed adds the details of what went wrong: those of the stage, if they are still
 // kept, or else the sentences of the note.
-func (e *Explanation) failed(attempts []registry.Attempt, found progress.Faults) {
+func (e *Explanation) failed(attempts []record.Attempt, found progress.Faults) {
 	if len(attempts) == 0 {
 		return
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/farol-preservation/farol/internal/human"
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
 )
 
@@ -28,7 +29,7 @@ type Entry struct {
 const byHand = "by hand"
 
 // history puts attempts and changes into the order of time.
-func history(i registry.WorkItem, attempts []registry.Attempt, changes []registry.Change) []Entry {
+func history(i record.WorkItem, attempts []record.Attempt, changes []record.Change) []Entry {
 	began := fmt.Sprintf("found in the bucket %s, uploaded %s", human.Line(i.Bucket), human.Time(i.BagDate))
 	if i.Action != "Ingest" {
 		began = "requested by " + human.Line(i.User)
@@ -47,15 +48,15 @@ func history(i registry.WorkItem, attempts []registry.Attempt, changes []registr
 }
 
 // ChangeByHand says what a change did, who made it and with which program.
-func ChangeByHand(c registry.Change) string { return Change(c) + ", " + byWhom(c) }
+func ChangeByHand(c record.Change) string { return Change(c) + ", " + byWhom(c) }
 
 // byWhom names who made a change, and with which program.
-func byWhom(c registry.Change) string {
+func byWhom(c record.Change) string {
 	return fmt.Sprintf("by %s with %s", human.Line(c.Actor), human.Line(cmp.Or(c.Program, "a program without a name")))
 }
 
 // Change says what a change did.
-func Change(c registry.Change) string {
+func Change(c record.Change) string {
 	if c.Note != nil {
 		return "noted: " + human.Line(*c.Note)
 	}
@@ -69,7 +70,7 @@ func Change(c registry.Change) string {
 }
 
 // addAttempt adds an attempt, or adds it to those before it that ended alike.
-func addAttempt(list []Entry, a registry.Attempt) []Entry {
+func addAttempt(list []Entry, a record.Attempt) []Entry {
 	next := Entry{
 		At: a.ClaimedAt, Until: a.HeartbeatAt, Stage: a.Stage, Code: a.ErrorCode, Attempts: 1,
 		Workers: []string{}, Error: a.Error, CurrentFile: a.CurrentFile,

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/record"
 )
 
 // Each reason of why_not() has a remedy here: the one of the database is in SQL.
@@ -24,7 +24,7 @@ func TestRemediesAreNoSQL(t *testing.T) {
 		t.Errorf("only %d reasons were found: %v", len(reasons), reasons)
 	}
 	for reason := range reasons {
-		got := remedy(registry.WorkItem{ID: 7, Stage: "Store", Action: "Ingest", WaitsFor: &other}, registry.Obstacle{Reason: reason, Remedy: "SELECT 1"})
+		got := remedy(record.WorkItem{ID: 7, Stage: "Store", Action: "Ingest", WaitsFor: &other}, record.Obstacle{Reason: reason, Remedy: "SELECT 1"})
 		if reason != "ended" && (got == "" || strings.Contains(got, "SELECT ")) {
 			t.Errorf("%s: %q", reason, got)
 		}

@@ -4,12 +4,11 @@ import (
 	"fmt"
 
 	"github.com/farol-preservation/farol/internal/human"
-	"github.com/farol-preservation/farol/registry"
-	"github.com/farol-preservation/farol/registry/requests"
+	"github.com/farol-preservation/farol/record"
 )
 
 // ArchiveOf says from which archive class an item restores, and what it waits for.
-func ArchiveOf(i registry.WorkItem, a requests.Archive) string {
+func ArchiveOf(i record.WorkItem, a record.Archive) string {
 	text := a.Class + ", by tier " + a.Tier
 	switch {
 	case a.Until != nil:
@@ -30,7 +29,7 @@ func ArchiveOf(i registry.WorkItem, a requests.Archive) string {
 }
 
 // AboutOf is what a request is about, in words.
-func AboutOf(i registry.WorkItem, q requests.Request) string {
+func AboutOf(i record.WorkItem, q record.RetrievalRequest) string {
 	if q.File != "" {
 		return "file " + human.Line(q.File)
 	}

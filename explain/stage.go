@@ -9,6 +9,7 @@ import (
 
 	"github.com/farol-preservation/farol/internal/human"
 	"github.com/farol-preservation/farol/progress"
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
 )
 
@@ -48,7 +49,7 @@ type File struct {
 // newStage puts together where an item is and what was counted of it, if
 // anything was. Figures of another stage or attempt say nothing of this one; those
 // of an attempt that has ended say how far it came.
-func newStage(i registry.WorkItem, m progress.Measure, c progress.Counters, age time.Duration, counted bool) Stage {
+func newStage(i record.WorkItem, m progress.Measure, c progress.Counters, age time.Duration, counted bool) Stage {
 	v := Stage{Stage: i.Stage, Measure: m, Files: []File{}}
 	if n := slices.Index(i.Order, i.Stage); i.Action == "Ingest" && n >= 0 {
 		v.Number, v.Of = n+1, len(i.Order)
@@ -205,7 +206,7 @@ func (v Stage) FileLines() (lines []string) {
 
 // Stage reads how far an item has come with its stage. An error is that of
 // Redis; the view is good without it.
-func (s Source) Stage(ctx context.Context, i registry.WorkItem) (Stage, error) {
+func (s Source) Stage(ctx context.Context, i record.WorkItem) (Stage, error) {
 	measure := s.Measures[i.Stage]
 	if s.Progress == nil {
 		return newStage(i, measure, progress.Counters{}, 0, false), nil

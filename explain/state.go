@@ -9,12 +9,13 @@ import (
 
 	"github.com/farol-preservation/farol/claim"
 	"github.com/farol-preservation/farol/internal/human"
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/requests"
 )
 
 // State says what happens to an item next, or what a person has to do.
-func State(i registry.WorkItem, now time.Time) string {
+func State(i record.WorkItem, now time.Time) string {
 	switch {
 	case workerGone(i, now):
 		return "its worker is gone. " + whoGivesBack(i, now)
@@ -34,7 +35,7 @@ func State(i registry.WorkItem, now time.Time) string {
 }
 
 // pending says what a Pending item waits for.
-func pending(i registry.WorkItem, now time.Time) string {
+func pending(i record.WorkItem, now time.Time) string {
 	switch {
 	case i.WaitsFor != nil:
 		return fmt.Sprintf("it waits until item %d of the same object has ended", *i.WaitsFor)
@@ -47,13 +48,13 @@ func pending(i registry.WorkItem, now time.Time) string {
 }
 
 // workerGone tells whether the lease of an item in progress has lapsed.
-func workerGone(i registry.WorkItem, now time.Time) bool {
+func workerGone(i record.WorkItem, now time.Time) bool {
 	return i.Status == "Started" && i.LeaseExpiresAt != nil && i.LeaseExpiresAt.Before(now)
 }
 
 // whoGivesBack says who gives back an item whose lease has lapsed. Any service does within
 // seconds, so that after a minute none can be running.
-func whoGivesBack(i registry.WorkItem, now time.Time) string {
+func whoGivesBack(i record.WorkItem, now time.Time) string {
 	if now.Sub(*i.LeaseExpiresAt) > time.Minute {
 		return "No process that would give it back is running: start `farol work`, or `farol schedule`."
 	}
@@ -85,7 +86,7 @@ func FirstFinding(note string) string {
 }
 
 // Obstacles are what keeps an item from being claimed, with commands as remedies.
-func Obstacles(ctx context.Context, r *registry.Registry, id int64) ([]registry.Obstacle, error) {
+func Obstacles(ctx context.Context, r *registry.Registry, id int64) ([]record.Obstacle, error) {
 	obstacles, err := r.WhyNot(ctx, id)
 	if err != nil {
 		return nil, err
@@ -117,7 +118,7 @@ func asCommand(advice registry.Refused) string {
 
 // remedy is what to do about something that an item waits for, as a command where
 // there is one.
-func remedy(i registry.WorkItem, o registry.Obstacle) string {
+func remedy(i record.WorkItem, o record.Obstacle) string {
 	switch o.Reason {
 	case "waiting":
 		if i.WaitsFor != nil {
@@ -148,7 +149,7 @@ func remedy(i registry.WorkItem, o registry.Obstacle) string {
 }
 
 // workerRemedy is what to do if no worker takes an item; "" for other reasons.
-func workerRemedy(i registry.WorkItem, reason string) string {
+func workerRemedy(i record.WorkItem, reason string) string {
 	switch reason {
 	case "no worker":
 		return fmt.Sprintf("Start a worker that claims it: `farol work --stages '%s'`; `farol workers` shows what each worker claims.", claim.StepOf(i.Action, i.Stage))

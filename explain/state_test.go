@@ -4,7 +4,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/record"
 )
 
 func TestFirstFinding(t *testing.T) {
@@ -27,7 +27,7 @@ func TestFirstFinding(t *testing.T) {
 func TestWarningsAreFoundInTheLedger(t *testing.T) {
 	t.Parallel()
 	done, failed := "done", "transient"
-	attempts := []registry.Attempt{
+	attempts := []record.Attempt{
 		{Stage: "Validate", Outcome: &done, Error: "1 warnings: old"},
 		{Stage: "Validate", Outcome: &done, Error: "2 warnings: a: b | c"},
 		{Stage: "Validate", Outcome: &failed, Error: "x: y"},

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/fixity"
 	"github.com/farol-preservation/farol/registry/topiclog"
@@ -132,7 +133,7 @@ func (s records) answerFixity(ctx context.Context, r request, file int64) error 
 	err := s.db.QueryRow(ctx, `SELECT identifier FROM generic_files WHERE id = $1`, file).Scan(&identifier)
 	var accepted bool
 	var answer string
-	var targets []fixity.Requested
+	var targets []record.FixityRequested
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
 		answer = fmt.Sprintf("there is no file %d", file)
@@ -152,7 +153,7 @@ func (s records) answerFixity(ctx context.Context, r request, file int64) error 
 }
 
 // fixityAnswer is the answer for a file that has copies to check.
-func fixityAnswer(file int64, targets []fixity.Requested) string {
+func fixityAnswer(file int64, targets []record.FixityRequested) string {
 	next := 0
 	for _, t := range targets {
 		if t.Copies > 0 {

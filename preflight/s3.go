@@ -14,7 +14,7 @@ import (
 	"github.com/farol-preservation/farol/fault"
 	"github.com/farol-preservation/farol/internal/settings"
 	"github.com/farol-preservation/farol/preflight/trial"
-	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/storage"
 	"github.com/farol-preservation/farol/storage/setup"
 )
@@ -255,7 +255,7 @@ func (s Surroundings) checkInstitutions(ctx context.Context, client *storage.Cli
 	return all
 }
 
-func (s Surroundings) institutionBucket(ctx context.Context, client *storage.Client, in registry.Institution, name, what string, o trial.Options, origin string) Finding {
+func (s Surroundings) institutionBucket(ctx context.Context, client *storage.Client, in record.Institution, name, what string, o trial.Options, origin string) Finding {
 	ctx, cancel := context.WithTimeout(ctx, checkTime)
 	defer cancel()
 	service := fault.Bucket(name)

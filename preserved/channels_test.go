@@ -20,6 +20,7 @@ import (
 
 	"github.com/farol-preservation/farol/internal/commands/archive"
 	"github.com/farol-preservation/farol/internal/testenv"
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/people"
 	"github.com/farol-preservation/farol/web/access"
@@ -170,7 +171,7 @@ func newBrowser(t *testing.T, w *world, at string) *browser {
 		t.Fatal(err)
 	}
 	b := &browser{t, testenv.Serve(t, handler), &http.Client{Jar: jar, Timeout: time.Minute}}
-	u, err := w.Deps.Registry.AddUser(t.Context(), registry.User{Email: "reader@test.edu", Name: "Some Body", Role: registry.RoleInstitutionalUser, Institution: "test.edu"})
+	u, err := w.Deps.Registry.AddUser(t.Context(), record.User{Email: "reader@test.edu", Name: "Some Body", Role: registry.RoleInstitutionalUser, Institution: "test.edu"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -25,7 +25,9 @@ import (
 	"github.com/farol-preservation/farol/pipeline/fixity"
 	"github.com/farol-preservation/farol/pipeline/pipelinetest"
 	"github.com/farol-preservation/farol/pipeline/steps"
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
+
 	registryfixity "github.com/farol-preservation/farol/registry/fixity"
 	"github.com/farol-preservation/farol/storage"
 )
@@ -91,13 +93,13 @@ func newWorldIn(t testing.TB, at string) *world {
 	w.Exec(`UPDATE stage_settings SET max_attempts = 1000, backoff_first = '1 millisecond', backoff_most = '2 milliseconds', lease = '1 hour';
 		UPDATE fixity_policies SET mode = 'read' WHERE target LIKE 'Standard-%'`)
 	ctx := context.Background()
-	if _, err := w.Deps.Registry.AddInstitution(ctx, registry.Institution{
+	if _, err := w.Deps.Registry.AddInstitution(ctx, record.Institution{
 		Name: "Other", Identifier: "other.edu", ReceivingBucket: w.S3.Prefix + "in.other", RestoreBucket: w.S3.Prefix + "out.other",
 	}); err != nil {
 		t.Fatal(err)
 	}
 	for _, email := range everybody() {
-		u := registry.User{Email: email, Name: "Some Body", Role: registry.RoleInstitutionalAdmin, Institution: strings.SplitN(email, "@", 2)[1]}
+		u := record.User{Email: email, Name: "Some Body", Role: registry.RoleInstitutionalAdmin, Institution: strings.SplitN(email, "@", 2)[1]}
 		if email == staff {
 			u.Role, u.Institution = registry.RoleAdmin, ""
 		}

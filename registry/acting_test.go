@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/farol-preservation/farol/internal/testenv"
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/requests"
 )
@@ -35,7 +36,7 @@ func webArchive(t *testing.T) (*archive, *registry.Registry) {
 		t.Fatal(err)
 	}
 	t.Cleanup(db.Close)
-	a := &archive{registry.New(db), t, db, registry.Institution{}}
+	a := &archive{registry.New(db), t, db, record.Institution{}}
 	a.in = a.institution("test.edu")
 	return a, a.signedIn(url)
 }
@@ -55,7 +56,7 @@ func TestEveryRecordNamesThePersonWhoActs(t *testing.T) {
 		if _, err := web.Pause(ctx, registry.Store, "new disks"); err != nil {
 			return err
 		}
-		_, _, err := web.AddToken(ctx, registry.Token{Name: "t", Rights: []string{registry.RightPull}})
+		_, _, err := web.AddToken(ctx, record.Token{Name: "t", Rights: []string{registry.RightPull}})
 		return err
 	})
 	if err != nil {
@@ -109,7 +110,7 @@ func TestActionsAreRecordedWithWhatTheyDid(t *testing.T) {
 		Operation: "institutions.add", SubjectType: "institution", SubjectID: "new.edu", Detail: map[string]any{"reason": `"quoted" ` + "\u202e"},
 	}
 	add := func(ctx context.Context) error {
-		in, err := web.AddInstitution(ctx, registry.Institution{Name: "New", Identifier: "new.edu", ReceivingBucket: "in", RestoreBucket: "out"})
+		in, err := web.AddInstitution(ctx, record.Institution{Name: "New", Identifier: "new.edu", ReceivingBucket: "in", RestoreBucket: "out"})
 		entry.Institution = in.ID
 		return err
 	}
@@ -121,7 +122,7 @@ func TestActionsAreRecordedWithWhatTheyDid(t *testing.T) {
 	}
 	stop := errors.New("the process stops")
 	err := web.Act(t.Context(), ann, &entry, func(ctx context.Context) error {
-		_, err := web.AddInstitution(ctx, registry.Institution{Name: "Other", Identifier: "other.edu", ReceivingBucket: "in2", RestoreBucket: "out2"})
+		_, err := web.AddInstitution(ctx, record.Institution{Name: "Other", Identifier: "other.edu", ReceivingBucket: "in2", RestoreBucket: "out2"})
 		return errors.Join(err, stop)
 	})
 	if !errors.Is(err, stop) {
@@ -176,7 +177,7 @@ func TestSignedInPeopleDecideForThemselves(t *testing.T) {
 	as := func(email string, do func(context.Context) error) error {
 		return web.As(t.Context(), registry.Actor{Name: email}, do)
 	}
-	var d requests.DeletionRequest
+	var d record.DeletionRequest
 	request := func(ctx context.Context) (err error) {
 		d, err = requests.In(web).RequestDeletion(ctx, first, []string{"test.edu/o1"})
 		return err
@@ -256,7 +257,7 @@ func TestActionsAreRepeatedAsAWhole(t *testing.T) {
 	entry := registry.AuditEntry{Operation: "tests.deadlock", SubjectType: "test"}
 	list, err := registry.Acted(t.Context(), web, ann, &entry, func(ctx context.Context) ([]row, error) {
 		calls++
-		return registry.Collect[row](ctx, web.DB(), "try", `SELECT first_deadlocks() AS text`, nil)
+		return registry.Collect[row](ctx, web.DB(), "try", `SELECT first_deadlocks() AS text`)
 	})
 	if err != nil || calls != 2 || len(list) != 1 {
 		t.Errorf("%v after %d calls, %v", list, calls, err)

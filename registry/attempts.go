@@ -20,11 +20,7 @@ func (r *Registry) ResetAttempts(ctx context.Context, item, token int64) (reset 
 
 // StageDone reports whether an item has been through a stage before, on an earlier
 // pass.
-func (r *Registry) StageDone(ctx context.Context, item int64, stage Stage) (done bool, err error) {
-	err = r.db.QueryRow(ctx, `
-		SELECT EXISTS (SELECT FROM work_item_attempts WHERE work_item_id = $1 AND stage = $2 AND outcome = 'done')`, item, stage).Scan(&done)
-	if err != nil {
-		return false, fmt.Errorf("check whether item %d has passed %s: %w", item, stage, err)
-	}
-	return done, nil
+func (r *Registry) StageDone(ctx context.Context, item int64, stage Stage) (bool, error) {
+	return Value[bool](ctx, r.db, fmt.Sprintf("check whether item %d has passed %s", item, stage), `
+		SELECT EXISTS (SELECT FROM work_item_attempts WHERE work_item_id = $1 AND stage = $2 AND outcome = 'done')`, item, stage)
 }

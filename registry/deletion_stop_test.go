@@ -9,12 +9,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/requests"
 )
 
 // approved has two people decide to delete objects, each with an item of its own.
-func (a *archive) approved(first, second string, identifiers ...string) requests.DeletionRequest {
+func (a *archive) approved(first, second string, identifiers ...string) record.DeletionRequest {
 	a.t.Helper()
 	d, err := requests.In(a.Registry).RequestDeletion(context.Background(), first, identifiers)
 	if err == nil {
@@ -59,7 +60,7 @@ func TestApprovedDeletionWaits(t *testing.T) {
 	a.exec(`UPDATE institutions SET deletion_wait = '0' WHERE identifier = 'test.edu'`)
 	a.exec(`UPDATE request_settings SET deletion_wait = '0'`)
 	for _, one := range []struct {
-		d     requests.DeletionRequest
+		d     record.DeletionRequest
 		hours float64
 	}{{d, 24}, {longer, 48}} {
 		now, err := requests.In(a.Registry).DeletionRequest(ctx, one.d.ID)

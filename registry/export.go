@@ -6,6 +6,8 @@ import (
 	"iter"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/farol-preservation/farol/record"
 )
 
 // Export reads what is on record of an object or a file, as it was at one moment,
@@ -20,21 +22,21 @@ func (r *Registry) Export(ctx context.Context, do func(*Export) error) error {
 }
 
 // Object returns the object with an identifier, in whichever state, or ErrNotFound.
-func (e *Export) Object(ctx context.Context, identifier string) (Object, error) {
+func (e *Export) Object(ctx context.Context, identifier string) (record.Object, error) {
 	rows, _ := e.tx.Query(ctx, SelectObject+` WHERE o.identifier = $1`, identifier)
-	o, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[Object])
+	o, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[record.Object])
 	if err != nil {
-		return Object{}, fmt.Errorf("look up object %q: %w", identifier, Refusal(err))
+		return record.Object{}, fmt.Errorf("look up object %q: %w", identifier, Refusal(err))
 	}
 	return o, nil
 }
 
 // File returns the file with an identifier, in whichever state, or ErrNotFound.
-func (e *Export) File(ctx context.Context, identifier string) (File, error) {
+func (e *Export) File(ctx context.Context, identifier string) (record.File, error) {
 	rows, _ := e.tx.Query(ctx, SelectFile+` WHERE f.identifier = $1`, identifier)
-	f, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[File])
+	f, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[record.File])
 	if err != nil {
-		return File{}, fmt.Errorf("look up file %q: %w", identifier, Refusal(err))
+		return record.File{}, fmt.Errorf("look up file %q: %w", identifier, Refusal(err))
 	}
 	return f, nil
 }
@@ -42,23 +44,23 @@ func (e *Export) File(ctx context.Context, identifier string) (File, error) {
 // LinkedEvent is an event and what it happened to: the identifier of a file or of
 // an object.
 type LinkedEvent struct {
-	Event
+	record.Event
 
 	About string
 }
 
 // Files streams the files of an object in the order of their identifiers, deleted
 // ones too.
-func (e *Export) Files(ctx context.Context, object Object) iter.Seq2[File, error] {
-	return streamed[File](ctx, e.tx, SelectFile+` WHERE f.intellectual_object_id = $1 ORDER BY f.identifier`, object.ID)
+func (e *Export) Files(ctx context.Context, object record.Object) iter.Seq2[record.File, error] {
+	return streamed[record.File](ctx, e.tx, "export", SelectFile+` WHERE f.intellectual_object_id = $1 ORDER BY f.identifier`, object.ID)
 }
 
 // ObjectEvents streams the events of an object itself, and then those of its files
 // in their order (premis_events_object, premis_events_file).
-func (e *Export) ObjectEvents(ctx context.Context, object Object) iter.Seq2[LinkedEvent, error] {
-	own := streamed[LinkedEvent](ctx, e.tx, `SELECT `+EventColumns+`, $2::text AS about FROM premis_events e
+func (e *Export) ObjectEvents(ctx context.Context, object record.Object) iter.Seq2[LinkedEvent, error] {
+	own := streamed[LinkedEvent](ctx, e.tx, "export", `SELECT `+EventColumns+`, $2::text AS about FROM premis_events e
 		WHERE e.intellectual_object_id = $1 AND e.generic_file_id IS NULL ORDER BY e.date_time, e.id`, object.ID, object.Identifier)
-	files := streamed[LinkedEvent](ctx, e.tx, `SELECT `+EventColumns+`, f.identifier AS about
+	files := streamed[LinkedEvent](ctx, e.tx, "export", `SELECT `+EventColumns+`, f.identifier AS about
 		FROM generic_files f JOIN premis_events e ON e.generic_file_id = f.id
 		WHERE f.intellectual_object_id = $1 ORDER BY f.identifier, e.date_time, e.id`, object.ID)
 	return func(yield func(LinkedEvent, error) bool) {
@@ -73,17 +75,18 @@ func (e *Export) ObjectEvents(ctx context.Context, object Object) iter.Seq2[Link
 }
 
 // FileEvents streams the events of a file (premis_events_file).
-func (e *Export) FileEvents(ctx context.Context, file File) iter.Seq2[LinkedEvent, error] {
-	return streamed[LinkedEvent](ctx, e.tx, `SELECT `+EventColumns+`, $2::text AS about FROM premis_events e
+func (e *Export) FileEvents(ctx context.Context, file record.File) iter.Seq2[LinkedEvent, error] {
+	return streamed[LinkedEvent](ctx, e.tx, "export", `SELECT `+EventColumns+`, $2::text AS about FROM premis_events e
 		WHERE e.generic_file_id = $1 ORDER BY e.date_time, e.id`, file.ID, file.Identifier)
 }
 
-func streamed[T any](ctx context.Context, tx pgx.Tx, sql string, args ...any) iter.Seq2[T, error] {
+// streamed reads the rows of a statement one by one.
+func streamed[T any](ctx context.Context, db RowQuerier, verb, sql string, args ...any) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		var none T
-		rows, err := tx.Query(ctx, sql, args...)
+		rows, err := db.Query(ctx, sql, args...)
 		if err != nil {
-			yield(none, fmt.Errorf("export: %w", err))
+			yield(none, fmt.Errorf("%s: %w", verb, err))
 			return
 		}
 		defer rows.Close()
@@ -94,7 +97,7 @@ func streamed[T any](ctx context.Context, tx pgx.Tx, sql string, args ...any) it
 			}
 		}
 		if err := rows.Err(); err != nil {
-			yield(none, fmt.Errorf("export: %w", err))
+			yield(none, fmt.Errorf("%s: %w", verb, err))
 		}
 	}
 }

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/farol-preservation/farol/record"
 )
 
 // Figures are what dashboards and alarms ask of the database. However much has
@@ -13,18 +15,11 @@ import (
 type Figures struct {
 	Bands  []BandFigures
 	Stages []StageFigures
-	Tables []TableFigures
+	Tables []record.TableView
 	Notify float64 // share of the queue of NOTIFY that is in use; when it is full, commits fail
-	Oldest []Snapshot
+	Oldest []record.SnapshotView
 
-	Services []ServiceFigures
-}
-
-// ServiceFigures is how a service stands for all workers.
-type ServiceFigures struct {
-	Service string
-	Held    bool
-	Failing int64 // workers that see it fail
+	Services []record.QueueServices
 }
 
 // BandFigures counts the items of a stage in one size band, in the words of the view
@@ -46,21 +41,6 @@ type StageFigures struct {
 	Stage  Stage
 	Paused bool
 	Failed int64 // items at the stage that are in the view failed
-}
-
-// TableFigures is what vacuum has to do for a table that the queue writes much.
-type TableFigures struct {
-	Table string
-	Live  int64
-	Dead  int64
-}
-
-// Snapshot is what keeps vacuum from dead rows: the oldest of its kind.
-type Snapshot struct {
-	Kind         string  // transaction, prepared, slot or standby
-	Seconds      float64 // age; of what has no time of its own, since the first hand-off that it holds on to
-	Transactions int64   // how many began since
-	Name         string  // of who holds it
 }
 
 // MostCounted is how many waiting items are counted at a stage in a size band.
@@ -186,14 +166,14 @@ func (r *Registry) Figures(ctx context.Context) (f Figures, err error) {
 			return fmt.Errorf("count failed items: %w", err)
 		}
 		rows, _ = tx.Query(ctx, tablesSQL)
-		if f.Tables, err = pgx.CollectRows(rows, pgx.RowToStructByPos[TableFigures]); err != nil {
+		if f.Tables, err = pgx.CollectRows(rows, pgx.RowToStructByPos[record.TableView]); err != nil {
 			return fmt.Errorf("count dead rows: %w", err)
 		}
 		if err := tx.QueryRow(ctx, `SELECT pg_notification_queue_usage()`).Scan(&f.Notify); err != nil {
 			return fmt.Errorf("read the usage of the NOTIFY queue: %w", err)
 		}
 		rows, _ = tx.Query(ctx, `SELECT service, state = 'held', workers_failing FROM services ORDER BY service`)
-		if f.Services, err = pgx.CollectRows(rows, pgx.RowToStructByPos[ServiceFigures]); err != nil {
+		if f.Services, err = pgx.CollectRows(rows, pgx.RowToStructByPos[record.QueueServices]); err != nil {
 			return fmt.Errorf("read which services are held: %w", err)
 		}
 		f.Oldest, err = oldest(ctx, tx)
@@ -203,7 +183,7 @@ func (r *Registry) Figures(ctx context.Context) (f Figures, err error) {
 }
 
 // Oldest reports who keeps vacuum from dead rows, the oldest of each kind.
-func (r *Registry) Oldest(ctx context.Context) (list []Snapshot, err error) {
+func (r *Registry) Oldest(ctx context.Context) (list []record.SnapshotView, err error) {
 	err = r.Look(ctx, func(tx pgx.Tx) error {
 		list, err = oldest(ctx, tx)
 		return err
@@ -211,9 +191,9 @@ func (r *Registry) Oldest(ctx context.Context) (list []Snapshot, err error) {
 	return list, err
 }
 
-func oldest(ctx context.Context, tx pgx.Tx) ([]Snapshot, error) {
+func oldest(ctx context.Context, tx pgx.Tx) ([]record.SnapshotView, error) {
 	rows, _ := tx.Query(ctx, oldestSQL)
-	list, err := pgx.CollectRows(rows, pgx.RowToStructByPos[Snapshot])
+	list, err := pgx.CollectRows(rows, pgx.RowToStructByPos[record.SnapshotView])
 	if err != nil {
 		return nil, fmt.Errorf("find old snapshots: %w", err)
 	}

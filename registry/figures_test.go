@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/farol-preservation/farol/internal/testenv"
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
 )
 
@@ -115,7 +116,7 @@ func TestOldSnapshotsAreFound(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(db.Close)
-	a := &archive{registry.New(db), t, db, registry.Institution{}}
+	a := &archive{registry.New(db), t, db, record.Institution{}}
 	a.in = a.institution("test.edu")
 
 	tx, err := db.Begin(context.Background())
@@ -177,10 +178,10 @@ func TestOldSnapshotsAreFound(t *testing.T) {
 	pinned("slot", "replication slot lagging")
 }
 
-func (a *archive) oldest(kind string) registry.Snapshot {
+func (a *archive) oldest(kind string) record.SnapshotView {
 	a.t.Helper()
 	list, err := a.Oldest(context.Background())
-	i := slices.IndexFunc(list, func(s registry.Snapshot) bool { return s.Kind == kind })
+	i := slices.IndexFunc(list, func(s record.SnapshotView) bool { return s.Kind == kind })
 	if err != nil || i < 0 {
 		a.t.Fatalf("Oldest = %+v, %v", list, err)
 	}

@@ -10,10 +10,11 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry/fixity"
 )
 
-func (a *archive) status() fixity.Status {
+func (a *archive) status() record.FixityStatus {
 	a.t.Helper()
 	s, err := fixity.In(a.Registry).Status(context.Background(), fixity.StatusQuery{Days: 90, Tries: 3, Worst: 4})
 	if err != nil {
@@ -22,9 +23,9 @@ func (a *archive) status() fixity.Status {
 	return s
 }
 
-func (a *archive) target(s fixity.Status, name string) fixity.Target {
+func (a *archive) target(s record.FixityStatus, name string) record.FixityTarget {
 	a.t.Helper()
-	i := slices.IndexFunc(s.Targets, func(t fixity.Target) bool { return t.Target == name })
+	i := slices.IndexFunc(s.Targets, func(t record.FixityTarget) bool { return t.Target == name })
 	if i < 0 {
 		a.t.Fatalf("no target %s in %+v", name, s)
 	}
@@ -97,7 +98,7 @@ func TestStatusForecasts(t *testing.T) {
 	if s := a.status(); s.DoneAt != nil || s.Rate != 0 {
 		t.Errorf("while nothing is allowed %+v", s)
 	}
-	in := func(s fixity.Status) float64 {
+	in := func(s record.FixityStatus) float64 {
 		t.Helper()
 		if s.DoneAt == nil {
 			t.Errorf("never: %+v", s)
@@ -169,7 +170,7 @@ func TestRequestedChecksGoFirst(t *testing.T) {
 	a.exec(`UPDATE storage_records SET last_fixity_at = now() - interval '1 hour'`) // none is recent
 	a.checked("0", "Standard-VA", 500*day)
 	list, err := fixity.In(a.Registry).Request(t.Context(), "test.edu/bag/data/3", "", false)
-	if err != nil || len(list) != 1 || list[0] != (fixity.Requested{Identifier: "test.edu/bag/data/3", Target: "Standard-VA", Files: 1, Copies: 1}) {
+	if err != nil || len(list) != 1 || list[0] != (record.FixityRequested{Identifier: "test.edu/bag/data/3", Target: "Standard-VA", Files: 1, Copies: 1}) {
 		t.Errorf("RequestFixity = %+v, %v", list, err)
 	}
 	a.exec(`UPDATE fixity_feed SET allowance = 0`)

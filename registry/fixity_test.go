@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry/fixity"
 )
 
@@ -372,7 +373,7 @@ func TestProviderThatIsOutIsLeftAlone(t *testing.T) {
 		t.Errorf("of others %s was claimed", names(got))
 	}
 	policies, err := fixity.In(a.Registry).Policies(t.Context())
-	if i := slices.IndexFunc(policies, func(p fixity.Policy) bool { return p.Target == "Standard-VA" }); err != nil || policies[i].PauseReason != "no answer" ||
+	if i := slices.IndexFunc(policies, func(p record.FixityPolicy) bool { return p.Target == "Standard-VA" }); err != nil || policies[i].PauseReason != "no answer" ||
 		policies[i].PausedUntil == nil || time.Until(*policies[i].PausedUntil).Abs() > 6*time.Minute {
 		t.Errorf("policies %+v, %v", policies, err)
 	}

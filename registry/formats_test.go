@@ -12,20 +12,21 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/registry/formats"
 )
 
 // toIdentify pages through what a filter takes, three at a time, and returns the
 // paths.
-func (a *archive) toIdentify(f registry.FormatFilter) (paths []string) {
+func (a *archive) toIdentify(f formats.Filter) (paths []string) {
 	a.t.Helper()
 	ctx := context.Background()
-	count, err := a.CountFormats(ctx, f)
+	count, err := formats.In(a.Registry).Count(ctx, f)
 	if err != nil {
 		a.t.Fatal(err)
 	}
-	var after *registry.FormatFile
+	var after *formats.File
 	for {
-		batch, err := a.FilesToIdentify(ctx, f, count.At.Add(time.Second), after, 3)
+		batch, err := formats.In(a.Registry).ToIdentify(ctx, f, count.At.Add(time.Second), after, 3)
 		if err != nil {
 			a.t.Fatal(err)
 		}
@@ -69,18 +70,18 @@ func TestFilesToIdentify(t *testing.T) {
 	set("6", `format_signature_version = 'siegfried 1.9.0, DROID_SignatureFile_V9.xml'`)
 	set("7", `size = 0, format_signature_version = '', format_reason = 'empty'`)
 	for name, tc := range map[string]struct {
-		filter registry.FormatFilter
+		filter formats.Filter
 		want   string
 	}{
-		"missing":              {registry.FormatFilter{}, "data/0 data/1 data/2"},
-		"older than the first": {registry.FormatFilter{OlderThan: 1}, "data/0 data/1 data/2 data/4"},
-		"older than 99":        {registry.FormatFilter{OlderThan: 99}, "data/0 data/1 data/2 data/4 data/6"},
-		"older than 100":       {registry.FormatFilter{OlderThan: 100}, "data/0 data/1 data/2 data/4 data/5 data/6"},
-		"older than 121":       {registry.FormatFilter{OlderThan: 121}, "data/0 data/1 data/2 data/4 data/5 data/6 data/8 data/9"},
-		"of the institution":   {registry.FormatFilter{Institution: "test.edu"}, "data/0 data/1 data/2"},
-		"of another":           {registry.FormatFilter{Institution: "other.edu"}, ""},
-		"of the object":        {registry.FormatFilter{OlderThan: 99, Object: "test.edu/bag"}, "data/0 data/1 data/2 data/4 data/6"},
-		"of another object":    {registry.FormatFilter{Object: "test.edu/other"}, ""},
+		"missing":              {formats.Filter{}, "data/0 data/1 data/2"},
+		"older than the first": {formats.Filter{OlderThan: 1}, "data/0 data/1 data/2 data/4"},
+		"older than 99":        {formats.Filter{OlderThan: 99}, "data/0 data/1 data/2 data/4 data/6"},
+		"older than 100":       {formats.Filter{OlderThan: 100}, "data/0 data/1 data/2 data/4 data/5 data/6"},
+		"older than 121":       {formats.Filter{OlderThan: 121}, "data/0 data/1 data/2 data/4 data/5 data/6 data/8 data/9"},
+		"of the institution":   {formats.Filter{Institution: "test.edu"}, "data/0 data/1 data/2"},
+		"of another":           {formats.Filter{Institution: "other.edu"}, ""},
+		"of the object":        {formats.Filter{OlderThan: 99, Object: "test.edu/bag"}, "data/0 data/1 data/2 data/4 data/6"},
+		"of another object":    {formats.Filter{Object: "test.edu/other"}, ""},
 	} {
 		if got := strings.Join(a.toIdentify(tc.filter), " "); got != tc.want {
 			t.Errorf("%s: %s, want %s", name, got, tc.want)
@@ -89,7 +90,7 @@ func TestFilesToIdentify(t *testing.T) {
 	// What was changed since the beginning is not visited again.
 	began := value[time.Time](a, `SELECT now()`)
 	set("0", `updated_at = now()`)
-	list, err := a.FilesToIdentify(t.Context(), registry.FormatFilter{}, began, nil, 10)
+	list, err := formats.In(a.Registry).ToIdentify(t.Context(), formats.Filter{}, began, nil, 10)
 	if err != nil || len(list) != 2 {
 		t.Errorf("%d files, %v; want the two that nobody has changed", len(list), err)
 	}
@@ -107,13 +108,13 @@ func TestOnlyUnchangedFilesAreIdentified(t *testing.T) {
 	ctx := context.Background()
 	a.withFiles(5)
 	a.exec(`UPDATE generic_files SET format_puid = ''`)
-	files, err := a.FilesToIdentify(ctx, registry.FormatFilter{}, time.Now().Add(time.Hour), nil, 10)
+	files, err := formats.In(a.Registry).ToIdentify(ctx, formats.Filter{}, time.Now().Add(time.Hour), nil, 10)
 	if err != nil || len(files) != 5 {
 		t.Fatalf("%d files, %v", len(files), err)
 	}
-	var found []registry.Identified
+	var found []formats.Identified
 	for _, f := range files {
-		found = append(found, registry.Identified{File: f, Format: registry.Format{
+		found = append(found, formats.Identified{File: f, Format: registry.Format{
 			MIME: "application/pdf", PUID: "fmt/18", Name: "PDF", Method: "signature", IdentifiedBy: "siegfried",
 			SignatureVersion: "siegfried 2.0.0, DROID_SignatureFile_V130.xml", At: time.Now(),
 		}})
@@ -128,7 +129,7 @@ func TestOnlyUnchangedFilesAreIdentified(t *testing.T) {
 		t.Fatal(err)
 	}
 	for try, want := range [][]int64{{files[3].ID, files[4].ID}, nil} { // again, it is not what was read
-		ids, err := a.Identify(ctx, found)
+		ids, err := formats.In(a.Registry).Identify(ctx, found)
 		slices.Sort(ids)
 		if err != nil || !slices.Equal(ids, want) {
 			t.Errorf("try %d: Identify = %v, %v; want %v", try, ids, err, want)
@@ -147,7 +148,7 @@ func TestOnlyUnchangedFilesAreIdentified(t *testing.T) {
 		t.Errorf("events: %v (-want +got):\n%s", err, diff)
 	}
 	// Read again and found the same, it is no other event.
-	files, err = a.FilesToIdentify(ctx, registry.FormatFilter{OlderThan: 131}, time.Now().Add(time.Hour), nil, 10)
+	files, err = formats.In(a.Registry).ToIdentify(ctx, formats.Filter{OlderThan: 131}, time.Now().Add(time.Hour), nil, 10)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -159,7 +160,7 @@ func TestOnlyUnchangedFilesAreIdentified(t *testing.T) {
 		}
 	}
 	before := a.counts()["premis_events"]
-	if ids, err := a.Identify(ctx, found[3:]); err != nil || len(ids) != 2 {
+	if ids, err := formats.In(a.Registry).Identify(ctx, found[3:]); err != nil || len(ids) != 2 {
 		t.Errorf("Identify = %v, %v", ids, err)
 	}
 	if n := a.counts()["premis_events"]; n != before {

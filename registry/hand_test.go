@@ -12,10 +12,11 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/farol-preservation/farol/internal/testenv"
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
 )
 
-func (a *archive) item(id int64) registry.WorkItem {
+func (a *archive) item(id int64) record.WorkItem {
 	a.t.Helper()
 	item, err := a.WorkItem(context.Background(), id)
 	if err != nil {

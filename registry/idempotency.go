@@ -101,19 +101,11 @@ func (k Key) done(ctx context.Context, tx pgx.Tx) error {
 
 // KeepAnswer keeps the answer to a request for a day.
 func (r *Registry) KeepAnswer(ctx context.Context, k Key, answer Kept) error {
-	_, err := r.db.Exec(ctx, `UPDATE idempotency_keys SET status = $3, body = $4, etag = nullif($5, '') WHERE caller = $1 AND key = $2 AND at = $6`,
+	return Do(ctx, r.db, "keep the answer to a request", `UPDATE idempotency_keys SET status = $3, body = $4, etag = nullif($5, '') WHERE caller = $1 AND key = $2 AND at = $6`,
 		k.Caller, k.Key, answer.Status, answer.Body, answer.ETag, k.taken)
-	if err != nil {
-		return fmt.Errorf("keep the answer to a request: %w", err)
-	}
-	return nil
 }
 
 // DropKey forgets a request that was not carried out, so that it can be sent again.
 func (r *Registry) DropKey(ctx context.Context, k Key) error {
-	_, err := r.db.Exec(ctx, `DELETE FROM idempotency_keys WHERE caller = $1 AND key = $2 AND at = $3 AND NOT done`, k.Caller, k.Key, k.taken)
-	if err != nil {
-		return fmt.Errorf("forget a request: %w", err)
-	}
-	return nil
+	return Do(ctx, r.db, "forget a request", `DELETE FROM idempotency_keys WHERE caller = $1 AND key = $2 AND at = $3 AND NOT done`, k.Caller, k.Key, k.taken)
 }

@@ -6,21 +6,19 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/farol-preservation/farol/record"
 )
 
 // Entered returns the token with which an item came to its stage, by which its progress
 // goes; 0 if it is archived, or not there.
-func (r *Registry) Entered(ctx context.Context, id int64) (token int64, err error) {
-	err = r.db.QueryRow(ctx, `SELECT coalesce((SELECT entered_token FROM work_items WHERE id = $1), 0)`, id).Scan(&token)
-	if err != nil {
-		return 0, fmt.Errorf("look up item %d: %w", id, err)
-	}
-	return token, nil
+func (r *Registry) Entered(ctx context.Context, id int64) (int64, error) {
+	return Value[int64](ctx, r.db, fmt.Sprintf("look up item %d", id), `SELECT coalesce((SELECT entered_token FROM work_items WHERE id = $1), 0)`, id)
 }
 
 // ItemFileFilter says which files of an item that is on record are asked for.
 type ItemFileFilter struct {
-	Item  WorkItem
+	Item  record.WorkItem
 	Ended time.Time // when the item succeeded; zero if it did not
 	State string    // "": any
 	After string    // only files whose path comes after

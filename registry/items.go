@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/farol-preservation/farol/record"
 )
 
 // Upload is a tar in a receiving bucket.
@@ -54,7 +56,7 @@ RETURNING id`
 // returns their ids. They were listed from a time on, by the database's clock. Readers
 // of the same institution run one after another here, so that an upload never gets two items
 // however many of them see it at once. If one is [ErrRefused], none is made.
-func (r *Registry) CreateIngests(ctx context.Context, in Institution, listed time.Time, uploads []Upload) (ids []int64, err error) {
+func (r *Registry) CreateIngests(ctx context.Context, in record.Institution, listed time.Time, uploads []Upload) (ids []int64, err error) {
 	if len(uploads) == 0 {
 		return nil, nil
 	}
@@ -70,7 +72,7 @@ func (r *Registry) CreateIngests(ctx context.Context, in Institution, listed tim
 	return ids, nil
 }
 
-func createIngests(ctx context.Context, tx pgx.Tx, in Institution, listed time.Time, uploads []Upload) (ids []int64, err error) {
+func createIngests(ctx context.Context, tx pgx.Tx, in record.Institution, listed time.Time, uploads []Upload) (ids []int64, err error) {
 	var keys, etags []string
 	var sizes []int64
 	var modified []time.Time
@@ -109,7 +111,7 @@ func createIngests(ctx context.Context, tx pgx.Tx, in Institution, listed time.T
 
 // lockObjects locks what uploads become in the order of names, as all do who lock
 // several; the items are then made in the order of the uploads.
-func lockObjects(ctx context.Context, tx pgx.Tx, in Institution, uploads []Upload) error {
+func lockObjects(ctx context.Context, tx pgx.Tx, in record.Institution, uploads []Upload) error {
 	if len(uploads) < 2 {
 		return nil
 	}
@@ -127,47 +129,6 @@ func lockObjects(ctx context.Context, tx pgx.Tx, in Institution, uploads []Uploa
 // ArchiveUser is the user of items that no person has asked for.
 const ArchiveUser = "system@aptrust.org"
 
-// WorkItem is a work item as people see it.
-type WorkItem struct {
-	ID                   int64      `json:"id"`
-	Action               Action     `json:"action"`
-	Stage                Stage      `json:"stage"`
-	Status               Status     `json:"status"`
-	Name                 string     `json:"name"`
-	ETag                 string     `json:"etag" db:"etag"`
-	Bucket               string     `json:"bucket"`
-	Size                 int64      `json:"size"`
-	Institution          string     `json:"institution_identifier"`
-	InstitutionID        int64      `json:"institution_id"`
-	ObjectIdentifier     string     `json:"object_identifier"`
-	IntellectualObjectID *int64     `json:"intellectual_object_id"`
-	Note                 string     `json:"note"`
-	Outcome              string     `json:"outcome"`
-	ErrorCode            string     `json:"error_code"`
-	Retry                bool       `json:"retry"`
-	NeedsAdminReview     bool       `json:"needs_admin_review"`
-	Attempt              int        `json:"attempt"`
-	Node                 *string    `json:"node"`
-	PID                  *int       `json:"pid" db:"pid"`
-	Worker               *string    `json:"worker"`
-	ClaimToken           int64      `json:"claim_token"`
-	Priority             int        `json:"priority"`
-	RunAt                *time.Time `json:"run_at"` // nil while it waits for another item
-	WaitsFor             *int64     `json:"waits_for"`
-	LeaseExpiresAt       *time.Time `json:"lease_expires_at"`
-	StageStartedAt       *time.Time `json:"stage_started_at"`
-	BagDate              time.Time  `json:"bag_date"`
-	DateProcessed        time.Time  `json:"date_processed"`
-	QueuedAt             *time.Time `json:"queued_at"`
-	CreatedAt            time.Time  `json:"created_at"`
-	UpdatedAt            time.Time  `json:"updated_at"`
-	User                 string     `json:"user"`
-	GenericFileID        *int64     `json:"generic_file_id"` // of a request for a single file
-	InstApprover         *string    `json:"inst_approver"`   // of a deletion
-	DeletionRequestID    *int64     `json:"deletion_request_id"`
-	Order                []Stage    `json:"-" db:"stage_order"` // the stages of its action, as they are now
-}
-
 // WorkItemColumns are the columns of a [WorkItem], for statements that read w, a row of
 // work_items or of its archive, and i, its institution.
 const WorkItemColumns = `
@@ -180,31 +141,23 @@ const WorkItemColumns = `
 	ARRAY(SELECT s.stage::text FROM stage_settings s WHERE s.action = w.action ORDER BY s.ordinal) AS stage_order`
 
 // WorkItem returns one work item, or ErrNotFound.
-func (r *Registry) WorkItem(ctx context.Context, id int64) (WorkItem, error) {
+func (r *Registry) WorkItem(ctx context.Context, id int64) (record.WorkItem, error) {
 	return r.oneItem(ctx, "show", `SELECT `+WorkItemColumns+`
 		FROM all_work_items w JOIN institutions i ON i.id = w.institution_id WHERE w.id = @id`, pgx.NamedArgs{"id": id})
 }
 
 // Requeue makes an item claimable again, at the stage named or else at the last
 // one it attempted. What the rules do not allow is ErrRefused.
-func (r *Registry) Requeue(ctx context.Context, id int64, stage Stage) (WorkItem, error) {
+func (r *Registry) Requeue(ctx context.Context, id int64, stage Stage) (record.WorkItem, error) {
 	return r.oneItem(ctx, "requeue", `SELECT `+WorkItemColumns+`
 		FROM requeue(@id, nullif(@stage, '')) w JOIN institutions i ON i.id = w.institution_id`,
 		pgx.NamedArgs{"id": id, "stage": stage})
 }
 
-// RequeueStage is a stage to which an item may be requeued, or why it may not.
-type RequeueStage struct {
-	Stage    Stage   `json:"stage"`
-	BeginsAt Stage   `json:"begins_at"` // where it begins: a bag that was found invalid is read again
-	Redone   []Stage `json:"redone"`    // stages that are carried out again, or for the first time
-	Refused  *string `json:"refused"`   // why it may not; nil: it may
-}
-
 // RequeueStages returns the stages of an item's action in their order, with what requeueing
 // the item to each of them comes to. An item that has gone to the archive has none.
-func (r *Registry) RequeueStages(ctx context.Context, id int64) ([]RequeueStage, error) {
-	return Collect[RequeueStage](ctx, r.db, fmt.Sprintf("ask where item %d may be requeued to", id), `
+func (r *Registry) RequeueStages(ctx context.Context, id int64) ([]record.RequeueStage, error) {
+	return Collect[record.RequeueStage](ctx, r.db, fmt.Sprintf("ask where item %d may be requeued to", id), `
 		SELECT s.stage, b.stage AS begins_at, x.reason AS refused,
 			ARRAY(SELECT n.stage::text FROM stage_settings n WHERE n.action = w.action AND n.ordinal >= b.ordinal ORDER BY n.ordinal) AS redone
 		FROM work_items w
@@ -216,57 +169,40 @@ func (r *Registry) RequeueStages(ctx context.Context, id int64) ([]RequeueStage,
 
 // Cancel ends an item for good, with the reason as its note. A worker that holds
 // it is refused its next write.
-func (r *Registry) Cancel(ctx context.Context, id int64, reason string) (WorkItem, error) {
+func (r *Registry) Cancel(ctx context.Context, id int64, reason string) (record.WorkItem, error) {
 	return r.oneItem(ctx, "cancel", `SELECT `+WorkItemColumns+`
 		FROM cancel(@id, nullif(@reason, '')) w JOIN institutions i ON i.id = w.institution_id`,
 		pgx.NamedArgs{"id": id, "reason": reason})
 }
 
 // AddNote adds a note to the history of an item, which stays as it is.
-func (r *Registry) AddNote(ctx context.Context, id int64, note string) (WorkItem, error) {
+func (r *Registry) AddNote(ctx context.Context, id int64, note string) (record.WorkItem, error) {
 	return r.oneItem(ctx, "add a note to", `SELECT `+WorkItemColumns+`
 		FROM note_item(@id, @note) w JOIN institutions i ON i.id = w.institution_id`,
 		pgx.NamedArgs{"id": id, "note": note})
 }
 
-func (r *Registry) oneItem(ctx context.Context, verb, sql string, args pgx.NamedArgs) (WorkItem, error) {
-	var item WorkItem
+func (r *Registry) oneItem(ctx context.Context, verb, sql string, args pgx.NamedArgs) (record.WorkItem, error) {
+	var item record.WorkItem
 	err := r.db.again(ctx, func() (err error) {
 		rows, _ := r.db.Query(ctx, sql, args)
-		item, err = pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[WorkItem])
+		item, err = pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[record.WorkItem])
 		return err
 	})
 	if errors.Is(err, pgx.ErrNoRows) {
 		err = NoSuch(fmt.Sprintf("item %d", args["id"]))
 	}
 	if err != nil {
-		return WorkItem{}, fmt.Errorf("%s item %d: %w", verb, args["id"], Refusal(err))
+		return record.WorkItem{}, fmt.Errorf("%s item %d: %w", verb, args["id"], Refusal(err))
 	}
 	return item, nil
 }
 
-// Attempt is one row of the ledger: a claim, from its start to its end.
-type Attempt struct {
-	ClaimToken  int64      `json:"claim_token"`
-	Stage       Stage      `json:"stage"`
-	Attempt     int        `json:"attempt"`
-	Node        string     `json:"node"`
-	PID         int        `json:"pid" db:"pid"`
-	Worker      string     `json:"worker"`
-	ClaimedAt   time.Time  `json:"claimed_at"`
-	HeartbeatAt time.Time  `json:"heard_at"`
-	EndedAt     *time.Time `json:"ended_at"` // nil while it runs
-	Outcome     *string    `json:"outcome"`
-	ErrorCode   string     `json:"error_code"`
-	Error       string     `json:"error"`
-	CurrentFile string     `json:"file_in_hand"`
-}
-
 // LockItem returns a live item within a scope, or one that has ended, and keeps others from
 // changing it until the transaction of ctx ends.
-func (r *Registry) LockItem(ctx context.Context, s Scope, id int64) (WorkItem, error) {
+func (r *Registry) LockItem(ctx context.Context, s Scope, id int64) (record.WorkItem, error) {
 	if _, err := r.db.Exec(ctx, `SELECT FROM work_items WHERE id = $1 AND ($2 OR institution_id = $3) FOR UPDATE`, id, s.all, s.institution); err != nil {
-		return WorkItem{}, fmt.Errorf("lock item %d: %w", id, Refusal(err))
+		return record.WorkItem{}, fmt.Errorf("lock item %d: %w", id, Refusal(err))
 	}
 	w, err := r.WorkItem(ctx, id)
 	if err == nil && !s.Has(w.InstitutionID) {
@@ -276,20 +212,15 @@ func (r *Registry) LockItem(ctx context.Context, s Scope, id int64) (WorkItem, e
 }
 
 // Attempts returns every claim of an item there was, in their order.
-func (r *Registry) Attempts(ctx context.Context, item int64) ([]Attempt, error) {
-	rows, _ := r.db.Query(ctx, `
+func (r *Registry) Attempts(ctx context.Context, item int64) ([]record.Attempt, error) {
+	return Collect[record.Attempt](ctx, r.db, fmt.Sprintf("list attempts of item %d", item), `
 		SELECT claim_token, stage, attempt, node, pid, worker, claimed_at, heartbeat_at, ended_at, outcome, error_code, error, current_file
 		FROM attempts WHERE work_item_id = $1 ORDER BY claim_token`, item)
-	list, err := pgx.CollectRows(rows, pgx.RowToStructByName[Attempt])
-	if err != nil {
-		return nil, fmt.Errorf("list attempts of item %d: %w", item, err)
-	}
-	return list, nil
 }
 
 // RemarkOf is what the ledger says of the bag's warnings since it was last found valid;
 // "" if it has none.
-func RemarkOf(attempts []Attempt) string {
+func RemarkOf(attempts []record.Attempt) string {
 	for _, a := range slices.Backward(attempts) {
 		if a.Stage == Validate && a.Outcome != nil && *a.Outcome == "done" {
 			return a.Error
@@ -298,34 +229,14 @@ func RemarkOf(attempts []Attempt) string {
 	return ""
 }
 
-// Change is a decision of a person about an item, by command or in psql.
-type Change struct {
-	At         time.Time `json:"at"`
-	Actor      string    `json:"actor"`   // acting_user(): a person who had signed in, or user and person
-	User       string    `json:"user"`    // of the database
-	Person     *string   `json:"person"`  // who ran the command, as it said; nil: nobody is named
-	Program    string    `json:"program"` // as it named itself
-	StageWas   Stage     `json:"stage_was"`
-	StatusWas  string    `json:"status_was"`
-	StageThen  Stage     `json:"stage"`
-	StatusThen string    `json:"status"`
-	Refused    *string   `json:"refused"` // why nothing was changed
-	Note       *string   `json:"note"`    // what was noted, where nothing was to be changed
-}
-
 // Changes returns what persons changed of an item, in their order. The newest 200
 // are all there are space for: an item is not decided about more often.
-func (r *Registry) Changes(ctx context.Context, item int64) ([]Change, error) {
+func (r *Registry) Changes(ctx context.Context, item int64) ([]record.Change, error) {
 	// work_item_audit_item
-	rows, _ := r.db.Query(ctx, `
+	return Collect[record.Change](ctx, r.db, fmt.Sprintf("list changes of item %d by hand", item), `
 		SELECT at, actor, session_user_is AS "user", person, application_name AS program,
 			before->>'stage' AS stage_was, before->>'status' AS status_was,
 			after->>'stage' AS stage_then, after->>'status' AS status_then, refused, note
 		FROM (SELECT * FROM work_item_audit WHERE work_item_id = $1 ORDER BY id DESC LIMIT 200) a
 		ORDER BY id`, item)
-	list, err := pgx.CollectRows(rows, pgx.RowToStructByName[Change])
-	if err != nil {
-		return nil, fmt.Errorf("list changes of item %d by hand: %w", item, err)
-	}
-	return list, nil
 }

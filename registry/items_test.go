@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/farol-preservation/farol/internal/testenv"
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
 )
 
@@ -300,15 +301,15 @@ func TestItemsThatAreNotThere(t *testing.T) {
 func TestInstitutionsThatCannotBe(t *testing.T) {
 	t.Parallel()
 	a := newArchive(t)
-	good := registry.Institution{Name: "Other", Identifier: "other.edu", ReceivingBucket: "r", RestoreBucket: "s"}
-	for name, change := range map[string]func(*registry.Institution){
-		"taken identifier":   func(in *registry.Institution) { in.Identifier = "test.edu" },
-		"no domain":          func(in *registry.Institution) { in.Identifier = "other" },
-		"path in it":         func(in *registry.Institution) { in.Identifier = "../other.edu" },
-		"upper case":         func(in *registry.Institution) { in.Identifier = "Other.edu" },
-		"no name":            func(in *registry.Institution) { in.Name = "" },
-		"taken bucket":       func(in *registry.Institution) { in.ReceivingBucket = a.in.ReceivingBucket },
-		"one bucket for two": func(in *registry.Institution) { in.RestoreBucket = in.ReceivingBucket },
+	good := record.Institution{Name: "Other", Identifier: "other.edu", ReceivingBucket: "r", RestoreBucket: "s"}
+	for name, change := range map[string]func(*record.Institution){
+		"taken identifier":   func(in *record.Institution) { in.Identifier = "test.edu" },
+		"no domain":          func(in *record.Institution) { in.Identifier = "other" },
+		"path in it":         func(in *record.Institution) { in.Identifier = "../other.edu" },
+		"upper case":         func(in *record.Institution) { in.Identifier = "Other.edu" },
+		"no name":            func(in *record.Institution) { in.Name = "" },
+		"taken bucket":       func(in *record.Institution) { in.ReceivingBucket = a.in.ReceivingBucket },
+		"one bucket for two": func(in *record.Institution) { in.RestoreBucket = in.ReceivingBucket },
 	} {
 		in := good
 		change(&in)

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/browse"
 )
@@ -34,18 +35,18 @@ func TestListOfItems(t *testing.T) {
 		"all, newest first": {browse.ItemFilter{}, browse.Page{}, []int64{4, 3, 2, 1}},
 		"first page":        {browse.ItemFilter{}, browse.Page{Limit: 2}, []int64{4, 3}},
 		"second page":       {browse.ItemFilter{}, browse.Page{Limit: 2, After: browse.Key{ID: 3}}, []int64{2, 1}},
-		"status":            {browse.ItemFilter{Status: []registry.Status{"Pending"}}, browse.Page{}, []int64{3, 1}},
-		"stage":             {browse.ItemFilter{Stage: []registry.Stage{"Store"}}, browse.Page{}, []int64{3}},
-		"institution":       {browse.ItemFilter{Institution: "other.edu"}, browse.Page{}, []int64{4}},
-		"name":              {browse.ItemFilter{Name: "one.tar"}, browse.Page{}, []int64{4, 1}},
-		"action":            {browse.ItemFilter{Action: []registry.Action{"Ingest"}}, browse.Page{}, []int64{4, 3, 2, 1}},
-		"another action":    {browse.ItemFilter{Action: []registry.Action{"Delete"}}, browse.Page{}, nil},
-		"error code":        {browse.ItemFilter{ErrorCode: "invalid-bag"}, browse.Page{}, []int64{2}},
-		"object":            {browse.ItemFilter{Object: "test.edu/one"}, browse.Page{}, []int64{1}},
-		"since":             {browse.ItemFilter{CreatedAfter: now.Add(-time.Hour)}, browse.Page{}, []int64{4, 3}},
-		"for review":        {browse.ItemFilter{Review: true}, browse.Page{}, []int64{2}},
-		"both":              {browse.ItemFilter{Institution: "test.edu", Name: "one.tar"}, browse.Page{}, []int64{1}},
-		"none":              {browse.ItemFilter{Institution: "nobody.edu"}, browse.Page{}, nil},
+		"status":            {browse.ItemFilter{ItemFilter: record.ItemFilter{Status: []registry.Status{"Pending"}}}, browse.Page{}, []int64{3, 1}},
+		"stage":             {browse.ItemFilter{ItemFilter: record.ItemFilter{Stage: []registry.Stage{"Store"}}}, browse.Page{}, []int64{3}},
+		"institution":       {browse.ItemFilter{ItemFilter: record.ItemFilter{Institution: "other.edu"}}, browse.Page{}, []int64{4}},
+		"name":              {browse.ItemFilter{ItemFilter: record.ItemFilter{Name: "one.tar"}}, browse.Page{}, []int64{4, 1}},
+		"action":            {browse.ItemFilter{ItemFilter: record.ItemFilter{Action: []registry.Action{"Ingest"}}}, browse.Page{}, []int64{4, 3, 2, 1}},
+		"another action":    {browse.ItemFilter{ItemFilter: record.ItemFilter{Action: []registry.Action{"Delete"}}}, browse.Page{}, nil},
+		"error code":        {browse.ItemFilter{ItemFilter: record.ItemFilter{ErrorCode: "invalid-bag"}}, browse.Page{}, []int64{2}},
+		"object":            {browse.ItemFilter{ItemFilter: record.ItemFilter{Object: "test.edu/one"}}, browse.Page{}, []int64{1}},
+		"since":             {browse.ItemFilter{ItemFilter: record.ItemFilter{CreatedAfter: now.Add(-time.Hour)}}, browse.Page{}, []int64{4, 3}},
+		"for review":        {browse.ItemFilter{ItemFilter: record.ItemFilter{Review: true}}, browse.Page{}, []int64{2}},
+		"both":              {browse.ItemFilter{ItemFilter: record.ItemFilter{Institution: "test.edu", Name: "one.tar"}}, browse.Page{}, []int64{1}},
+		"none":              {browse.ItemFilter{ItemFilter: record.ItemFilter{Institution: "nobody.edu"}}, browse.Page{}, nil},
 	} {
 		if tc.page.Limit == 0 {
 			tc.page.Limit = 9

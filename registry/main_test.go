@@ -7,6 +7,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/farol-preservation/farol/internal/testenv"
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
 )
 
@@ -17,20 +18,20 @@ type archive struct {
 	*registry.Registry
 	t  testing.TB
 	db *pgxpool.Pool
-	in registry.Institution
+	in record.Institution
 }
 
 func newArchive(t testing.TB) *archive {
 	t.Helper()
 	db := testenv.Database(t)
-	a := &archive{registry.New(db), t, db, registry.Institution{}}
+	a := &archive{registry.New(db), t, db, record.Institution{}}
 	a.in = a.institution("test.edu")
 	return a
 }
 
-func (a *archive) institution(identifier string) registry.Institution {
+func (a *archive) institution(identifier string) record.Institution {
 	a.t.Helper()
-	in, err := a.AddInstitution(context.Background(), registry.Institution{
+	in, err := a.AddInstitution(context.Background(), record.Institution{
 		Name: "Test", Identifier: identifier, ReceivingBucket: "receiving." + identifier, RestoreBucket: "restore." + identifier,
 	})
 	if err != nil {

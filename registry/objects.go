@@ -4,33 +4,11 @@ import (
 	"context"
 	"fmt"
 	"iter"
-	"time"
 
 	"github.com/jackc/pgx/v5"
-)
 
-// Object is an intellectual object: what a bag becomes.
-type Object struct {
-	ID                        int64  `json:"id"`
-	InstitutionID             int64  `json:"institution_id"`
-	Identifier                string `json:"identifier"` // <institution identifier>/<bag name>
-	Title                     string `json:"title"`
-	Description               string `json:"description"`
-	Access                    string `json:"access"` // consortia, institution or restricted
-	AltIdentifier             string `json:"alt_identifier"`
-	BagName                   string `json:"bag_name"`
-	BagGroupIdentifier        string `json:"bag_group_identifier"`
-	BagItProfileIdentifier    string `json:"bagit_profile_identifier" db:"bagit_profile_identifier"`
-	SourceOrganization        string `json:"source_organization"`
-	InternalSenderIdentifier  string `json:"internal_sender_identifier"`
-	InternalSenderDescription string `json:"internal_sender_description"`
-	ETag                      string `json:"etag" db:"etag"` // of the tar ingested last
-	StorageOption             string `json:"storage_option"`
-	State                     string `json:"state"`        // A or D
-	TagEncoding               string `json:"tag_encoding"` // of its tag files; "" is UTF-8
-	Deletions                 int64  `json:"deletions"`    // of it or its files, so far
-	Deleting                  bool   `json:"deleting"`     // a deletion of it, or of a file, has begun and is not completed
-}
+	"github.com/farol-preservation/farol/record"
+)
 
 // SelectObject reads an [Object] from o, up to the condition.
 const SelectObject = `
@@ -43,13 +21,8 @@ FROM intellectual_objects o`
 
 // Object returns the object with an identifier, in whichever state, or
 // ErrNotFound.
-func (r *Registry) Object(ctx context.Context, identifier string) (Object, error) {
-	rows, _ := r.db.Query(ctx, SelectObject+` WHERE o.identifier = $1`, identifier)
-	o, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[Object])
-	if err != nil {
-		return Object{}, fmt.Errorf("look up object %q: %w", identifier, Refusal(err))
-	}
-	return o, nil
+func (r *Registry) Object(ctx context.Context, identifier string) (record.Object, error) {
+	return One[record.Object](ctx, r.db, fmt.Sprintf("look up object %q", identifier), SelectObject+` WHERE o.identifier = $1`, identifier)
 }
 
 // KnownFile is what the registry knows of a file that may come again.
@@ -83,41 +56,16 @@ FROM generic_files f WHERE f.intellectual_object_id = $1`
 
 // KnownFiles streams all files of an object, in whichever state, in one query.
 func (r *Registry) KnownFiles(ctx context.Context, objectID int64) iter.Seq2[KnownFile, error] {
-	return func(yield func(KnownFile, error) bool) {
-		rows, err := r.db.Query(ctx, knownFilesSQL, objectID)
-		if err != nil {
-			yield(KnownFile{}, fmt.Errorf("list files of object %d: %w", objectID, err))
-			return
-		}
-		defer rows.Close()
-		for rows.Next() {
-			f, err := pgx.RowToStructByName[KnownFile](rows)
-			if !yield(f, err) || err != nil {
-				return
-			}
-		}
-		if err := rows.Err(); err != nil {
-			yield(KnownFile{}, fmt.Errorf("list files of object %d: %w", objectID, err))
-		}
-	}
+	return streamed[KnownFile](ctx, r.db, fmt.Sprintf("list files of object %d", objectID), knownFilesSQL, objectID)
 }
 
 // mostCounted is up to how many files, deleted ones among them, all that is on record of an
 // object is counted.
 const mostCounted = 10_000
 
-// ObjectSummary counts what is on record of an object.
-type ObjectSummary struct {
-	Files   int64            `json:"files"` // active ones
-	Bytes   int64            `json:"bytes"`
-	Counted bool             `json:"counted"` // false: the object has more than 10,000 files, and what else is on record of them is not counted
-	Copies  *int64           `json:"copies"`
-	Events  map[string]int64 `json:"events"` // by PREMIS event type, the files' and the object's own; nil: not counted
-}
-
 // Summary counts the files of an object (object_holdings), and its copies and events unless
 // it has too many files (generic_files_object).
-func (r *Registry) Summary(ctx context.Context, objectID int64) (s ObjectSummary, err error) {
+func (r *Registry) Summary(ctx context.Context, objectID int64) (s record.ObjectSummary, err error) {
 	err = r.db.QueryRow(ctx, `
 		SELECT coalesce(max(files), 0), coalesce(max(bytes), 0),
 			(SELECT count(*) FROM (SELECT FROM generic_files WHERE intellectual_object_id = $1 LIMIT $2 + 1) f) <= $2
@@ -154,16 +102,10 @@ func (r *Registry) Summary(ctx context.Context, objectID int64) (s ObjectSummary
 	return s, nil
 }
 
-// ObjectCopies counts what is known of the copies of an object's active files.
-type ObjectCopies struct {
-	NeverRead *int64 `json:"never_read"` // since they were stored; nil: not counted
-	Bad       int64  `json:"bad"`        // altered or missing, and not yet repaired
-}
-
 // ObjectCopies counts the copies of an object that are known to be bad
 // (fixity_failures_open), and if counted those that nobody has read
 // (storage_records_generic_file_id_url_key).
-func (r *Registry) ObjectCopies(ctx context.Context, objectID int64, counted bool) (c ObjectCopies, err error) {
+func (r *Registry) ObjectCopies(ctx context.Context, objectID int64, counted bool) (c record.ObjectCopies, err error) {
 	err = r.db.QueryRow(ctx, `
 		SELECT count(*) FROM fixity_failures b JOIN generic_files f ON f.id = b.generic_file_id
 		WHERE b.state = 'open' AND f.intellectual_object_id = $1 AND f.state = 'A'
@@ -179,30 +121,11 @@ func (r *Registry) ObjectCopies(ctx context.Context, objectID int64, counted boo
 	return c, nil
 }
 
-// Event is a PREMIS event.
-type Event struct {
-	Identifier         string    `json:"identifier"`
-	EventType          string    `json:"event_type"`
-	EventTypeURI       string    `json:"event_type_uri" db:"event_type_uri"` // its term in a vocabulary, most in the Library of Congress'
-	DateTime           time.Time `json:"date_time"`
-	Detail             string    `json:"detail"`
-	Outcome            string    `json:"outcome"`
-	OutcomeDetail      string    `json:"outcome_detail"`
-	OutcomeInformation string    `json:"outcome_information"`
-	Object             string    `json:"object"`
-	Agent              string    `json:"agent"`
-}
-
 // ObjectEvents returns the events of an object itself, oldest first; those of
 // its files are not among them.
-func (r *Registry) ObjectEvents(ctx context.Context, objectID int64) ([]Event, error) {
-	rows, _ := r.db.Query(ctx, `
+func (r *Registry) ObjectEvents(ctx context.Context, objectID int64) ([]record.Event, error) {
+	return Collect[record.Event](ctx, r.db, fmt.Sprintf("list events of object %d", objectID), `
 		SELECT `+EventColumns+`
 		FROM premis_events e WHERE e.intellectual_object_id = $1 AND e.generic_file_id IS NULL
 		ORDER BY e.date_time, e.id`, objectID)
-	list, err := pgx.CollectRows(rows, pgx.RowToStructByName[Event])
-	if err != nil {
-		return nil, fmt.Errorf("list events of object %d: %w", objectID, err)
-	}
-	return list, nil
 }

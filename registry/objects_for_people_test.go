@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/browse"
 	"github.com/farol-preservation/farol/registry/requests"
@@ -53,9 +54,9 @@ func TestObjectsInPages(t *testing.T) {
 		"next page":      {browse.ObjectFilter{}, browse.Page{Limit: 2, After: browse.Key{ID: third}}, all[3:5]},
 		"page before":    {browse.ObjectFilter{Newer: third}, browse.Page{Limit: 1}, all[1:2]},
 		"both":           {browse.ObjectFilter{Newer: third - 1}, browse.Page{Limit: 1, After: browse.Key{ID: third + 1}}, all[2:3]},
-		"deleted":        {browse.ObjectFilter{State: "D"}, browse.Page{}, all[1:2]},
-		"storage option": {browse.ObjectFilter{StorageOption: "Glacier-OH"}, browse.Page{}, []string{all[0], all[2]}},
-		"institution":    {browse.ObjectFilter{Institution: "nobody.edu"}, browse.Page{}, nil},
+		"deleted":        {browse.ObjectFilter{ObjectFilter: record.ObjectFilter{State: "D"}}, browse.Page{}, all[1:2]},
+		"storage option": {browse.ObjectFilter{ObjectFilter: record.ObjectFilter{StorageOption: "Glacier-OH"}}, browse.Page{}, []string{all[0], all[2]}},
+		"institution":    {browse.ObjectFilter{ObjectFilter: record.ObjectFilter{Institution: "nobody.edu"}}, browse.Page{}, nil},
 	} {
 		if diff := cmp.Diff(tc.want, list(tc.filter, tc.page)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", what, diff)
@@ -75,7 +76,7 @@ func TestFilesInPages(t *testing.T) {
 	a.exec(`UPDATE generic_files SET state = 'D' WHERE identifier LIKE '%/bag-info.txt'`)
 	var got []string
 	for p := (browse.Page{Limit: 2}); ; {
-		page, next, err := browse.In(a.Registry, registry.Everything()).Files(t.Context(), browse.FileFilter{Object: "test.edu/bag"}, p)
+		page, next, err := browse.In(a.Registry, registry.Everything()).Files(t.Context(), browse.FileFilter{FileFilter: record.FileFilter{Object: "test.edu/bag"}}, p)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -93,7 +94,7 @@ func TestFilesInPages(t *testing.T) {
 	}
 	copies, err := a.ObjectCopies(t.Context(), object, true)
 	two := int64(2)
-	if diff := cmp.Diff(registry.ObjectCopies{NeverRead: &two}, copies); diff != "" || err != nil {
+	if diff := cmp.Diff(record.ObjectCopies{NeverRead: &two}, copies); diff != "" || err != nil {
 		t.Errorf("copies (-want +got):\n%s%v", diff, err)
 	}
 }
@@ -125,9 +126,9 @@ func TestFileWithAllThatIsOnRecordOfIt(t *testing.T) {
 	if diff := cmp.Diff(want, digests); diff != "" {
 		t.Errorf("digests (-want +got):\n%s", diff)
 	}
-	var copies []registry.FileCopy
+	var copies []record.FileCopy
 	for _, c := range []registry.Copy{second.Copies[1], second.Copies[0]} {
-		copies = append(copies, registry.FileCopy{
+		copies = append(copies, record.FileCopy{
 			Target: c.Target, Bucket: c.Bucket, Key: c.Key, URL: c.URL, ETag: c.ETag, StoredAt: c.StoredAt, VerifiedAt: c.VerifiedAt, VerifiedBy: "sha256",
 		})
 	}
@@ -170,7 +171,7 @@ func TestDeletionsOfAnObject(t *testing.T) {
 	// Its items are those of the queue and of the archive.
 	a.scene(`INSERT INTO work_items_archive SELECT * FROM work_items; DELETE FROM work_items`)
 	live := a.started(etag2, 3)
-	items, _, err := browse.In(a.Registry, registry.Everything()).Items(t.Context(), browse.ItemFilter{Object: "test.edu/bag"}, browse.Page{Limit: 10})
+	items, _, err := browse.In(a.Registry, registry.Everything()).Items(t.Context(), browse.ItemFilter{ItemFilter: record.ItemFilter{Object: "test.edu/bag"}}, browse.Page{Limit: 10})
 	if err != nil || len(items) != 2 || items[0].ID != live || items[1].ID != item {
 		t.Errorf("items %+v, %v", items, err)
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/requests"
 	"github.com/farol-preservation/farol/registry/upkeep"
@@ -53,7 +54,7 @@ func TestNewVersionReplacesTheDescription(t *testing.T) {
 	file := fileRecord("data/a.txt", 2)
 	file.Format.MIME, file.Format.PUID, file.Format.IdentifiedBy = "application/pdf", "fmt/276", "siegfried"
 	rec := a.recording(a.started(etag2, 3), 3, file)
-	rec.Object = registry.Object{
+	rec.Object = record.Object{
 		InstitutionID: a.in.ID, Identifier: "test.edu/bag", Title: "Second", Description: "It has changed.", Access: "restricted",
 		AltIdentifier: "alt", BagName: "bag.b01.of01", BagGroupIdentifier: "group", BagItProfileIdentifier: "btr",
 		SourceOrganization: "Library", InternalSenderIdentifier: "sender", InternalSenderDescription: "a sender",
@@ -67,7 +68,7 @@ func TestNewVersionReplacesTheDescription(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(rec.Object, object, cmpopts.IgnoreFields(registry.Object{}, "ID")); diff != "" {
+	if diff := cmp.Diff(rec.Object, object, cmpopts.IgnoreFields(record.Object{}, "ID")); diff != "" {
 		t.Errorf("object (-want +got):\n%s", diff)
 	}
 	type row struct {
@@ -221,7 +222,7 @@ func TestSummaryCountsWhatIsKept(t *testing.T) {
 	// Each of the three files that were put on record has 2, 4, 1, 1, 1 and 1 events,
 	// and the two that were new 1 more; the object has 5 and 3.
 	copies := int64(2)
-	want := registry.ObjectSummary{Files: 1, Bytes: 7, Counted: true, Copies: &copies, Events: map[string]int64{
+	want := record.ObjectSummary{Files: 1, Bytes: 7, Counted: true, Copies: &copies, Events: map[string]int64{
 		"fixity check": 6, "message digest calculation": 12, "ingestion": 3 + 2, "replication": 3,
 		"identifier assignment": 3 + 2 + 1, "creation": 1, "access assignment": 2,
 		"format identification": 3, "validation": 2,

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/farol-preservation/farol/record"
 )
 
 // Pass is the attempt with which an item was through with a stage, or that which runs.
@@ -25,25 +27,14 @@ type Pass struct {
 	Succeeded    bool       // the item did
 }
 
-// Pool is a pool of a live worker. Empty lists have everything.
-type Pool struct {
-	Slots          int      `json:"slots"`
-	Stages         []Stage  `json:"stages"`
-	Actions        []Action `json:"actions"`
-	MinSize        int64    `json:"min_size"`
-	MaxSize        int64    `json:"max_size"` // exclusive; 0: no bound
-	StorageOptions []string `json:"storage_options"`
-	Institutions   []string `json:"institutions"`
-}
-
 // Recent is how the queue was served lately, and how it stands.
 type Recent struct {
 	At     time.Time // by the database's clock
 	Passes []Pass
 	Bands  []BandFigures
 	Fronts []Front
-	Stages []StageSettings
-	Pools  []Pool
+	Stages []record.StageSettings
+	Pools  []record.Pool
 }
 
 // Place is a place in the order of claims within a queue partition.
@@ -133,7 +124,7 @@ func (r *Registry) Recent(ctx context.Context) (v Recent, err error) {
 			return fmt.Errorf("read what is claimed first: %w", err)
 		}
 		rows, _ = tx.Query(ctx, `SELECT `+settingsColumns+` FROM stage_settings s ORDER BY s.action, s.ordinal`)
-		if v.Stages, err = pgx.CollectRows(rows, pgx.RowToStructByName[StageSettings]); err != nil {
+		if v.Stages, err = pgx.CollectRows(rows, pgx.RowToStructByName[record.StageSettings]); err != nil {
 			return fmt.Errorf("read the settings of stages: %w", err)
 		}
 		var pools json.RawMessage

@@ -10,6 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/farol-preservation/farol/internal/testenv"
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
 )
 
@@ -57,7 +58,7 @@ func TestNobodyLiftsAPauseOfAnotherByAccident(t *testing.T) {
 	a := newArchive(t)
 	ctx := t.Context()
 	ann, bob := a.as("ann"), a.as("bob")
-	must := func(list []registry.StagePause, err error) []registry.StagePause {
+	must := func(list []record.StagePause, err error) []record.StagePause {
 		t.Helper()
 		if err != nil {
 			t.Fatal(err)
@@ -158,7 +159,7 @@ func TestNobodyReleasesAHoldOfAnother(t *testing.T) {
 	ctx := t.Context()
 	a.exec(`INSERT INTO known_services (service) VALUES ('s3:a')`)
 	ann, bob := a.as("ann"), a.as("bob")
-	state := func(list []registry.Service, err error) string {
+	state := func(list []record.Service, err error) string {
 		t.Helper()
 		if err != nil {
 			t.Fatal(err)

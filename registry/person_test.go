@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/farol-preservation/farol/internal/testenv"
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/plans"
 	"github.com/farol-preservation/farol/registry/requests"
@@ -58,7 +59,7 @@ func (a *archive) decides(as *registry.Registry) {
 	check(err)
 	signed := &archive{as, a.t, a.db, a.in}
 	signed.undo(signed.apply(p))
-	_, _, err = as.AddToken(ctx, registry.Token{Name: "reader", Rights: []string{"pull"}})
+	_, _, err = as.AddToken(ctx, record.Token{Name: "reader", Rights: []string{"pull"}})
 	check(err)
 	n, err := requests.In(as).AcceptMissing(ctx, 9, "")
 	check(err)

@@ -8,6 +8,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/plans"
 )
@@ -77,7 +78,7 @@ type snapshot struct {
 
 type planModel struct {
 	a     *archive
-	plans []plans.Plan
+	plans []record.Plan
 	made  map[planned]snapshot // how items were when plans were made
 	done  map[planned]snapshot // how they were when plans came to change them
 	seen  map[string]int
@@ -108,7 +109,7 @@ func (m *planModel) plan(t *rapid.T) {
 
 // run calls a function of the schema for some items of a plan, and reports what the
 // items and the plan's word of them were before.
-func (m *planModel) run(t *rapid.T, sql string) (p plans.Plan, was map[int64]snapshot, said map[int64]string, ok bool) {
+func (m *planModel) run(t *rapid.T, sql string) (p record.Plan, was map[int64]snapshot, said map[int64]string, ok bool) {
 	if len(m.plans) == 0 {
 		m.plan(t)
 	}
@@ -122,7 +123,7 @@ func (m *planModel) run(t *rapid.T, sql string) (p plans.Plan, was map[int64]sna
 }
 
 // said is what a plan says of an item, without why.
-func (m *planModel) said(p plans.Plan, id int64) string {
+func (m *planModel) said(p record.Plan, id int64) string {
 	if id == 1 {
 		return "nothing"
 	}

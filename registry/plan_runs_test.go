@@ -8,13 +8,14 @@ import (
 	"testing"
 
 	"github.com/farol-preservation/farol/internal/testenv"
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/plans"
 )
 
 func ignore(int) {}
 
-func (a *archive) apply(p plans.Plan) plans.Plan {
+func (a *archive) apply(p record.Plan) record.Plan {
 	a.t.Helper()
 	p, err := plans.In(a.Registry).Apply(context.Background(), p.ID, 5, ignore)
 	if err != nil {
@@ -23,7 +24,7 @@ func (a *archive) apply(p plans.Plan) plans.Plan {
 	return p
 }
 
-func (a *archive) undo(p plans.Plan) plans.Plan {
+func (a *archive) undo(p record.Plan) record.Plan {
 	a.t.Helper()
 	p, err := plans.In(a.Registry).Undo(context.Background(), p.ID, ignore)
 	if err != nil {
@@ -33,7 +34,7 @@ func (a *archive) undo(p plans.Plan) plans.Plan {
 }
 
 // inPlan is what a plan says of an item.
-func (a *archive) inPlan(p plans.Plan, item int64) string {
+func (a *archive) inPlan(p record.Plan, item int64) string {
 	a.t.Helper()
 	return value[string](a, `SELECT rtrim(state || ': ' || detail, ': ') FROM plan_items WHERE plan_id = $1 AND work_item_id = $2`, p.ID, item)
 }

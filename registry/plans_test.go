@@ -14,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"pgregory.net/rapid"
 
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/plans"
 )
@@ -55,7 +56,7 @@ func (a *archive) putFailed(n int) {
 			attempt = 1, note = 'Note of ' || id, outcome = 'Outcome of ' || id, error_code = 'invalid-bag'`)
 }
 
-func (a *archive) plan(q plans.Request) plans.Plan {
+func (a *archive) plan(q plans.Request) record.Plan {
 	a.t.Helper()
 	p, err := plans.In(a.Registry).Make(context.Background(), q)
 	if err != nil {
@@ -65,7 +66,7 @@ func (a *archive) plan(q plans.Request) plans.Plan {
 }
 
 // requeueAll plans to requeue all items that have failed.
-func (a *archive) requeueAll() plans.Plan {
+func (a *archive) requeueAll() record.Plan {
 	a.t.Helper()
 	return a.plan(plans.Request{Action: "requeue", Where: "status = 'Failed'"})
 }
@@ -95,7 +96,7 @@ func TestPlanShowsWhatItWouldDoAndChangesNothing(t *testing.T) {
 		t.Errorf("hash = %s, want that of%s", p.SetHash, stood.String())
 	}
 	causes, err := plans.In(a.Registry).Causes(context.Background(), p.ID)
-	if diff := cmp.Diff([]plans.Cause{
+	if diff := cmp.Diff([]record.PlanCause{
 		{State: "refused", Cause: "item N has ended (Cancelled): it cannot be changed", Items: 1, Example: over},
 		{State: "refused", Cause: "item N has ended (Success): it cannot be changed", Items: 1, Example: done},
 		{State: "refused", Cause: "item N is queued at Receive already", Items: 1, Example: queued},
@@ -103,7 +104,7 @@ func TestPlanShowsWhatItWouldDoAndChangesNothing(t *testing.T) {
 		t.Errorf("causes: %v (-want +got)\n%s", err, diff)
 	}
 	list, err := plans.In(a.Registry).Items(context.Background(), p.ID, "refused", done, 1)
-	if diff := cmp.Diff([]plans.Item{
+	if diff := cmp.Diff([]record.PlanItem{
 		{
 			ID: over, Name: "over.tar", Stage: "Store", Status: "Cancelled", Size: 1000, State: "refused",
 			Detail: fmt.Sprintf("item %d has ended (Cancelled): it cannot be changed", over),
@@ -131,14 +132,14 @@ func TestConditionStandsBesideTheOtherFields(t *testing.T) {
 	a.put("other's", "e", "Validate", "Failed")
 	a.exec(`UPDATE work_items SET error_code = CASE WHEN id <> $1 THEN 'it''s so' ELSE '' END`, wrong)
 	for _, where := range []string{"", "id < 0 OR true", "true -- and no more", "note LIKE '%--%' IS NOT NULL"} {
-		p := a.plan(plans.Request{Action: "cancel", Where: where, Filter: plans.Filter{
+		p := a.plan(plans.Request{Action: "cancel", Where: where, Filter: record.PlanFilter{
 			Status: []registry.Status{"Failed"}, Stage: []registry.Stage{"Validate"}, Institution: "test.edu", ErrorCode: "it's so",
 		}})
 		if got := value[string](a, `SELECT string_agg(work_item_id::text, ' ') FROM plan_items WHERE plan_id = $1`, p.ID); got != fmt.Sprint(want) {
 			t.Errorf("%q finds items %s, want %d", where, got, want)
 		}
 	}
-	if p := a.plan(plans.Request{Action: "cancel", Filter: plans.Filter{NoErrorCode: true, Institution: "test.edu"}}); p.Items != 1 || a.inPlan(p, wrong) != "planned" {
+	if p := a.plan(plans.Request{Action: "cancel", Filter: record.PlanFilter{NoErrorCode: true, Institution: "test.edu"}}); p.Items != 1 || a.inPlan(p, wrong) != "planned" {
 		t.Errorf("plan = %+v, want the item without a code", p)
 	}
 	if p := a.plan(plans.Request{Action: "cancel", Where: "id > 0 -- all"}); p.Items != 5 || p.Condition != "id > 0 -- all" {
@@ -185,7 +186,7 @@ func TestConditionIsRefused(t *testing.T) {
 		"(cancel(id)).id > 0":                                         "read-only transaction",
 		"set_config('transaction_read_only', 'off', true) = 'off' AND nextval('work_items_id_seq') > 0": "read-write mode",
 	} {
-		for _, filter := range []plans.Filter{{}, {Status: []registry.Status{"Failed"}}} {
+		for _, filter := range []record.PlanFilter{{}, {Status: []registry.Status{"Failed"}}} {
 			_, err := plans.In(a.Registry).Make(context.Background(), plans.Request{Action: "cancel", Where: where, Filter: filter})
 			if !errors.Is(err, registry.ErrRefused) || !strings.Contains(err.Error(), why) {
 				t.Errorf("%s with status %v: %v, want a refusal with %q", where, filter.Status, err, why)

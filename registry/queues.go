@@ -4,37 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/farol-preservation/farol/record"
 )
-
-// Queue is a queue of the pull API, or a topic of the pipeline that a program pulls.
-type Queue struct {
-	Queue     string          `json:"queue"`
-	Pipeline  bool            `json:"pipeline"`       // it is a topic of the pipeline
-	Last      int64           `json:"last_number"`    // of the last message; 0 for a topic
-	Messages  int64           `json:"messages"`       // that are kept; 0 for a topic
-	Depth     int64           `json:"depth"`          // messages that the receiver which is furthest behind has yet to end; all if there is none
-	Oldest    float64         `json:"oldest_seconds"` // age of the first of them; 0 if there is none
-	Failed    int64           `json:"failed"`         // deliveries
-	Receivers []QueueReceiver `json:"receivers"`
-}
-
-// QueueReceiver is how far a receiver is in a queue. Of a topic of the pipeline, what
-// waits is counted among the next 10,000 messages of all topics.
-type QueueReceiver struct {
-	Queue      string    `json:"-"`
-	Pipeline   bool      `json:"-"`
-	Receiver   string    `json:"receiver"`
-	Position   int64     `json:"position"` // number of the last message that it was given, or has passed
-	Waiting    int64     `json:"waiting"`  // messages that it was not given yet
-	Processing int64     `json:"processing"`
-	Delayed    int64     `json:"delayed"` // that it has come to before their time
-	Failed     int64     `json:"failed"`
-	Oldest     float64   `json:"oldest_seconds"` // age of the first that waits or is processing; 0 if there is none
-	PulledAt   time.Time `json:"pulled_at"`      // to the minute
-}
 
 const queuesSQL = `
 SELECT q.name, q.last_number, CASE WHEN first.number IS NULL THEN 0 ELSE q.last_number - first.number + 1 END,
@@ -68,13 +42,13 @@ ORDER BY r.topic, r.name`
 
 // Queues reports how the queues of the pull API stand, up to so many queues and of the
 // receivers so many that pulled last. "" is all queues; one that there is not is none.
-func (r *Registry) Queues(ctx context.Context, queue string, most int) ([]Queue, error) {
-	list := []Queue{} // null is no list in JSON
+func (r *Registry) Queues(ctx context.Context, queue string, most int) ([]record.Queue, error) {
+	list := []record.Queue{} // null is no list in JSON
 	at := map[string]int{}
 	rows, _ := r.db.Query(ctx, queuesSQL, queue, most)
-	var q Queue
+	var q record.Queue
 	if _, err := pgx.ForEachRow(rows, []any{&q.Queue, &q.Last, &q.Messages, &q.Oldest}, func() error {
-		q.Depth, q.Receivers = q.Messages, []QueueReceiver{}
+		q.Depth, q.Receivers = q.Messages, []record.QueueReceiver{}
 		at[q.Queue] = len(list)
 		list = append(list, q)
 		return nil
@@ -82,7 +56,7 @@ func (r *Registry) Queues(ctx context.Context, queue string, most int) ([]Queue,
 		return nil, fmt.Errorf("list queues: %w", err)
 	}
 	rows, _ = r.db.Query(ctx, queueReceiversSQL, queue, most)
-	receivers, err := pgx.CollectRows(rows, pgx.RowToStructByName[QueueReceiver])
+	receivers, err := pgx.CollectRows(rows, pgx.RowToStructByName[record.QueueReceiver])
 	if err != nil {
 		return nil, fmt.Errorf("list the receivers of queues: %w", err)
 	}
@@ -93,14 +67,14 @@ func (r *Registry) Queues(ctx context.Context, queue string, most int) ([]Queue,
 		}
 		if !ok {
 			n, at[one.Queue] = len(list), len(list)
-			list = append(list, Queue{Queue: one.Queue, Pipeline: true, Receivers: []QueueReceiver{}})
+			list = append(list, record.Queue{Queue: one.Queue, Pipeline: true, Receivers: []record.QueueReceiver{}})
 		}
-		list[n].add(one)
+		add(&list[n], one)
 	}
 	return list, nil
 }
 
-func (q *Queue) add(r QueueReceiver) {
+func add(q *record.Queue, r record.QueueReceiver) {
 	if len(q.Receivers) == 0 { // without a receiver all messages wait
 		q.Depth, q.Oldest = 0, 0
 	}
@@ -110,31 +84,10 @@ func (q *Queue) add(r QueueReceiver) {
 	q.Receivers = append(q.Receivers, r)
 }
 
-// PostedMessage is what has become of a posted message.
-type PostedMessage struct {
-	Queue     string            `json:"queue"`
-	Number    int64             `json:"id"`
-	Sender    string            `json:"sender"`
-	CreatedAt time.Time         `json:"created_time"`
-	RunAt     *time.Time        `json:"run_at"` // nil: at once
-	Receivers []MessageReceiver `json:"receivers"`
-}
-
-// MessageReceiver is what has become of a message with one receiver: it is waiting
-// for it, delayed, processing, finished or failed, or the receiver has passed it over.
-type MessageReceiver struct {
-	Receiver  string     `json:"receiver"`
-	Status    string     `json:"status"`
-	FailCount int        `json:"fail_count"`
-	Result    *string    `json:"result"`
-	GivenAt   *time.Time `json:"given_at"` // for the first time
-	UpdatedAt *time.Time `json:"updated_at"`
-}
-
 // PostedMessage reports what has become of a message. One that there is not, or that is
 // no longer kept, is ErrNotFound.
-func (r *Registry) PostedMessage(ctx context.Context, queue string, number int64) (PostedMessage, error) {
-	m := PostedMessage{Queue: queue, Number: number}
+func (r *Registry) PostedMessage(ctx context.Context, queue string, number int64) (record.PostedMessage, error) {
+	m := record.PostedMessage{Queue: queue, Number: number}
 	err := r.db.QueryRow(ctx, `SELECT coalesce(sender, ''), created_at, run_at FROM posted_messages WHERE topic = $1 AND number = $2`, queue, number).
 		Scan(&m.Sender, &m.CreatedAt, &m.RunAt)
 	if errors.Is(err, pgx.ErrNoRows) {
@@ -148,12 +101,12 @@ func (r *Registry) PostedMessage(ctx context.Context, queue string, number int64
 			coalesce(d.fail_count, 0) AS fail_count, d.result, CASE WHEN d.status <> 'delayed' THEN d.created_at END AS given_at, d.updated_at
 		FROM topic_receivers r LEFT JOIN topic_deliveries d ON d.receiver_id = r.id AND d.message = $2
 		WHERE r.topic = $1 ORDER BY r.name LIMIT 10000`, queue, number)
-	m.Receivers, err = pgx.CollectRows(rows, pgx.RowToStructByName[MessageReceiver])
+	m.Receivers, err = pgx.CollectRows(rows, pgx.RowToStructByName[record.MessageReceiver])
 	if err != nil {
 		return m, fmt.Errorf("look up the deliveries of message %d of %s: %w", number, queue, err)
 	}
 	if m.Receivers == nil {
-		m.Receivers = []MessageReceiver{}
+		m.Receivers = []record.MessageReceiver{}
 	}
 	return m, nil
 }

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/farol-preservation/farol/record"
 )
 
 // An UploadFate says what became of an upload.
@@ -26,19 +28,14 @@ ORDER BY u.place`
 
 // UploadFates reports each upload of an institution whether an item is or was
 // about it, in their order.
-func (r *Registry) UploadFates(ctx context.Context, in Institution, uploads []Upload) ([]UploadFate, error) {
+func (r *Registry) UploadFates(ctx context.Context, in record.Institution, uploads []Upload) ([]UploadFate, error) {
 	keys, etags := make([]string, len(uploads)), make([]string, len(uploads))
 	for i, u := range uploads {
 		keys[i], etags[i] = u.Key, u.ETag
 	}
-	rows, _ := r.db.Query(ctx, uploadFatesSQL, pgx.NamedArgs{
+	return Collect[UploadFate](ctx, r.db, fmt.Sprintf("look up %d uploads of %s", len(uploads), in.Identifier), uploadFatesSQL, pgx.NamedArgs{
 		"institution": in.ID, "identifier": in.Identifier, "keys": keys, "etags": etags,
 	})
-	list, err := pgx.CollectRows(rows, pgx.RowToStructByName[UploadFate])
-	if err != nil {
-		return nil, fmt.Errorf("look up %d uploads of %s: %w", len(uploads), in.Identifier, err)
-	}
-	return list, nil
 }
 
 // repeatsSQL finds the item that brought the upload of another one before, if that is
@@ -70,17 +67,11 @@ WHERE NOT EXISTS (
 // Repeats returns the item that brought the same upload as an ingest does, if it is what
 // the object is now, nothing of that was deleted, and no copy is missing on record, known to
 // be bad, or about to be checked because someone doubts it. 0 is none.
-func (r *Registry) Repeats(ctx context.Context, item int64) (earlier int64, err error) {
-	if err := r.db.QueryRow(ctx, repeatsSQL, item).Scan(&earlier); err != nil {
-		return 0, fmt.Errorf("check whether item %d repeats an upload: %w", item, err)
-	}
-	return earlier, nil
+func (r *Registry) Repeats(ctx context.Context, item int64) (int64, error) {
+	return Value[int64](ctx, r.db, fmt.Sprintf("check whether item %d repeats an upload", item), repeatsSQL, item)
 }
 
 // Now is the time by the database's clock.
-func (r *Registry) Now(ctx context.Context) (now time.Time, err error) {
-	if err := r.db.QueryRow(ctx, `SELECT clock_timestamp()`).Scan(&now); err != nil {
-		return now, fmt.Errorf("read the database's clock: %w", err)
-	}
-	return now, nil
+func (r *Registry) Now(ctx context.Context) (time.Time, error) {
+	return Value[time.Time](ctx, r.db, "read the database's clock", `SELECT clock_timestamp()`)
 }

@@ -3,7 +3,10 @@ package registry
 import (
 	"cmp"
 	"context"
-	_ "embed" // the statements of a recording
+
+	"github.com/farol-preservation/farol/record"
+
+	_ "embed"
 	"errors"
 	"fmt"
 	"iter"
@@ -13,6 +16,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 )
+
+// the statements of a recording
 
 // ErrMoved says that what the registry holds of an object or file is not what
 // the item was prepared against; the item must be checked against it again.
@@ -80,7 +85,7 @@ type Validation struct {
 type Recording struct {
 	Item       int64 // work item
 	Token      int64 // its claim; a newer one refuses the recording
-	Object     Object
+	Object     record.Object
 	Validation Validation
 	Files      iter.Seq2[FileRecord, error]
 }
@@ -104,7 +109,7 @@ func statement(name string) string {
 func (r *Registry) Record(ctx context.Context, rec Recording) (objectID int64, err error) {
 	err = Again(func() error {
 		return pgx.BeginTxFunc(ctx, r.db, pgx.TxOptions{BeginQuery: beginRecording}, func(tx pgx.Tx) error {
-			objectID, err = record(ctx, tx, rec, r.agents)
+			objectID, err = recordBag(ctx, tx, rec, r.agents)
 			return err
 		})
 	})
@@ -118,8 +123,8 @@ func (r *Registry) Record(ctx context.Context, rec Recording) (objectID int64, e
 // them costs the database more than to run them.
 const beginRecording = `BEGIN; SET LOCAL plan_cache_mode = force_generic_plan; SET LOCAL jit = off`
 
-// record makes as few statements as it can: of a small bag that is new, seven.
-func record(ctx context.Context, tx pgx.Tx, rec Recording, agents Agents) (int64, error) {
+// recordBag makes as few statements as it can: of a small bag that is new, seven.
+func recordBag(ctx context.Context, tx pgx.Tx, rec Recording, agents Agents) (int64, error) {
 	// An item that was lost before we begin is not worth the work; the look that
 	// counts is the one before the commit.
 	if err := Fence(ctx, tx, rec.Item, rec.Token, ""); err != nil {
@@ -170,7 +175,7 @@ func Fence(ctx context.Context, tx pgx.Tx, item, token int64, lock string) error
 	return err
 }
 
-func recordObject(ctx context.Context, tx pgx.Tx, o Object) (id int64, isNew bool, err error) {
+func recordObject(ctx context.Context, tx pgx.Tx, o record.Object) (id int64, isNew bool, err error) {
 	err = tx.QueryRow(ctx, statement("object"), pgx.NamedArgs{
 		"institution_id": o.InstitutionID, "identifier": o.Identifier, "title": o.Title, "description": o.Description,
 		"access": o.Access, "alt_identifier": o.AltIdentifier, "bag_name": o.BagName,

@@ -18,6 +18,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/farol-preservation/farol/internal/testenv"
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/upkeep"
 )
@@ -43,7 +44,7 @@ func (a *archive) start(id, token int64, stage string) {
 func (a *archive) recording(item, token int64, files ...registry.FileRecord) registry.Recording {
 	return registry.Recording{
 		Item: item, Token: token,
-		Object: registry.Object{
+		Object: record.Object{
 			InstitutionID: a.in.ID, Identifier: "test.edu/bag", Title: "Bag", Access: "consortia", BagName: "bag",
 			BagItProfileIdentifier: "profile", ETag: etag1, StorageOption: "Standard",
 		},

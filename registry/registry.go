@@ -6,8 +6,8 @@
 // writing twice is writing once. The claim columns of a work item are written
 // by package claim alone.
 //
-// The package has more than 3,000 lines: its files share the types of a record and its
-// transactions. Requests, plans, fixity, upkeep and the topic log are packages below it.
+// What comes in are changes, and what goes out are the types of package record. Requests, plans,
+// fixity, formats, upkeep and the topic log are packages below it.
 package registry
 
 import (

@@ -12,12 +12,13 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/fixity"
 )
 
 // bad has n files with a copy in Standard-VA that failed, and returns their failures.
-func (a *archive) bad(n int) []fixity.BadCopy {
+func (a *archive) bad(n int) []record.FixityBadCopy {
 	a.t.Helper()
 	a.withCopies(n)
 	for _, c := range a.due() {
@@ -89,13 +90,13 @@ func TestBadCopyIsHeldOnce(t *testing.T) {
 	}
 	f, w := fileRecord("data/0", 1), held[0]
 	want := fixity.Repair{
-		Hold: w.Hold, BadCopy: b, Bucket: f.Copies[0].Bucket, Key: f.Copies[0].Key, Object: "test.edu/bag", Path: "data/0",
+		Hold: w.Hold, FixityBadCopy: b, Bucket: f.Copies[0].Bucket, Key: f.Copies[0].Key, Object: "test.edu/bag", Path: "data/0",
 		Size: 1, Format: "text/plain", MD5: f.MD5, SHA256: f.SHA256,
-		Others: []fixity.OtherCopy{{Bad: true, StoredCopy: registry.StoredCopy{
+		Others: []record.FixityOtherCopy{{Bad: true, StoredCopy: record.StoredCopy{
 			Target: "Standard-OR", Bucket: f.Copies[1].Bucket, Key: f.Copies[1].Key, URL: f.Copies[1].URL, ETag: f.Copies[1].ETag, StoredAt: f.Copies[1].StoredAt,
 		}}},
 	}
-	if diff := cmp.Diff(want, w, cmpopts.IgnoreFields(registry.StoredCopy{}, "ID"), cmpopts.EquateApproxTime(0)); diff != "" || w.ID == 0 || w.Token == 0 {
+	if diff := cmp.Diff(want, w, cmpopts.IgnoreFields(record.StoredCopy{}, "ID"), cmpopts.EquateApproxTime(0)); diff != "" || w.ID == 0 || w.Token == 0 {
 		t.Errorf("held (-want +got):\n%s", diff)
 	}
 	a.exec(`UPDATE storage_records SET last_fixity_at = now() - interval '1 year' WHERE target = 'Standard-VA'`)

@@ -9,14 +9,15 @@ import (
 	"time"
 
 	"github.com/farol-preservation/farol/internal/testenv"
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/requests"
 )
 
 // user registers a person.
-func (a *archive) user(email, role, institution string) registry.User {
+func (a *archive) user(email, role, institution string) record.User {
 	a.t.Helper()
-	u, err := a.AddUser(context.Background(), registry.User{Email: email, Name: "Some Body", Role: role, Institution: institution})
+	u, err := a.AddUser(context.Background(), record.User{Email: email, Name: "Some Body", Role: role, Institution: institution})
 	if err != nil {
 		a.t.Fatal(err)
 	}
@@ -418,7 +419,7 @@ func TestRetrievalIsPricedAsAWSDoes(t *testing.T) {
 	a := newArchive(t)
 	a.objects(1, "Glacier-OH")
 	a.exec(`UPDATE generic_files SET size = 100::bigint << 40`)
-	quote := func(class, tier string) requests.Quote {
+	quote := func(class, tier string) record.Quote {
 		t.Helper()
 		q, err := requests.In(a.Registry).Quote(context.Background(), requests.RestorationRequest{Identifier: "test.edu/o1", Class: class, Tier: tier, Days: 10})
 		if err != nil {
@@ -458,7 +459,7 @@ func TestCostAboveTheCapNeedsApproval(t *testing.T) {
 	first, second := a.twoAdmins()
 	a.user("reader@test.edu", registry.RoleInstitutionalUser, "test.edu")
 	a.exec(`UPDATE request_settings SET retrieval_cap = 10`)
-	ask := func(identifier, by string) requests.Restoration {
+	ask := func(identifier, by string) record.Restoration {
 		t.Helper()
 		r, err := requests.In(a.Registry).RequestRestoration(ctx, requests.RestorationRequest{By: by, Identifier: identifier, Class: "GLACIER", Tier: "Standard", Days: 10})
 		if err != nil {
@@ -549,7 +550,7 @@ func TestUsersAreDistinguished(t *testing.T) {
 	t.Parallel()
 	a, ctx := newArchive(t), context.Background()
 	a.twoAdmins()
-	for _, u := range []registry.User{
+	for _, u := range []record.User{
 		{Email: "FIRST@test.edu", Name: "Again", Role: registry.RoleAdmin},
 		{Email: "x@test.edu", Name: "No Institution", Role: registry.RoleInstitutionalUser},
 		{Email: "x@test.edu", Name: "An Institution", Role: registry.RoleAdmin, Institution: "test.edu"},
@@ -560,7 +561,7 @@ func TestUsersAreDistinguished(t *testing.T) {
 			t.Errorf("%+v: %v, want it refused", u, err)
 		}
 	}
-	if _, err := a.AddUser(ctx, registry.User{Email: "x@no.edu", Name: "Nowhere", Role: registry.RoleInstitutionalUser, Institution: "no.edu"}); !errors.Is(err, registry.ErrNotFound) {
+	if _, err := a.AddUser(ctx, record.User{Email: "x@no.edu", Name: "Nowhere", Role: registry.RoleInstitutionalUser, Institution: "no.edu"}); !errors.Is(err, registry.ErrNotFound) {
 		t.Errorf("in no institution: %v", err)
 	}
 	list, err := a.Users(ctx, "test.edu")

@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/farol-preservation/farol/internal/testenv"
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
 )
 
@@ -198,7 +199,7 @@ func TestRequeueWherePassesOverWhatHasChanged(t *testing.T) {
 	if _, err := tx.Exec(ctx, `UPDATE work_items SET status = 'Pending', stage = 'Validate' WHERE id = 2`); err != nil {
 		t.Fatal(err)
 	}
-	told := make(chan []registry.RequeueLine, 1)
+	told := make(chan []record.RequeueLine, 1)
 	go func() {
 		lines, err := a.RequeueWhere(ctx, `status = 'Suspended'`, "", true)
 		if err != nil {

@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/farol-preservation/farol/internal/testenv"
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/upkeep"
 )
@@ -43,13 +44,13 @@ func (a *archive) lapse() {
 	a.exec(`UPDATE schedules SET held_until = now() - interval '1 second' WHERE job = $1`, someJob)
 }
 
-func (a *archive) schedule() upkeep.Schedule {
+func (a *archive) schedule() record.Schedule {
 	a.t.Helper()
 	list, err := upkeep.In(a.Registry).Schedules(context.Background())
 	if err != nil {
 		a.t.Fatal(err)
 	}
-	i := slices.IndexFunc(list, func(s upkeep.Schedule) bool { return s.Job == someJob })
+	i := slices.IndexFunc(list, func(s record.Schedule) bool { return s.Job == someJob })
 	if i < 0 {
 		a.t.Fatalf("there is no job %s in %+v", someJob, list)
 	}

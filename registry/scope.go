@@ -1,5 +1,7 @@
 package registry
 
+import "github.com/farol-preservation/farol/record"
+
 // Scope is whose records a caller may know of: those of all institutions, those of one,
 // or none. The zero Scope is none, so that a scope that was forgotten shows nothing.
 //
@@ -15,7 +17,7 @@ type Scope struct {
 func Everything() Scope { return Scope{all: true} }
 
 // Only is the scope of one institution.
-func Only(in Institution) Scope { return Scope{institution: in.ID, identifier: in.Identifier} }
+func Only(in record.Institution) Scope { return Scope{institution: in.ID, identifier: in.Identifier} }
 
 // All reports whether the scope has all institutions.
 func (s Scope) All() bool { return s.all }

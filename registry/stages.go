@@ -6,27 +6,9 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-)
 
-// QueueStage is a stage of the queue as people see it.
-type QueueStage struct {
-	Action      Action  `json:"action"`
-	Stage       Stage   `json:"stage"`
-	Ordinal     int     `json:"ordinal"` // its place in the order of the action
-	Worker      string  `json:"worker"`  // farol, or http for programs that ask over HTTP
-	Topic       string  `json:"topic"`
-	MaxAttempts int     `json:"max_attempts"`
-	Lease       float64 `json:"lease_seconds"`
-	Heartbeat   float64 `json:"heartbeat_seconds"`
-	Timeout     float64 `json:"timeout_seconds"` // 0: as long as it needs
-	Overdue     float64 `json:"overdue_seconds"` // for which an item may be due before the staff is alerted
-	Cap         int     `json:"cap"`             // of items at once in all processes; 0: any number
-	Paused      bool    `json:"paused"`
-	Pauses      []Pause `json:"pauses"`  // in force
-	Waiting     int64   `json:"waiting"` // items
-	Running     int64   `json:"running"`
-	Parked      int64   `json:"parked"`
-}
+	"github.com/farol-preservation/farol/record"
+)
 
 const stageColumns = `
 	s.action, s.stage, s.ordinal, s.worker, s.topic, s.max_attempts, extract(epoch FROM s.lease)::float8 AS lease,
@@ -46,39 +28,29 @@ func stagesOf(settings string) string {
 
 // Stages lists the stages of all actions in their order, those of ingests first,
 // with how many items are at each.
-func (r *Registry) Stages(ctx context.Context) ([]QueueStage, error) {
-	return Collect[QueueStage](ctx, r.db, "list stages", stagesOf(`stage_settings`)+` ORDER BY s.action <> 'Ingest', s.action, s.ordinal`, nil)
-}
-
-// StageSettings are the settings of a stage, with its pause. What is at the stage is not
-// counted.
-type StageSettings struct {
-	QueueStage
-
-	PausedBy    *string    `json:"paused_by"`
-	PausedAt    *time.Time `json:"paused_at"`
-	PauseReason *string    `json:"pause_reason"`
+func (r *Registry) Stages(ctx context.Context) ([]record.QueueStage, error) {
+	return Collect[record.QueueStage](ctx, r.db, "list stages", stagesOf(`stage_settings`)+` ORDER BY s.action <> 'Ingest', s.action, s.ordinal`)
 }
 
 const settingsColumns = stageColumns + `, 0 AS waiting, 0 AS running, 0 AS parked, s.paused_by, s.paused_at, s.pause_reason`
 
 // StageSettings lists the settings of all stages, in the order of [Registry.Stages].
-func (r *Registry) StageSettings(ctx context.Context) ([]StageSettings, error) {
-	return Collect[StageSettings](ctx, r.db, "list the settings of stages",
+func (r *Registry) StageSettings(ctx context.Context) ([]record.StageSettings, error) {
+	return Collect[record.StageSettings](ctx, r.db, "list the settings of stages",
 		`SELECT `+settingsColumns+` FROM stage_settings s ORDER BY s.action <> 'Ingest', s.action, s.ordinal`, nil)
 }
 
 // LockStage returns the settings of one stage, and keeps others from changing them until
 // the transaction of ctx ends. One that there is not is ErrNotFound.
-func (r *Registry) LockStage(ctx context.Context, action Action, stage Stage) (StageSettings, error) {
-	list, err := Collect[StageSettings](ctx, r.db, "lock a stage",
+func (r *Registry) LockStage(ctx context.Context, action Action, stage Stage) (record.StageSettings, error) {
+	list, err := Collect[record.StageSettings](ctx, r.db, "lock a stage",
 		`SELECT `+settingsColumns+` FROM stage_settings s WHERE s.action::text = @action AND s.stage::text = @stage FOR NO KEY UPDATE`,
 		pgx.NamedArgs{"action": action, "stage": stage})
 	if err == nil && len(list) == 0 {
 		err = fmt.Errorf("lock the stage %s of %s: %w", stage, action, ErrNotFound)
 	}
 	if err != nil {
-		return StageSettings{}, err
+		return record.StageSettings{}, err
 	}
 	return list[0], nil
 }
@@ -111,7 +83,7 @@ type NewStage struct {
 
 // AddStage puts a stage that is worked over HTTP behind another. What the rules
 // do not allow is ErrRefused.
-func (r *Registry) AddStage(ctx context.Context, n NewStage) (QueueStage, error) {
+func (r *Registry) AddStage(ctx context.Context, n NewStage) (record.QueueStage, error) {
 	return r.oneStage(ctx, "add the stage "+string(n.Name), stagesOf(`add_stage(@name, @after, nullif(@topic, ''), coalesce(nullif(@attempts::int, 0), 3), coalesce(nullif(@lease::interval, '0'), '30 seconds'),
 			nullif(@heartbeat::interval, '0'), nullif(@timeout::interval, '0'))`), pgx.NamedArgs{
 		"name": n.Name, "after": n.After, "topic": n.Topic, "attempts": n.MaxAttempts, "lease": n.Lease, "heartbeat": n.Heartbeat, "timeout": n.Timeout,
@@ -127,8 +99,8 @@ type StageChange struct {
 }
 
 // SetStage changes the settings of a stage, which workers then go by.
-func (r *Registry) SetStage(ctx context.Context, name Stage, c StageChange) ([]QueueStage, error) {
-	return Collect[QueueStage](ctx, r.db, "set the stage "+string(name), `WITH changed AS (
+func (r *Registry) SetStage(ctx context.Context, name Stage, c StageChange) ([]record.QueueStage, error) {
+	return Collect[record.QueueStage](ctx, r.db, "set the stage "+string(name), `WITH changed AS (
 		UPDATE stage_settings s SET
 			cap                = CASE WHEN @cap::int IS NULL THEN s.cap ELSE nullif(@cap, 0) END,
 			processing_timeout = CASE WHEN @timeout::interval IS NULL THEN s.processing_timeout ELSE nullif(@timeout, '0') END,
@@ -140,14 +112,14 @@ func (r *Registry) SetStage(ctx context.Context, name Stage, c StageChange) ([]Q
 
 // RemoveStage takes an added stage out of the order again. Of items that are
 // parked at it, which stay, it says how many there are.
-func (r *Registry) RemoveStage(ctx context.Context, name Stage) (QueueStage, error) {
+func (r *Registry) RemoveStage(ctx context.Context, name Stage) (record.QueueStage, error) {
 	return r.oneStage(ctx, "remove the stage "+string(name), stagesOf(`remove_stage(@name)`), pgx.NamedArgs{"name": name})
 }
 
-func (r *Registry) oneStage(ctx context.Context, verb, sql string, args pgx.NamedArgs) (QueueStage, error) {
-	list, err := Collect[QueueStage](ctx, r.db, verb, sql, args)
+func (r *Registry) oneStage(ctx context.Context, verb, sql string, args pgx.NamedArgs) (record.QueueStage, error) {
+	list, err := Collect[record.QueueStage](ctx, r.db, verb, sql, args)
 	if err != nil {
-		return QueueStage{}, err
+		return record.QueueStage{}, err
 	}
 	return list[0], nil
 }

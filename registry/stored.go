@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/farol-preservation/farol/record"
 )
 
 // StoredFile is an active file with all that is needed to read and check it.
@@ -22,18 +24,7 @@ type StoredFile struct {
 	SHA1       string     `db:"sha1"`
 	SHA256     string     `db:"sha256"`
 	SHA512     string     `db:"sha512"`
-	Copies     []StoredCopy
-}
-
-// StoredCopy is one of its copies.
-type StoredCopy struct {
-	ID       int64     `json:"id"`
-	Target   string    `json:"target"`
-	Bucket   string    `json:"bucket"`
-	Key      string    `json:"key"`
-	URL      string    `json:"url"`
-	ETag     string    `json:"etag"`
-	StoredAt time.Time `json:"stored_at"` // by the provider's clock
+	Copies     []record.StoredCopy
 }
 
 // storedFilesSQL walks the files of an object in the order of their identifiers
@@ -72,19 +63,15 @@ func (r *Registry) Payload(ctx context.Context, object int64) (files, bytes int6
 }
 
 // RestoreBucket is the bucket to which what is an institution's is given back.
-func (r *Registry) RestoreBucket(ctx context.Context, institution int64) (bucket string, err error) {
-	err = r.db.QueryRow(ctx, `SELECT restore_bucket FROM institutions WHERE id = $1`, institution).Scan(&bucket)
-	if err != nil {
-		return "", fmt.Errorf("look up institution %d: %w", institution, Refusal(err))
-	}
-	return bucket, nil
+func (r *Registry) RestoreBucket(ctx context.Context, institution int64) (string, error) {
+	return Value[string](ctx, r.db, fmt.Sprintf("look up institution %d", institution), `SELECT restore_bucket FROM institutions WHERE id = $1`, institution)
 }
 
 // ObjectByID is [Registry.Object] by the object's id.
-func (r *Registry) ObjectByID(ctx context.Context, id int64) (Object, error) {
+func (r *Registry) ObjectByID(ctx context.Context, id int64) (record.Object, error) {
 	var identifier string
 	if err := r.db.QueryRow(ctx, `SELECT identifier FROM intellectual_objects WHERE id = $1`, id).Scan(&identifier); err != nil {
-		return Object{}, fmt.Errorf("look up object %d: %w", id, Refusal(err))
+		return record.Object{}, fmt.Errorf("look up object %d: %w", id, Refusal(err))
 	}
 	return r.Object(ctx, identifier)
 }

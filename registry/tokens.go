@@ -6,9 +6,10 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/farol-preservation/farol/record"
 )
 
 // What a token may be used for.
@@ -21,21 +22,6 @@ const (
 // Rights lists them.
 func Rights() []string { return []string{RightPost, RightPull, RightLease} }
 
-// Token is what lets a program use the HTTP APIs. Its secret is not stored.
-type Token struct {
-	ID          int64      `json:"id"`
-	Name        string     `json:"name"`
-	Institution string     `json:"institution_identifier"` // "": of all
-	Rights      []string   `json:"rights"`
-	Stages      []Stage    `json:"stages"` // that may be leased; none: all that are worked on over HTTP
-	CreatedAt   time.Time  `json:"created_at"`
-	CreatedBy   string     `json:"created_by"` // user of the database
-	ExpiresAt   *time.Time `json:"expires_at"` // nil: never
-	UsedAt      *time.Time `json:"used_at"`    // to the minute; nil: never
-	UserID      int64      `json:"user_id"`    // whose personal token it is; 0: of a service
-	Permissions []string   `json:"permissions"`
-}
-
 const tokensSQL = ` -- without what they are known by
 SELECT t.id, t.name, coalesce(i.identifier, '') AS institution, t.rights, t.stages, t.created_at, t.created_by, t.expires_at, t.used_at,
 	coalesce(t.user_id, 0) AS user_id, t.permissions
@@ -44,9 +30,9 @@ FROM api_tokens t LEFT JOIN institutions i ON i.id = t.institution_id`
 // AddToken makes a token and returns it with its secret, which nobody can read again.
 // The name, institution, rights, stages, end, user and permissions of t count. A name that is taken is
 // ErrRefused, an institution or stage that there is not ErrNotFound.
-func (r *Registry) AddToken(ctx context.Context, t Token) (added Token, secret string, err error) {
+func (r *Registry) AddToken(ctx context.Context, t record.Token) (added record.Token, secret string, err error) {
 	if err := r.knowsStages(ctx, t.Stages); err != nil {
-		return Token{}, "", fmt.Errorf("add token %q: %w", t.Name, err)
+		return record.Token{}, "", fmt.Errorf("add token %q: %w", t.Name, err)
 	}
 	secret = "farol_" + rand.Text() + rand.Text() // 260 bits
 	var id int64
@@ -57,15 +43,15 @@ func (r *Registry) AddToken(ctx context.Context, t Token) (added Token, secret s
 		WHERE $3 = '' OR i.id IS NOT NULL
 		RETURNING id`, t.Name, tokenDigest(secret), t.Institution, t.Rights, t.Stages, t.ExpiresAt, t.UserID, t.Permissions).Scan(&id)
 	if errors.Is(err, pgx.ErrNoRows) {
-		return Token{}, "", fmt.Errorf("add token %q: %w: there is no institution %q", t.Name, ErrNotFound, t.Institution)
+		return record.Token{}, "", fmt.Errorf("add token %q: %w: there is no institution %q", t.Name, ErrNotFound, t.Institution)
 	}
 	if err != nil {
-		return Token{}, "", fmt.Errorf("add token %q: %w", t.Name, Refusal(err))
+		return record.Token{}, "", fmt.Errorf("add token %q: %w", t.Name, Refusal(err))
 	}
 	rows, _ := r.db.Query(ctx, tokensSQL+` WHERE t.id = $1`, id)
-	added, err = pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[Token])
+	added, err = pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[record.Token])
 	if err != nil {
-		return Token{}, "", fmt.Errorf("read token %q: %w", t.Name, err)
+		return record.Token{}, "", fmt.Errorf("read token %q: %w", t.Name, err)
 	}
 	return added, secret, nil
 }
@@ -92,13 +78,8 @@ func tokenDigest(secret string) []byte {
 }
 
 // Tokens lists those of services, or the personal ones of a user.
-func (r *Registry) Tokens(ctx context.Context, user int64) ([]Token, error) {
-	rows, _ := r.db.Query(ctx, tokensSQL+` WHERE coalesce(t.user_id, 0) = $1 ORDER BY t.name`, user)
-	list, err := pgx.CollectRows(rows, pgx.RowToStructByName[Token])
-	if err != nil {
-		return nil, fmt.Errorf("list tokens: %w", err)
-	}
-	return list, nil
+func (r *Registry) Tokens(ctx context.Context, user int64) ([]record.Token, error) {
+	return Collect[record.Token](ctx, r.db, "list tokens", tokensSQL+` WHERE coalesce(t.user_id, 0) = $1 ORDER BY t.name`, user)
 }
 
 // RemoveToken ends a token of a service, or of a user, at once. One that there is not is
@@ -121,14 +102,6 @@ WITH used AS (
 
 // TokenOf returns the token that a secret is of, and notes that it was used. Without
 // one that is valid it is ErrNotFound.
-func (r *Registry) TokenOf(ctx context.Context, secret string) (Token, error) {
-	rows, _ := r.db.Query(ctx, tokenOfSQL, tokenDigest(secret))
-	t, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[Token])
-	if errors.Is(err, pgx.ErrNoRows) {
-		return Token{}, fmt.Errorf("look up a token: %w", ErrNotFound)
-	}
-	if err != nil {
-		return Token{}, fmt.Errorf("look up a token: %w", err)
-	}
-	return t, nil
+func (r *Registry) TokenOf(ctx context.Context, secret string) (record.Token, error) {
+	return One[record.Token](ctx, r.db, "look up a token", tokenOfSQL, tokenDigest(secret))
 }

@@ -9,15 +9,15 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/farol-preservation/farol/internal/testenv"
-	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/registry/topiclog"
 )
 
 const week = 7 * 24 * time.Hour
 
 // kept runs upkeep of the topic log, and returns what it dropped.
-func (a *archive) kept(keep registry.TopicLogKeep) []string {
+func (a *archive) kept(keep topiclog.Retention) []string {
 	a.t.Helper()
-	dropped, err := a.KeepTopicLog(context.Background(), keep)
+	dropped, err := topiclog.Keep(context.Background(), a.Registry, keep)
 	if err != nil {
 		a.t.Fatal(err)
 	}
@@ -29,7 +29,7 @@ const partitionsSQL = `SELECT parent || ' ' || number || CASE WHEN closed_at IS 
 func TestLogIsRotatedByTimeAndDroppedWhenAllHavePassed(t *testing.T) {
 	t.Parallel()
 	a := newArchive(t)
-	keep := registry.TopicLogKeep{Pipeline: week}
+	keep := topiclog.Retention{Pipeline: week}
 	a.exec(`INSERT INTO topic_messages (topic, body) SELECT 't', n::text FROM generate_series(1, 10) n`)
 	a.kept(keep)
 	want := []string{"pipeline_messages 0", "pipeline_messages 1", "posted_messages 0", "posted_messages 1"}
@@ -80,7 +80,7 @@ func TestPostedMessagesAreDroppedWhenTheyAreDoneWith(t *testing.T) {
 	a.exec(`SELECT post_messages('{jobs,never}', '{2,1}', '{1,1,2}', '{1,2,1}', '{NULL,NULL,NULL}', '{a,b,c}')`)
 	a.exec(`SELECT rotate_log_partitions('posted_messages', '0 seconds')`)
 	a.exec(`UPDATE topic_partitions SET closed_at = now() - interval '8 days' WHERE parent = 'posted_messages' AND number = 0`)
-	keep := registry.TopicLogKeep{Pipeline: week, Posted: week}
+	keep := topiclog.Retention{Pipeline: week, Posted: week}
 	for _, step := range []struct{ still, do string }{
 		{"nobody was given any of it", `SELECT take_messages('jobs', 'r', 0, 2, 2, 120, 1000)`},
 		{"it was not answered", `SELECT save_results('r', '{jobs,jobs}', '{1,2}', '{ok,ok}')`},
@@ -91,7 +91,7 @@ func TestPostedMessagesAreDroppedWhenTheyAreDoneWith(t *testing.T) {
 		}
 		a.exec(step.do)
 	}
-	if got := a.kept(registry.TopicLogKeep{Pipeline: week}); got != nil {
+	if got := a.kept(topiclog.Retention{Pipeline: week}); got != nil {
 		t.Errorf("dropped %q, which is to be kept for ever", got)
 	}
 	if diff := cmp.Diff([]string{"posted_messages_0"}, a.kept(keep)); diff != "" {
@@ -131,7 +131,7 @@ func TestLogIsRotatedWhileMessagesCome(t *testing.T) {
 	}
 	for range 30 {
 		a.exec(`UPDATE topic_partitions SET opened_at = now() - interval '2 days'`)
-		a.kept(registry.TopicLogKeep{Pipeline: week})
+		a.kept(topiclog.Retention{Pipeline: week})
 	}
 	close(ended)
 	writers.Wait()
@@ -152,14 +152,14 @@ func TestMessageWithoutAPartitionIsKept(t *testing.T) {
 	a := newArchive(t)
 	a.exec(`SELECT setval('topic_message_ids', 12 * log_partition_width() + 5)`)
 	a.exec(`INSERT INTO topic_messages (topic, body) VALUES ('t', 'early')`)
-	a.kept(registry.TopicLogKeep{Pipeline: week})
+	a.kept(topiclog.Retention{Pipeline: week})
 	a.exec(`INSERT INTO topic_messages (topic, body) VALUES ('t', 'late')`)
 	want := []string{"pipeline_messages_rest early", "pipeline_messages_13 late"}
 	if diff := cmp.Diff(want, a.rows(`SELECT tableoid::regclass || ' ' || body FROM topic_messages ORDER BY id`)); diff != "" {
 		t.Errorf("messages (-want +got):\n%s", diff)
 	}
 	a.exec(`UPDATE topic_messages SET created_at = now() - interval '8 days'`)
-	a.kept(registry.TopicLogKeep{Pipeline: week})
+	a.kept(topiclog.Retention{Pipeline: week})
 	if diff := cmp.Diff([]string{"late"}, a.rows(`SELECT body FROM topic_messages`)); diff != "" {
 		t.Errorf("a week later (-want +got):\n%s", diff)
 	}
@@ -181,7 +181,7 @@ func TestUpkeepOfTheLogWaitsForNobody(t *testing.T) {
 		t.Fatal(err)
 	}
 	began := time.Now()
-	if got := a.kept(registry.TopicLogKeep{Pipeline: week}); got != nil {
+	if got := a.kept(topiclog.Retention{Pipeline: week}); got != nil {
 		t.Errorf("dropped %q, which is locked", got)
 	}
 	if took := time.Since(began); took > testenv.AtOnce {
@@ -190,7 +190,7 @@ func TestUpkeepOfTheLogWaitsForNobody(t *testing.T) {
 	if err := tx.Commit(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff([]string{"pipeline_messages_0"}, a.kept(registry.TopicLogKeep{Pipeline: week})); diff != "" {
+	if diff := cmp.Diff([]string{"pipeline_messages_0"}, a.kept(topiclog.Retention{Pipeline: week})); diff != "" {
 		t.Errorf("dropped afterwards (-want +got):\n%s", diff)
 	}
 }

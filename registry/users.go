@@ -4,9 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/farol-preservation/farol/record"
 )
 
 // Roles of users.
@@ -18,19 +19,6 @@ const (
 	RoleInstitutionalUser  = "institutional_user"  // may have things restored
 )
 
-// User is a person who asks for things. Institution is an identifier; an admin has
-// none.
-type User struct {
-	ID            int64      `json:"id"`
-	Email         string     `json:"email"`
-	Name          string     `json:"name"`
-	Institution   string     `json:"institution_identifier"`
-	InstitutionID int64      `json:"institution_id"` // 0: none
-	Role          string     `json:"role"`
-	DeactivatedAt *time.Time `json:"deactivated_at"` // nil: active
-	CreatedAt     time.Time  `json:"created_at"`
-}
-
 const usersSQL = `
 SELECT u.id, u.email, u.name, coalesce(i.identifier, '') AS institution, coalesce(u.institution_id, 0) AS institution_id, u.role,
 	u.deactivated_at, u.created_at
@@ -39,7 +27,7 @@ FROM users u LEFT JOIN institutions i ON i.id = u.institution_id`
 // AddUser registers a person by e-mail, name, role and institution; the other
 // fields are ignored. An e-mail that is taken, in whatever case, is ErrRefused, and
 // an institution that there is not ErrNotFound.
-func (r *Registry) AddUser(ctx context.Context, u User) (User, error) {
+func (r *Registry) AddUser(ctx context.Context, u record.User) (record.User, error) {
 	var id int64
 	err := r.db.QueryRow(ctx, `
 		INSERT INTO users (email, name, role, institution_id)
@@ -47,22 +35,17 @@ func (r *Registry) AddUser(ctx context.Context, u User) (User, error) {
 		WHERE $4 = '' OR i.id IS NOT NULL
 		RETURNING id`, u.Email, u.Name, u.Role, u.Institution).Scan(&id)
 	if errors.Is(err, pgx.ErrNoRows) {
-		return User{}, fmt.Errorf("add user %q: %w: there is no institution %q", u.Email, ErrNotFound, u.Institution)
+		return record.User{}, fmt.Errorf("add user %q: %w: there is no institution %q", u.Email, ErrNotFound, u.Institution)
 	}
 	if err != nil {
-		return User{}, fmt.Errorf("add user %q: %w", u.Email, Refusal(err))
+		return record.User{}, fmt.Errorf("add user %q: %w", u.Email, Refusal(err))
 	}
 	return r.oneUser(ctx, r.db, u.Email)
 }
 
 // Users lists the people of an institution, or of all with "".
-func (r *Registry) Users(ctx context.Context, institution string) ([]User, error) {
-	rows, _ := r.db.Query(ctx, usersSQL+` WHERE $1 = '' OR i.identifier = $1 ORDER BY u.email`, institution)
-	list, err := pgx.CollectRows(rows, pgx.RowToStructByName[User])
-	if err != nil {
-		return nil, fmt.Errorf("list users: %w", err)
-	}
-	return list, nil
+func (r *Registry) Users(ctx context.Context, institution string) ([]record.User, error) {
+	return Collect[record.User](ctx, r.db, "list users", usersSQL+` WHERE $1 = '' OR i.identifier = $1 ORDER BY u.email`, institution)
 }
 
 // RowQuerier is the database or a transaction.
@@ -71,17 +54,17 @@ type RowQuerier interface {
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 }
 
-func (r *Registry) oneUser(ctx context.Context, db RowQuerier, email string) (User, error) {
+func (r *Registry) oneUser(ctx context.Context, db RowQuerier, email string) (record.User, error) {
 	rows, _ := db.Query(ctx, usersSQL+` WHERE lower(u.email) = lower($1)`, email)
-	u, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[User])
+	u, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[record.User])
 	if err != nil {
-		return User{}, fmt.Errorf("look up user %q: %w", email, Refusal(err))
+		return record.User{}, fmt.Errorf("look up user %q: %w", email, Refusal(err))
 	}
 	return u, nil
 }
 
 // Actor returns a person who may act, which who was deactivated may not.
-func (r *Registry) Actor(ctx context.Context, db RowQuerier, email string) (User, error) {
+func (r *Registry) Actor(ctx context.Context, db RowQuerier, email string) (record.User, error) {
 	u, err := r.oneUser(ctx, db, email)
 	if errors.Is(err, ErrNotFound) {
 		return u, &Refused{Code: "no-user", Text: fmt.Sprintf("there is no user %q", email), Kind: ErrRefused}

@@ -1,7 +1,9 @@
 package registry
 
+import "github.com/farol-preservation/farol/record"
+
 // Action is what is done with an item.
-type Action string
+type Action = record.Action
 
 // The actions.
 const (
@@ -14,7 +16,7 @@ const (
 )
 
 // Status is the state of an item.
-type Status string
+type Status = record.Status
 
 // The statuses.
 const (
@@ -28,7 +30,7 @@ const (
 
 // Stage is where an item has come to with its action. Administrators may add stages to
 // an ingest, so that there are others than these.
-type Stage string
+type Stage = record.Stage
 
 // The stages of an ingest, in their order.
 const (

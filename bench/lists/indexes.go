@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/farol-preservation/farol/claim"
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
 )
 
@@ -187,7 +188,7 @@ func recording(item int64) registry.Recording {
 	identifier, now := "inst1.edu/"+bag, time.Now()
 	return registry.Recording{
 		Item: item, Token: 5,
-		Object: registry.Object{
+		Object: record.Object{
 			InstitutionID: 1, Identifier: identifier, Title: "Bag", Access: "consortia", BagName: bag, BagItProfileIdentifier: "https://example.org/profile.json",
 			ETag: uuid.NewString(), StorageOption: "Standard",
 		},

@@ -16,6 +16,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/retry"
 	"github.com/farol-preservation/farol/web/permission"
@@ -78,7 +79,7 @@ func (s *servers) caller(ctx context.Context, r *registry.Registry, n int, in sc
 		return nil, fmt.Errorf("look up a person: %w", err)
 	}
 	c.may = permission.Of(role, in != 0)
-	t := registry.Token{Name: fmt.Sprint("bench ", n), UserID: user}
+	t := record.Token{Name: fmt.Sprint("bench ", n), UserID: user}
 	for _, m := range c.may {
 		t.Permissions = append(t.Permissions, string(m))
 	}

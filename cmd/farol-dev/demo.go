@@ -18,6 +18,7 @@ import (
 	"github.com/farol-preservation/farol/internal/cli"
 	"github.com/farol-preservation/farol/internal/human"
 	"github.com/farol-preservation/farol/pipeline/ingest"
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/browse"
 	"github.com/farol-preservation/farol/storage"
@@ -125,8 +126,8 @@ type demo struct {
 // ended is a bag and what became of it.
 type ended struct {
 	sample
-	item    registry.WorkItem
-	summary registry.ObjectSummary
+	item    record.WorkItem
+	summary record.ObjectSummary
 }
 
 func (d *demo) run(ctx context.Context) error {

@@ -15,7 +15,7 @@ import (
 	"github.com/farol-preservation/farol/internal/cli"
 	"github.com/farol-preservation/farol/internal/human"
 	"github.com/farol-preservation/farol/internal/settings"
-	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/record"
 )
 
 // follower draws a bar for each bag on a terminal, and elsewhere prints a line
@@ -67,7 +67,7 @@ func (f *follower) sum() string {
 	return fmt.Sprintf("%d ended, %s, %s/s, %s", len(f.ended), human.Bytes(f.bytes), human.Bytes(int64(float64(f.bytes)/max(took.Seconds(), 0.1))), human.Duration(took))
 }
 
-func (f *follower) update(item registry.WorkItem, stage explain.Stage) {
+func (f *follower) update(item record.WorkItem, stage explain.Stage) {
 	name := item.Institution + "/" + item.Name
 	if f.progress == nil {
 		f.print(name, item, stage)
@@ -103,7 +103,7 @@ func (f *follower) update(item registry.WorkItem, stage explain.Stage) {
 }
 
 // print prints what has changed.
-func (f *follower) print(name string, item registry.WorkItem, stage explain.Stage) {
+func (f *follower) print(name string, item record.WorkItem, stage explain.Stage) {
 	at := fmt.Sprint(item.ID, item.Stage)
 	switch {
 	case !item.Retry && !f.ended[item.ID]:

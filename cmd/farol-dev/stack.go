@@ -16,6 +16,7 @@ import (
 	"github.com/farol-preservation/farol/internal/devstack"
 	"github.com/farol-preservation/farol/internal/settings"
 	"github.com/farol-preservation/farol/progress"
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/requests"
 	"github.com/farol-preservation/farol/storage"
@@ -145,7 +146,7 @@ func (l *local) createInstitutionBuckets(ctx context.Context) error {
 
 // institution registers an institution unless it is there already.
 func (l *local) institution(ctx context.Context, name, identifier string) error {
-	_, err := l.registry.AddInstitution(ctx, registry.Institution{
+	_, err := l.registry.AddInstitution(ctx, record.Institution{
 		Name: name, Identifier: identifier,
 		ReceivingBucket: "aptrust.receiving." + identifier, RestoreBucket: "aptrust.restore." + identifier,
 	})

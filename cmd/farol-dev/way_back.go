@@ -11,6 +11,7 @@ import (
 	"github.com/farol-preservation/farol/explain"
 	"github.com/farol-preservation/farol/internal/cli"
 	"github.com/farol-preservation/farol/internal/human"
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/browse"
 	"github.com/farol-preservation/farol/registry/requests"
@@ -53,7 +54,7 @@ func (d *demo) wayBack(ctx context.Context) error {
 func (d *demo) deleteObject(ctx context.Context, object string) error {
 	people := []string{"first@" + lighthouse, "second@" + lighthouse}
 	for _, email := range people {
-		if _, err := d.registry.AddUser(ctx, registry.User{Email: email, Name: "An Archivist", Role: registry.RoleInstitutionalAdmin, Institution: lighthouse}); err != nil {
+		if _, err := d.registry.AddUser(ctx, record.User{Email: email, Name: "An Archivist", Role: registry.RoleInstitutionalAdmin, Institution: lighthouse}); err != nil {
 			return err
 		}
 	}

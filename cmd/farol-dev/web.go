@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/farol-preservation/farol/internal/cli"
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/people"
 )
@@ -33,7 +34,7 @@ const serveTime = time.Minute
 
 // signInLink is a link that signs in the first admin of the stack, once.
 func (l *local) signInLink(ctx context.Context) (string, error) {
-	_, err := l.registry.AddUser(ctx, registry.User{Email: developer, Name: "Developer", Role: registry.RoleAdmin})
+	_, err := l.registry.AddUser(ctx, record.User{Email: developer, Name: "Developer", Role: registry.RoleAdmin})
 	if err != nil && !errors.Is(err, registry.ErrRefused) {
 		return "", err
 	}

@@ -20,6 +20,7 @@ import (
 	"github.com/farol-preservation/farol/internal/remote"
 	"github.com/farol-preservation/farol/internal/settings"
 	"github.com/farol-preservation/farol/preflight"
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/people"
 	"github.com/farol-preservation/farol/storage"
@@ -75,10 +76,10 @@ func servicePermissions() []permission.Permission { return permission.OfService(
 
 // argValues are those of first arguments, by the command.
 func argValues() map[string]cli.Values {
-	services := asked("services", func(s registry.Service) string { return s.Service })
+	services := asked("services", func(s record.Service) string { return s.Service })
 	return map[string]cli.Values{
 		"farol pause": stageValues, "farol resume": stageValues, "farol stage remove": stageValues, "farol stage set": stageValues,
-		"farol drain": asked("workers", func(w registry.Worker) string { return w.Worker }), "farol fixity policy": cli.Constant(targetNames), "farol schedule run": cli.Constant(jobNames),
+		"farol drain": asked("workers", func(w record.Worker) string { return w.Worker }), "farol fixity policy": cli.Constant(targetNames), "farol schedule run": cli.Constant(jobNames),
 		"farol schedule pause": cli.Constant(jobNames), "farol schedule resume": cli.Constant(jobNames),
 		"farol services hold": services, "farol services release": services, "farol institution set": institutionValues,
 	}
@@ -130,7 +131,7 @@ func asked[T any](path string, name func(T) string) cli.Values {
 
 // stageValues are Farol's own stages, and those that were added.
 func stageValues(cmd *cobra.Command) (names []string) {
-	for _, name := range append(asked("stages", func(s registry.QueueStage) string { return string(s.Stage) })(cmd), cli.Strings(values.Stages())...) {
+	for _, name := range append(asked("stages", func(s record.QueueStage) string { return string(s.Stage) })(cmd), cli.Strings(values.Stages())...) {
 		if !slices.Contains(names, name) {
 			names = append(names, name)
 		}
@@ -139,5 +140,5 @@ func stageValues(cmd *cobra.Command) (names []string) {
 }
 
 func institutionValues(cmd *cobra.Command) []string {
-	return asked("institutions?limit=500", func(i registry.Institution) string { return i.Identifier })(cmd)
+	return asked("institutions?limit=500", func(i record.Institution) string { return i.Identifier })(cmd)
 }

@@ -10,6 +10,8 @@ import (
 
 	"github.com/farol-preservation/farol/internal/cli"
 	"github.com/farol-preservation/farol/internal/human"
+	"github.com/farol-preservation/farol/record"
+
 	upkeeppkg "github.com/farol-preservation/farol/pipeline/upkeep"
 	"github.com/farol-preservation/farol/registry/upkeep"
 )
@@ -41,7 +43,7 @@ be checked.`,
 type diagnosis struct {
 	Healthy bool `json:"healthy"` // nothing needs a person, and everything could be checked
 	*upkeeppkg.Report
-	Janitor *upkeep.Round `json:"janitor"` // null if it is unknown
+	Janitor *record.Round `json:"janitor"` // null if it is unknown
 }
 
 func runDoctor(cmd *cobra.Command, asJSON bool) error {

@@ -12,6 +12,8 @@ import (
 
 	"github.com/farol-preservation/farol/bag/bagtest"
 	"github.com/farol-preservation/farol/internal/testenv"
+	"github.com/farol-preservation/farol/record"
+
 	chromium "github.com/farol-preservation/farol/internal/testenv/browser"
 	"github.com/farol-preservation/farol/internal/testenv/injure"
 	"github.com/farol-preservation/farol/registry"
@@ -72,7 +74,7 @@ func (c *consoleSite) person(name, role, institution string) *chromium.Tab {
 func (c *consoleSite) link(kind, name, role, institution string) string {
 	c.t.Helper()
 	ctx := c.t.Context()
-	u, err := c.registry.AddUser(ctx, registry.User{Email: name + "@test.edu", Name: name, Role: role, Institution: institution})
+	u, err := c.registry.AddUser(ctx, record.User{Email: name + "@test.edu", Name: name, Role: role, Institution: institution})
 	if err != nil {
 		c.t.Fatal(err)
 	}

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/farol-preservation/farol/internal/testenv"
-	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/web/auth"
 )
 
@@ -50,7 +50,7 @@ func TestWholeLifeOverPlainHTTP(t *testing.T) {
 		`SELECT count(*) FROM work_items WHERE action LIKE 'Restore%' AND note LIKE '%` + at + `/%'`:                                                                2,
 		`SELECT count(*) FROM premis_events WHERE concat(detail, outcome_detail, outcome_information) LIKE '%https://' || split_part('` + at + `', '//', 2) || '%'`: 0,
 	})
-	_, secret, err := s.registry.AddToken(t.Context(), registry.Token{Name: "dashboard", Permissions: []string{"files.read", "objects.read", "copies.read"}})
+	_, secret, err := s.registry.AddToken(t.Context(), record.Token{Name: "dashboard", Permissions: []string{"files.read", "objects.read", "copies.read"}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/farol-preservation/farol/internal/testenv"
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
 )
 
@@ -123,7 +124,7 @@ func TestKilledServerCarriesOutRequestsOnce(t *testing.T) {
 	t.Parallel()
 	a := newWebSite(t)
 	rounds := testenv.Soak(100)
-	_, err := a.registry.AddInstitution(t.Context(), registry.Institution{Name: "Test", Identifier: "test.edu", ReceivingBucket: "in", RestoreBucket: "out"})
+	_, err := a.registry.AddInstitution(t.Context(), record.Institution{Name: "Test", Identifier: "test.edu", ReceivingBucket: "in", RestoreBucket: "out"})
 	if err != nil {
 		t.Fatal(err)
 	}

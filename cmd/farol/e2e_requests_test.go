@@ -10,7 +10,7 @@ import (
 
 	"github.com/farol-preservation/farol/bag"
 	"github.com/farol-preservation/farol/bag/bagtest"
-	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/storage"
 )
 
@@ -28,7 +28,7 @@ func (s *site) requests() (first, second string) {
 }
 
 // newest is the newest item of an action.
-func (s *site) newest(action string) registry.WorkItem {
+func (s *site) newest(action string) record.WorkItem {
 	s.t.Helper()
 	return s.item(ask[int64](s.t, s.db, `SELECT max(id) FROM work_items WHERE action = '`+action+`'`))
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/farol-preservation/farol/internal/testenv"
 	"github.com/farol-preservation/farol/internal/testenv/injure"
 	"github.com/farol-preservation/farol/progress"
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/storage"
 )
@@ -31,7 +32,7 @@ type site struct {
 	registry  *registry.Registry
 	s3        testenv.S3Server
 	client    *storage.Client
-	in        registry.Institution
+	in        record.Institution
 	staging   *storage.Bucket
 	receiving *storage.Bucket
 	targets   map[string]*storage.Bucket
@@ -96,7 +97,7 @@ func (s *site) openBuckets() {
 		s.targets[target.Name] = s.created(name)
 	}
 	var err error
-	s.in, err = s.registry.AddInstitution(s.t.Context(), registry.Institution{
+	s.in, err = s.registry.AddInstitution(s.t.Context(), record.Institution{
 		Name: "Test", Identifier: "test.edu", ReceivingBucket: s.s3.Prefix + "receiving", RestoreBucket: s.s3.Prefix + "restore",
 	})
 	if err != nil {
@@ -187,7 +188,7 @@ func (s *site) exec(sql string, args ...any) {
 	}
 }
 
-func (s *site) item(id int64) registry.WorkItem {
+func (s *site) item(id int64) record.WorkItem {
 	s.t.Helper()
 	item, err := s.registry.WorkItem(s.t.Context(), id)
 	if err != nil {

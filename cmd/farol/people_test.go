@@ -15,6 +15,7 @@ import (
 	"github.com/pquerna/otp/totp"
 
 	"github.com/farol-preservation/farol/internal/testenv"
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/people"
 	"github.com/farol-preservation/farol/web/auth"
@@ -142,7 +143,7 @@ func (b *browser) wants(status int, method, path, body string, into any) {
 // person registers a person who has signed in, with a second factor if it is required.
 func (a *webSite) person(email, role, institution string) *browser {
 	a.t.Helper()
-	u, err := a.registry.AddUser(a.t.Context(), registry.User{Email: email, Name: "Some Person", Role: role, Institution: institution})
+	u, err := a.registry.AddUser(a.t.Context(), record.User{Email: email, Name: "Some Person", Role: role, Institution: institution})
 	if err != nil {
 		a.t.Fatal(err)
 	}

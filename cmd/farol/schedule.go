@@ -21,8 +21,8 @@ import (
 	"github.com/farol-preservation/farol/internal/settings"
 	"github.com/farol-preservation/farol/pipeline/upkeep"
 	"github.com/farol-preservation/farol/preflight"
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
-	registryupkeep "github.com/farol-preservation/farol/registry/upkeep"
 )
 
 func scheduleCommand() *cobra.Command {
@@ -245,7 +245,7 @@ func runDueJobs(cmd *cobra.Command, chosen []string, asJSON bool) error {
 
 // runJobSoon has a server make a job due.
 func runJobSoon(ctx context.Context, cmd *cobra.Command, s *remote.Server, name string, asJSON bool) error {
-	j, err := remote.Send[registryupkeep.Schedule](ctx, s, http.MethodPost, "schedules/"+name+"/run", nil)
+	j, err := remote.Send[record.Schedule](ctx, s, http.MethodPost, "schedules/"+name+"/run", nil)
 	if err != nil {
 		return cli.Failure{Code: cli.ExitFailed, Err: err, Next: "`farol schedule list` shows the jobs and their states"}
 	}

@@ -5,7 +5,7 @@ import (
 
 	"github.com/farol-preservation/farol/internal/settings"
 	"github.com/farol-preservation/farol/pipeline/upkeep"
-	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/registry/topiclog"
 )
 
 // job is something that can be scheduled.
@@ -41,7 +41,7 @@ func jobs() []job {
 		{
 			name: upkeep.TopicLogJob, does: "add partitions to the topic log and drop old ones", setting: "FAROL_TOPIC_LOG_INTERVAL",
 			make: func(c *scheduling) upkeep.Job {
-				return c.recurring().KeepTopicLog(c.config.TopicLogEvery, registry.TopicLogKeep{Pipeline: c.config.TopicKeep, Posted: c.config.QueueKeep, Receivers: c.config.ReceiverKeep})
+				return c.recurring().KeepTopicLog(c.config.TopicLogEvery, topiclog.Retention{Pipeline: c.config.TopicKeep, Posted: c.config.QueueKeep, Receivers: c.config.ReceiverKeep})
 			},
 		},
 		{

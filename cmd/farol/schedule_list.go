@@ -15,12 +15,12 @@ import (
 	"github.com/farol-preservation/farol/internal/commands/op"
 	"github.com/farol-preservation/farol/internal/human"
 	"github.com/farol-preservation/farol/internal/remote"
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
-	"github.com/farol-preservation/farol/registry/upkeep"
 )
 
 func scheduleListCommand() *cobra.Command {
-	return op.List[upkeep.Schedule]{Path: "schedules", Print: printSchedules}.All(op.Command{
+	return op.List[record.Schedule]{Path: "schedules", Print: printSchedules}.All(op.Command{
 		Use:   "list",
 		Short: "List recurring jobs with their last result and next run",
 		Long: `Show the recurring jobs, with their state, last run and next run. Pause one with
@@ -50,7 +50,7 @@ func schedulePauseCommand(verb string, paused bool) *cobra.Command {
 	return c.Make(func(ctx context.Context, c *op.Call) error {
 		body := c.Body()
 		body["paused"] = paused
-		j, err := remote.Send[upkeep.Schedule](ctx, c.Server, http.MethodPatch, c.Path("schedules/{}"), body)
+		j, err := remote.Send[record.Schedule](ctx, c.Server, http.MethodPatch, c.Path("schedules/{}"), body)
 		switch {
 		case errors.Is(err, registry.ErrNotFound):
 			return cli.Failure{Code: cli.ExitFailed, Err: fmt.Errorf("no scheduler has run %s yet", c.Arg), Next: "start `farol schedule`; `farol schedule list` shows the jobs it knows"}
@@ -66,7 +66,7 @@ func schedulePauseCommand(verb string, paused bool) *cobra.Command {
 }
 
 // standing says whether a job is paused, and by whom.
-func standing(j upkeep.Schedule) string {
+func standing(j record.Schedule) string {
 	text := j.Job + map[bool]string{true: " is paused.", false: " is resumed."}[j.Paused] + "\n"
 	for _, p := range j.Pauses {
 		text += fmt.Sprintf("  pause %d, %s\n", p.ID, human.Pause(p.By, p.Since, p.Reason))
@@ -74,7 +74,7 @@ func standing(j upkeep.Schedule) string {
 	return text
 }
 
-func printSchedules(out io.Writer, list []upkeep.Schedule) error {
+func printSchedules(out io.Writer, list []record.Schedule) error {
 	var rows [][]string
 	late, after := false, ""
 	for _, j := range list {
@@ -100,7 +100,7 @@ func printSchedules(out io.Writer, list []upkeep.Schedule) error {
 // unnoticed is how late a job may be without anything being wrong.
 const unnoticed = time.Minute
 
-func scheduleState(j upkeep.Schedule) string {
+func scheduleState(j record.Schedule) string {
 	switch {
 	case j.Running:
 		return "running"
@@ -126,7 +126,7 @@ func everyOf(d time.Duration) string {
 	return text
 }
 
-func tookOf(j upkeep.Schedule) string {
+func tookOf(j record.Schedule) string {
 	if j.Took == nil {
 		return "-"
 	}
@@ -141,7 +141,7 @@ func optional(t *time.Time) string {
 }
 
 // resultOf is the result of the last run, and its error.
-func resultOf(j upkeep.Schedule) string {
+func resultOf(j record.Schedule) string {
 	if j.Error == "" {
 		return j.Result
 	}

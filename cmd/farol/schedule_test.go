@@ -4,12 +4,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/farol-preservation/farol/registry/upkeep"
+	"github.com/farol-preservation/farol/record"
 )
 
 func TestSchedulesAreShownInWords(t *testing.T) {
 	t.Parallel()
-	for want, j := range map[string]upkeep.Schedule{
+	for want, j := range map[string]record.Schedule{
 		"running":        {Running: true, Paused: true},
 		"paused":         {Paused: true},
 		"due":            {Late: time.Second},
@@ -31,7 +31,7 @@ func TestSchedulesAreShownInWords(t *testing.T) {
 			t.Errorf("everyOf(%v) = %q, want %q", d, got, want)
 		}
 	}
-	for want, j := range map[string]upkeep.Schedule{
+	for want, j := range map[string]record.Schedule{
 		"3 made": {Result: "3 made"}, "3 made; could not do all: a; b": {Result: "3 made", Error: "a\nb"}, "could not do all: a": {Error: "a"},
 	} {
 		if got := resultOf(j); got != want {

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/farol-preservation/farol/internal/testenv"
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
 )
 
@@ -171,7 +172,7 @@ func TestLargeRequestsTakeTheirShareOfMemory(t *testing.T) {
 	t.Parallel()
 	a := newWebSite(t)
 	a.start("--web")
-	if _, err := a.registry.AddInstitution(t.Context(), registry.Institution{Name: "Test", Identifier: "test.edu", ReceivingBucket: "in", RestoreBucket: "out"}); err != nil {
+	if _, err := a.registry.AddInstitution(t.Context(), record.Institution{Name: "Test", Identifier: "test.edu", ReceivingBucket: "in", RestoreBucket: "out"}); err != nil {
 		t.Fatal(err)
 	}
 	admin := a.person("admin@test.edu", registry.RoleInstitutionalAdmin, "test.edu")

@@ -11,7 +11,7 @@ import (
 	"github.com/farol-preservation/farol/internal/handlers"
 	"github.com/farol-preservation/farol/internal/settings"
 	"github.com/farol-preservation/farol/internal/testenv"
-	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/storage/setup"
 	"github.com/farol-preservation/farol/web/api"
 )
@@ -46,7 +46,7 @@ func TestBrowsersAreAllowedToUpload(t *testing.T) {
 		t.Errorf("check:\n%s", out)
 	}
 
-	_, secret, err := s.registry.AddToken(t.Context(), registry.Token{Name: "uploader", Institution: "test.edu", Permissions: []string{"deposits.make"}})
+	_, secret, err := s.registry.AddToken(t.Context(), record.Token{Name: "uploader", Institution: "test.edu", Permissions: []string{"deposits.make"}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/farol-preservation/farol/internal/testenv"
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
 )
 
@@ -51,7 +52,7 @@ func TestServerShowsItemsInProgress(t *testing.T) {
 	worker := s.worker()
 	worker.eventually("the item to wait at Store", func() bool { i := s.item(id); return i.Stage == registry.Store && i.Status == registry.Pending })
 	s.terminate(worker)
-	_, secret, err := s.registry.AddToken(t.Context(), registry.Token{Name: "dashboard", Permissions: []string{"items.read", "fixity.read"}})
+	_, secret, err := s.registry.AddToken(t.Context(), record.Token{Name: "dashboard", Permissions: []string{"items.read", "fixity.read"}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/farol-preservation/farol/internal/testenv"
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
 )
 
@@ -92,7 +93,7 @@ func TestServeLetsInWhoMay(t *testing.T) {
 	}
 	t.Cleanup(db.Close)
 	reg := registry.New(db)
-	token := func(name string, t2 registry.Token) string {
+	token := func(name string, t2 record.Token) string {
 		t.Helper()
 		t2.Name = name
 		_, secret, err := reg.AddToken(t.Context(), t2)
@@ -102,9 +103,9 @@ func TestServeLetsInWhoMay(t *testing.T) {
 		return secret
 	}
 	soon := time.Now().Add(-time.Second)
-	both := token("both", registry.Token{Rights: []string{"post", "pull"}})
-	pull := token("pull", registry.Token{Rights: []string{"pull"}})
-	over := token("over", registry.Token{Rights: []string{"post", "pull"}, ExpiresAt: &soon})
+	both := token("both", record.Token{Rights: []string{"post", "pull"}})
+	pull := token("pull", record.Token{Rights: []string{"pull"}})
+	over := token("over", record.Token{Rights: []string{"post", "pull"}, ExpiresAt: &soon})
 	const post, ask = `{"messages": {"q": ["a"]}}`, `{"receiver": "r", "timeout": 0, "queues": {"q": {}}}`
 
 	served, far := startServe(t, binary, otherAddress(t), settings)

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/farol-preservation/farol/internal/testenv"
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/web/auth"
 )
@@ -28,7 +29,7 @@ func TestServeSignsInAtProviders(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(db.Close)
-	if _, err := registry.New(db).AddUser(t.Context(), registry.User{Email: "auditor@archive.org", Name: "An Auditor", Role: registry.RoleAuditor}); err != nil {
+	if _, err := registry.New(db).AddUser(t.Context(), record.User{Email: "auditor@archive.org", Name: "An Auditor", Role: registry.RoleAuditor}); err != nil {
 		t.Fatal(err)
 	}
 	away, campus := testenv.NewOpenID(t), testenv.NewOpenID(t)

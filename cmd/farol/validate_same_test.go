@@ -21,6 +21,7 @@ import (
 	"github.com/farol-preservation/farol/pipeline/steps"
 	"github.com/farol-preservation/farol/pipeline/upkeep"
 	"github.com/farol-preservation/farol/progress"
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/browse"
 )
@@ -101,7 +102,7 @@ func TestItemFailsOfWhatValidateLists(t *testing.T) {
 	t.Log(kinds)
 }
 
-func (j *judging) compare(item registry.WorkItem, v bag.Verdict) {
+func (j *judging) compare(item record.WorkItem, v bag.Verdict) {
 	j.T.Helper()
 	if v.Valid {
 		if item.Status != "Pending" || item.Stage != "Reingest Check" {

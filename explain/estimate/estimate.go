@@ -37,43 +37,23 @@ import (
 	"sort"
 	"time"
 
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
 )
 
 // Interval is when something will be over: in one case of ten before Low, in five before
 // Likely, in nine before High.
-type Interval struct {
-	Low    time.Time `json:"low"`
-	Likely time.Time `json:"likely"`
-	High   time.Time `json:"high"`
-}
+type Interval = record.Interval
 
 // Times are when an item ends, and when it is through with the stage that it is at. What is
 // nil is not known, for the reason given.
-type Times struct {
-	End          *Interval `json:"estimate"`
-	Unknown      string    `json:"estimate_unknown"`
-	StageEnd     *Interval `json:"stage_estimate"`
-	StageUnknown string    `json:"stage_estimate_unknown"`
-}
+type Times = record.Times
 
 // Unknown are times that are not known, for one reason.
 func Unknown(reason string) Times { return Times{Unknown: reason, StageUnknown: reason} }
 
 // Span is how long something will take, in seconds.
-type Span struct {
-	Low    float64 `json:"low"`
-	Likely float64 `json:"likely"`
-	High   float64 `json:"high"`
-}
-
-// after is the interval that begins at a time.
-func (s Span) after(t time.Time) *Interval {
-	at := func(seconds float64) time.Time {
-		return t.Add(time.Duration(seconds * float64(time.Second))).Truncate(time.Second)
-	}
-	return &Interval{at(s.Low), at(s.Likely), at(s.High)}
-}
+type Span = record.Span
 
 // Of estimates an item. left is what its progress says of the rest of its stage, in seconds;
 // nil: nothing.
@@ -99,11 +79,19 @@ func (m *Model) Of(s registry.Standing, left *float64) Times {
 		return Unknown("it has taken longer at its stage than nearly all items like it")
 	}
 	here, end := k.corrected(q, through, true), k.corrected(q, ends, false)
-	t := Times{StageEnd: here.after(s.At)}
+	t := Times{StageEnd: after(here, s.At)}
 	if t.Unknown = m.blocked(k, s); t.Unknown == "" {
-		t.End = Span{max(here.Low, end.Low), max(here.Likely, end.Likely), max(here.High, end.High)}.after(s.At)
+		t.End = after(Span{max(here.Low, end.Low), max(here.Likely, end.Likely), max(here.High, end.High)}, s.At)
 	}
 	return t
+}
+
+// after is the interval of a span that begins at a time.
+func after(s Span, t time.Time) *Interval {
+	at := func(seconds float64) time.Time {
+		return t.Add(time.Duration(seconds * float64(time.Second))).Truncate(time.Second)
+	}
+	return &Interval{at(s.Low), at(s.Likely), at(s.High)}
 }
 
 // ahead counts what is claimed before an item, as it was when the queue was read; false: that is

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
 )
 
@@ -35,8 +36,8 @@ type Model struct {
 	bands map[*line]registry.BandFigures
 	front map[*line][]registry.Front
 	read  time.Time // when bands and front were so
-	stage map[registry.Action]map[registry.Stage]registry.StageSettings
-	pools []registry.Pool
+	stage map[registry.Action]map[registry.Stage]record.StageSettings
+	pools []record.Pool
 }
 
 // kind has what happened to the items that are alike.
@@ -77,12 +78,12 @@ func New(r registry.Recent) *Model {
 	epoch := r.At.Add(-8 * 24 * time.Hour)
 	m := &Model{
 		time: r.At.Sub(epoch).Seconds(), kinds: map[kindOf]*kind{}, bands: map[*line]registry.BandFigures{},
-		front: map[*line][]registry.Front{}, stage: map[registry.Action]map[registry.Stage]registry.StageSettings{}, pools: r.Pools,
+		front: map[*line][]registry.Front{}, stage: map[registry.Action]map[registry.Stage]record.StageSettings{}, pools: r.Pools,
 	}
 	order := map[registry.Action][]registry.Stage{}
 	for _, s := range r.Stages {
 		if m.stage[s.Action] == nil {
-			m.stage[s.Action] = map[registry.Stage]registry.StageSettings{}
+			m.stage[s.Action] = map[registry.Stage]record.StageSettings{}
 		}
 		m.stage[s.Action][s.Stage] = s
 		order[s.Action] = append(order[s.Action], s.Stage)
@@ -232,7 +233,7 @@ func (m *Model) share(k *kind, kinds []*kind) {
 		var rivals []rival
 		shared := []*line{k.lines[stage]}
 		for _, r := range others(k, stage, next, kinds) {
-			taken := func(p registry.Pool) bool {
+			taken := func(p record.Pool) bool {
 				return takes(p, r.kind.action, r.kind.order[r.stage], r.kind.median)
 			}
 			if !r.capped && !slices.ContainsFunc(pools, taken) {
@@ -262,7 +263,7 @@ func others(k *kind, stage, next int, kinds []*kind) (list []rival) {
 }
 
 // takers are the pools that take a kind at a stage.
-func (m *Model) takers(k *kind, stage int) (pools []registry.Pool) {
+func (m *Model) takers(k *kind, stage int) (pools []record.Pool) {
 	for _, p := range m.pools {
 		if takes(p, k.action, k.order[stage], k.median) {
 			pools = append(pools, p)

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
 )
 
@@ -78,8 +79,8 @@ func (w worker) takes(stage, band int) bool {
 	return w.store == (stage == storeStage) && (w.store || w.large == (band == 2))
 }
 
-func (w worker) pool() registry.Pool {
-	p := registry.Pool{Slots: w.slots, Actions: []registry.Action{registry.Ingest}}
+func (w worker) pool() record.Pool {
+	p := record.Pool{Slots: w.slots, Actions: []registry.Action{registry.Ingest}}
 	for i, s := range simulatedStages() {
 		if w.store == (i == storeStage) {
 			p.Stages = append(p.Stages, s.name)
@@ -273,7 +274,7 @@ func (s *simulation) recent(t float64) registry.Recent {
 	r := registry.Recent{At: clock(t)}
 	stages := simulatedStages()
 	for _, stage := range stages {
-		r.Stages = append(r.Stages, registry.StageSettings{QueueStage: registry.QueueStage{Action: registry.Ingest, Stage: stage.name, Cap: stage.cap}})
+		r.Stages = append(r.Stages, record.StageSettings{QueueStage: record.QueueStage{Action: registry.Ingest, Stage: stage.name, Cap: stage.cap}})
 	}
 	var ended [bands][]*simulated
 	for _, b := range s.bags {

@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
 )
 
@@ -91,13 +92,13 @@ func (m *Model) served(k *kind, stage registry.Stage) bool {
 // taken reports whether a live worker takes an item at a stage, as far as is known: programs
 // that ask over HTTP do not say what they would take.
 func (m *Model) taken(s registry.Standing, stage registry.Stage) bool {
-	return m.stage[s.Action][stage].Worker == "http" || slices.ContainsFunc(m.pools, func(p registry.Pool) bool {
+	return m.stage[s.Action][stage].Worker == "http" || slices.ContainsFunc(m.pools, func(p record.Pool) bool {
 		option := s.StorageOption == nil || has(p.StorageOptions, *s.StorageOption)
 		return takes(p, s.Action, stage, s.Size) && option && has(p.Institutions, s.Institution)
 	})
 }
 
-func takes(p registry.Pool, action registry.Action, stage registry.Stage, size int64) bool {
+func takes(p record.Pool, action registry.Action, stage registry.Stage, size int64) bool {
 	return has(p.Actions, action) && has(p.Stages, stage) && size >= p.MinSize && (p.MaxSize == 0 || size < p.MaxSize)
 }
 

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
 )
 
@@ -55,7 +56,7 @@ func TestReasonsForWhichATimeIsNotKnown(t *testing.T) {
 }
 
 // only has pools that take items of one institution or one storage option.
-func only(pools []registry.Pool, institution, option string) (list []registry.Pool) {
+func only(pools []record.Pool, institution, option string) (list []record.Pool) {
 	for _, p := range pools {
 		if institution != "" {
 			p.Institutions = []string{institution}

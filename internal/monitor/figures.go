@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/farol-preservation/farol/internal/settings"
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
 )
 
@@ -174,7 +175,7 @@ type canary struct {
 	warned map[string]time.Time // by kind
 }
 
-func (c canary) observe(ctx context.Context, list []registry.Snapshot, now time.Time) {
+func (c canary) observe(ctx context.Context, list []record.SnapshotView, now time.Time) {
 	for _, s := range list {
 		age := time.Duration(s.Seconds * float64(time.Second))
 		last, old := c.warned[s.Kind]

@@ -8,6 +8,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
 )
 
@@ -25,7 +26,7 @@ type Pull struct {
 
 	mu   sync.Mutex // one query at a time
 	at   time.Time  // of the last query
-	last []registry.Queue
+	last []record.Queue
 }
 
 // NewPull asks the database at each scrape.
@@ -68,7 +69,7 @@ func (p *Pull) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-func (p *Pull) query() []registry.Queue {
+func (p *Pull) query() []record.Queue {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !p.at.IsZero() && time.Since(p.at) < freshFor {

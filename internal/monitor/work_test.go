@@ -20,6 +20,7 @@ import (
 	"github.com/farol-preservation/farol/claim"
 	"github.com/farol-preservation/farol/internal/settings"
 	"github.com/farol-preservation/farol/internal/testenv"
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/storage"
 )
@@ -357,20 +358,20 @@ func TestCanaryWarnsOfOldSnapshots(t *testing.T) {
 	now := time.Now()
 	for i, step := range []struct {
 		after time.Duration
-		list  []registry.Snapshot
+		list  []record.SnapshotView
 		want  []string
 	}{
-		{0, []registry.Snapshot{{Kind: "transaction", Seconds: 60}, {Kind: "slot"}}, nil},
+		{0, []record.SnapshotView{{Kind: "transaction", Seconds: 60}, {Kind: "slot"}}, nil},
 		{
 			time.Second,
-			[]registry.Snapshot{{Kind: "transaction", Seconds: 61, Name: "process 7", Transactions: 9}, {Kind: "slot"}},
+			[]record.SnapshotView{{Kind: "transaction", Seconds: 61, Name: "process 7", Transactions: 9}, {Kind: "slot"}},
 			[]string{`level=WARN`, `kind=transaction`, `held_by="process 7"`, `age=1m1s`, `transactions=9`},
 		},
-		{time.Minute, []registry.Snapshot{{Kind: "transaction", Seconds: 121}, {Kind: "slot"}}, nil},
-		{time.Minute, []registry.Snapshot{{Kind: "transaction", Seconds: 181}, {Kind: "slot", Seconds: 70, Name: "lagging"}}, []string{`held_by=lagging`}},
-		{9 * time.Minute, []registry.Snapshot{{Kind: "transaction", Seconds: 800}, {Kind: "slot", Seconds: 610}}, []string{`age=13m20s`}},
-		{time.Second, []registry.Snapshot{{Kind: "transaction"}, {Kind: "slot", Seconds: 611}}, []string{`level=INFO`, `kind=transaction`}},
-		{time.Second, []registry.Snapshot{{Kind: "transaction"}, {Kind: "slot", Seconds: 612}}, nil},
+		{time.Minute, []record.SnapshotView{{Kind: "transaction", Seconds: 121}, {Kind: "slot"}}, nil},
+		{time.Minute, []record.SnapshotView{{Kind: "transaction", Seconds: 181}, {Kind: "slot", Seconds: 70, Name: "lagging"}}, []string{`held_by=lagging`}},
+		{9 * time.Minute, []record.SnapshotView{{Kind: "transaction", Seconds: 800}, {Kind: "slot", Seconds: 610}}, []string{`age=13m20s`}},
+		{time.Second, []record.SnapshotView{{Kind: "transaction"}, {Kind: "slot", Seconds: 611}}, []string{`level=INFO`, `kind=transaction`}},
+		{time.Second, []record.SnapshotView{{Kind: "transaction"}, {Kind: "slot", Seconds: 612}}, nil},
 	} {
 		said.Reset()
 		now = now.Add(step.after)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/farol-preservation/farol/bag"
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/fixity"
 	"github.com/farol-preservation/farol/retry"
@@ -18,7 +19,7 @@ import (
 // Prove records, as a fixity check would, that a copy which a reader could not use is missing
 // or has other bytes. A copy that was not read to its end is read here. Other errors record
 // nothing. proven tells whether the copy is bad.
-func (t Targets) Prove(ctx context.Context, r *registry.Registry, c registry.StoredCopy, sha256 string, seen error) (proven bool, err error) {
+func (t Targets) Prove(ctx context.Context, r *registry.Registry, c record.StoredCopy, sha256 string, seen error) (proven bool, err error) {
 	b, err := t.Holding(c.Target, c.Bucket)
 	if err != nil {
 		return false, err
@@ -66,7 +67,7 @@ func recordProof(ctx context.Context, r *registry.Registry, result fixity.Result
 // AsStored returns [ErrBadCopy] if the provider describes a copy otherwise than the record
 // does. That proves nothing: the caller has to read the copy. A copy that was written in
 // parts has a checksum of the parts, which says nothing here.
-func AsStored(o storage.Object, f registry.StoredFile, c registry.StoredCopy) error {
+func AsStored(o storage.Object, f registry.StoredFile, c record.StoredCopy) error {
 	whole := ""
 	if sum, err := hex.DecodeString(f.SHA256); err == nil && len(sum) == 32 {
 		whole = storage.ExpectedChecksum([32]byte(sum), nil)

@@ -8,7 +8,7 @@ import (
 
 	"github.com/farol-preservation/farol/claim"
 	"github.com/farol-preservation/farol/pipeline/cause"
-	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/storage"
 )
 
@@ -28,14 +28,14 @@ func (t Targets) Holding(target, bucket string) (*storage.Bucket, error) {
 }
 
 // ByPriority orders copies: the one to restore from comes first.
-func (t Targets) ByPriority(copies []registry.StoredCopy) []registry.StoredCopy {
-	of := func(c registry.StoredCopy) int {
+func (t Targets) ByPriority(copies []record.StoredCopy) []record.StoredCopy {
+	of := func(c record.StoredCopy) int {
 		if b := t[c.Target]; b != nil {
 			return b.Priority()
 		}
 		return 1 << 30
 	}
-	return slices.SortedStableFunc(slices.Values(copies), func(a, b registry.StoredCopy) int { return cmp.Compare(of(a), of(b)) })
+	return slices.SortedStableFunc(slices.Values(copies), func(a, b record.StoredCopy) int { return cmp.Compare(of(a), of(b)) })
 }
 
 // Of returns the buckets that a storage option's copies go to, the primary

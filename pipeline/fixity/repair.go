@@ -11,6 +11,7 @@ import (
 
 	"github.com/farol-preservation/farol/pipeline/cause"
 	"github.com/farol-preservation/farol/pipeline/copies"
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/fixity"
 	"github.com/farol-preservation/farol/retry"
@@ -53,7 +54,7 @@ const (
 
 // A Repair is what became of a bad copy.
 type Repair struct {
-	fixity.BadCopy
+	record.FixityBadCopy
 
 	Result string `json:"result"`
 	From   string `json:"from"`   // URL of the good copy
@@ -67,8 +68,8 @@ var (
 )
 
 // Plan tells what Repair would do, and changes nothing.
-func (r *Repairer) Plan(ctx context.Context, b fixity.BadCopy) Repair {
-	out := Repair{BadCopy: b, Result: RepairWould}
+func (r *Repairer) Plan(ctx context.Context, b record.FixityBadCopy) Repair {
+	out := Repair{FixityBadCopy: b, Result: RepairWould}
 	stops, err := fixity.In(r.Registry).RepairStops(ctx)
 	for _, stop := range stops {
 		if stop.Provider == b.Provider {
@@ -92,8 +93,8 @@ func (r *Repairer) Plan(ctx context.Context, b fixity.BadCopy) Repair {
 }
 
 // Repair replaces a bad copy by a good one, or says why not.
-func (r *Repairer) Repair(ctx context.Context, b fixity.BadCopy) Repair {
-	out := Repair{BadCopy: b, Result: RepairLeft}
+func (r *Repairer) Repair(ctx context.Context, b record.FixityBadCopy) Repair {
+	out := Repair{FixityBadCopy: b, Result: RepairLeft}
 	err := r.checkLimit(ctx, b.Provider)
 	var w fixity.Repair
 	if err == nil {

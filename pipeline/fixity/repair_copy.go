@@ -15,6 +15,7 @@ import (
 
 	"github.com/farol-preservation/farol/bag"
 	"github.com/farol-preservation/farol/pipeline/copies"
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry/fixity"
 	"github.com/farol-preservation/farol/storage"
 )
@@ -34,12 +35,12 @@ func repairedFile(w fixity.Repair) (*copies.Content, error) {
 }
 
 // sources are the other copies that are not known to be bad, the preferred one first.
-func (r *Repairer) sources(w fixity.Repair) []fixity.OtherCopy {
-	list := slices.DeleteFunc(slices.Clone(w.Others), func(c fixity.OtherCopy) bool {
+func (r *Repairer) sources(w fixity.Repair) []record.FixityOtherCopy {
+	list := slices.DeleteFunc(slices.Clone(w.Others), func(c record.FixityOtherCopy) bool {
 		b := r.Targets[c.Target]
 		return c.Bad || b == nil || b.Name() != c.Bucket
 	})
-	slices.SortStableFunc(list, func(x, y fixity.OtherCopy) int {
+	slices.SortStableFunc(list, func(x, y record.FixityOtherCopy) int {
 		return cmp.Compare(r.Targets[x.Target].Priority(), r.Targets[y.Target].Priority())
 	})
 	return list
@@ -62,7 +63,7 @@ func (r *Repairer) again() time.Duration { return cmp.Or(r.Again, 2*time.Second)
 // replace writes a good copy over a bad one, and sees that it is good. Until the last
 // byte of it was compared nothing is written, but parts of an upload; a copy that
 // turns out to be bad on the way leaves the other as it is.
-func (r *Repairer) replace(ctx context.Context, b *storage.Bucket, w fixity.Repair, f *copies.Content, from fixity.OtherCopy, quarantinedAs string) error {
+func (r *Repairer) replace(ctx context.Context, b *storage.Bucket, w fixity.Repair, f *copies.Content, from record.FixityOtherCopy, quarantinedAs string) error {
 	source := r.Targets[from.Target]
 	object, err := source.Head(ctx, from.Key)
 	if err != nil {
@@ -105,7 +106,7 @@ func (r *Repairer) partSize(size int64) int64 {
 
 // badSource tells errors that are the good copy's from others, and puts one on record
 // that is none.
-func (r *Repairer) badSource(ctx context.Context, w fixity.Repair, from fixity.OtherCopy, err error) error {
+func (r *Repairer) badSource(ctx context.Context, w fixity.Repair, from record.FixityOtherCopy, err error) error {
 	if !errors.Is(err, storage.ErrDigest) && !errors.Is(err, storage.ErrNotFound) {
 		return err
 	}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/farol-preservation/farol/internal/testenv"
 	"github.com/farol-preservation/farol/pipeline/pipelinetest"
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry/fixity"
 	"github.com/farol-preservation/farol/storage"
 )
@@ -33,7 +34,7 @@ func (a *archive) repairer() *Repairer {
 	}
 }
 
-func (a *archive) bad() []fixity.BadCopy {
+func (a *archive) bad() []record.FixityBadCopy {
 	a.T.Helper()
 	list, err := fixity.In(a.Deps.Registry).BadCopies(context.Background(), "", 0, 0, 1000)
 	if err != nil {

@@ -15,6 +15,7 @@ import (
 	"github.com/farol-preservation/farol/pipeline/copies"
 	"github.com/farol-preservation/farol/pipeline/interim"
 	"github.com/farol-preservation/farol/pipeline/lists"
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/fixity"
 	"github.com/farol-preservation/farol/registry/upkeep"
@@ -77,7 +78,7 @@ func (s *cleanup) Run(ctx context.Context, w *work) error {
 
 // needed sends an item back if its tar has the good bytes of a file and a copy of
 // that file was found bad after Reingest Check: the bytes are stored again before the tar is deleted.
-func (s *cleanup) needed(ctx context.Context, w *work, object registry.Object) error {
+func (s *cleanup) needed(ctx context.Context, w *work, object record.Object) error {
 	bad, err := fixity.In(s.Registry).BadFiles(ctx, object.ID)
 	if err != nil || len(bad) == 0 {
 		return err
@@ -207,7 +208,7 @@ func (s *cleanup) tarThere(ctx context.Context, w *work) (bool, error) {
 }
 
 // keepAtEnd keeps the interim metadata of an item that Cleanup is about to delete.
-func (s *cleanup) keepAtEnd(ctx context.Context, w *work, attempts []registry.Attempt) error {
+func (s *cleanup) keepAtEnd(ctx context.Context, w *work, attempts []record.Attempt) error {
 	if s.keep == nil {
 		return nil
 	}
@@ -222,8 +223,8 @@ func (s *cleanup) keepAtEnd(ctx context.Context, w *work, attempts []registry.At
 
 // onRecord checks that the object is on record as this item brought it, or an earlier item
 // with the same upload. Otherwise the tar may be the only copy.
-func (s *cleanup) onRecord(ctx context.Context, w *work, attempts []registry.Attempt) error {
-	if slices.ContainsFunc(attempts, func(a registry.Attempt) bool {
+func (s *cleanup) onRecord(ctx context.Context, w *work, attempts []record.Attempt) error {
+	if slices.ContainsFunc(attempts, func(a record.Attempt) bool {
 		return a.Stage == registry.Record && a.Outcome != nil && *a.Outcome == "done"
 	}) {
 		return nil

@@ -17,6 +17,7 @@ import (
 	"github.com/farol-preservation/farol/pipeline/lists"
 	"github.com/farol-preservation/farol/pipeline/pipelinetest"
 	"github.com/farol-preservation/farol/progress"
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/storage"
 )
@@ -169,7 +170,7 @@ func TestObjectOfAnotherInstitutionIsNotTouched(t *testing.T) {
 	t.Parallel()
 	a := newArchive(t)
 	id := a.Deposit("sample.tar", a.Sample())
-	other, err := a.Deps.Registry.AddInstitution(t.Context(), registry.Institution{
+	other, err := a.Deps.Registry.AddInstitution(t.Context(), record.Institution{
 		Name: "Other", Identifier: "other.edu", ReceivingBucket: a.S3.Prefix + "other", RestoreBucket: a.S3.Prefix + "otherback",
 	})
 	if err != nil {

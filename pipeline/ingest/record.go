@@ -14,20 +14,21 @@ import (
 	"github.com/farol-preservation/farol/pipeline/cause"
 	"github.com/farol-preservation/farol/pipeline/copies"
 	"github.com/farol-preservation/farol/pipeline/lists"
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/storage"
 )
 
-// record puts the object, its files, digests, copies and events on record in
+// recording puts the object, its files, digests, copies and events on record in
 // one transaction. From its commit on, and not before, the registry describes
 // what this item stored.
-type record struct {
+type recording struct {
 	Registry *registry.Registry
 	Staging  *storage.Bucket
 	Targets  copies.Targets
 }
 
-func (s *record) Run(ctx context.Context, w *work) error {
+func (s *recording) Run(ctx context.Context, w *work) error {
 	if err := legalName(w.Item.Name); err != nil { // Receive of an earlier version took it
 		return err
 	}
@@ -67,7 +68,7 @@ func (s *record) Run(ctx context.Context, w *work) error {
 }
 
 // digestedAt is when Receive wrote its inventory.
-func (s *record) digestedAt(ctx context.Context, w *work) (time.Time, error) {
+func (s *recording) digestedAt(ctx context.Context, w *work) (time.Time, error) {
 	if at := w.lists.Recent.Written(w.Item.ID, lists.InventoryName); !at.IsZero() {
 		return at, nil
 	}
@@ -123,10 +124,10 @@ func (r *recorder) sameBuckets() error {
 
 // object describes the bag by its tags, in the order of preference that the
 // registry has always used.
-func (r *recorder) object() registry.Object {
+func (r *recorder) object() record.Object {
 	const info, aptrust = "bag-info.txt", "aptrust-info.txt"
 	item := r.w.Item
-	return registry.Object{
+	return record.Object{
 		InstitutionID: item.InstitutionID,
 		Identifier:    item.ObjectIdentifier,
 		Title: r.first(bag.Name(item.Name),

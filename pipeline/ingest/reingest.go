@@ -16,6 +16,7 @@ import (
 	"github.com/farol-preservation/farol/pipeline/cause"
 	"github.com/farol-preservation/farol/pipeline/copies"
 	"github.com/farol-preservation/farol/pipeline/lists"
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/storage"
 )
@@ -57,7 +58,7 @@ func (s *reingest) Run(ctx context.Context, w *work) error {
 }
 
 // compare streams the object's files from the registry in one query.
-func (s *reingest) compare(ctx context.Context, w *work, b *bag.Bag, object registry.Object, p *lists.Plan) error {
+func (s *reingest) compare(ctx context.Context, w *work, b *bag.Bag, object record.Object, p *lists.Plan) error {
 	if object.InstitutionID != w.Item.InstitutionID {
 		return fmt.Errorf("object %q belongs to institution %d", object.Identifier, object.InstitutionID)
 	}
@@ -109,7 +110,7 @@ func hasAll(targets []string, option string) bool {
 
 // lookAt asks the providers for the copies of all files that would not be stored again. A
 // file with a missing or altered copy is stored again.
-func (s *reingest) lookAt(ctx context.Context, w *work, b *bag.Bag, object registry.Object, byPath map[string]int, p *lists.Plan) error {
+func (s *reingest) lookAt(ctx context.Context, w *work, b *bag.Bag, object record.Object, byPath map[string]int, p *lists.Plan) error {
 	group, groupCtx := errgroup.WithContext(ctx)
 	group.SetLimit(max(s.Files, 1))
 	var mu sync.Mutex

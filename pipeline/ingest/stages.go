@@ -95,7 +95,7 @@ func table(d pipeline.Deps) []tableRow {
 			Stage: registry.Record, Note: "Finished recording ingest data in Registry",
 			Needs:     pipeline.NeedStaging | pipeline.NeedDisk,
 			FileState: interim.Added,
-		}, &record{Registry: d.Registry, Staging: d.Staging, Targets: d.Targets}},
+		}, &recording{Registry: d.Registry, Staging: d.Staging, Targets: d.Targets}},
 		{pipeline.Step{
 			Stage: registry.Cleanup, Note: "Finished cleanup. Ingest complete.",
 			Needs: pipeline.NeedReceiving | pipeline.NeedStaging | pipeline.NeedRedis | keepNeeds(d),

@@ -16,6 +16,7 @@ import (
 	"github.com/farol-preservation/farol/bag"
 	"github.com/farol-preservation/farol/pipeline/lists"
 	"github.com/farol-preservation/farol/progress"
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/storage"
 )
@@ -23,7 +24,7 @@ import (
 // Metadata is the interim metadata of an item: the lists that the stages of an ingest
 // have left in staging, and what Redis has. It lasts until Cleanup, or the janitor.
 type Metadata struct {
-	Item     registry.WorkItem
+	Item     record.WorkItem
 	Stages   map[string]int64   // how many files each stage has finished, by its name and pass
 	Counters *progress.Counters // how far the last attempt came; nil if that is not known
 	Faults   *progress.Faults   // what the last attempt failed of; nil if that is not known
@@ -56,7 +57,7 @@ type Reader struct {
 
 // Read reads what is known of an item but for its files, and fetches the lists of
 // these. Close is the caller's.
-func (r Reader) Read(ctx context.Context, item registry.WorkItem, attempts []registry.Attempt) (_ *Metadata, err error) {
+func (r Reader) Read(ctx context.Context, item record.WorkItem, attempts []record.Attempt) (_ *Metadata, err error) {
 	m := &Metadata{Item: item, reader: r, lists: lists.NewSet(&lists.Area{Bucket: r.Staging, Item: item.ID, Log: r.Log, Recent: r.Recent})}
 	m.rank = m.finishedStages(attempts)
 	defer func() {
@@ -89,7 +90,7 @@ func (m *Metadata) Close() { m.lists.Close() }
 
 // finishedStages is how many of the ingest's stages an item has finished. One that is
 // at an added stage has finished those up to the last that the ledger has as done.
-func (m *Metadata) finishedStages(attempts []registry.Attempt) int {
+func (m *Metadata) finishedStages(attempts []record.Attempt) int {
 	order := m.reader.Stages
 	at := func(stage registry.Stage) int {
 		return slices.IndexFunc(order, func(s Stage) bool { return s.Name == stage })
@@ -154,7 +155,7 @@ func Redacted(list []progress.Fault) []progress.Fault {
 
 // blame finds the files that the last attempt failed at, if the item is still where
 // that left it.
-func (m *Metadata) blame(attempts []registry.Attempt) {
+func (m *Metadata) blame(attempts []record.Attempt) {
 	m.failed = map[string]progress.Fault{}
 	if len(attempts) == 0 || m.Item.Status == "Success" {
 		return

@@ -15,6 +15,7 @@ import (
 	"github.com/farol-preservation/farol/pipeline/cause"
 	"github.com/farol-preservation/farol/pipeline/lists"
 	"github.com/farol-preservation/farol/progress"
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/storage"
 )
@@ -78,8 +79,8 @@ type keptEnd struct {
 // Keeping is what one pass keeps of an item. What it has kept once stays, since the next
 // attempt of the same pass may find only a part of it.
 type Keeping struct {
-	Item     registry.WorkItem
-	Attempts []registry.Attempt
+	Item     record.WorkItem
+	Attempts []record.Attempt
 	Pass     string
 	Check    func(context.Context) error // of whether the pass is still the one
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/storage"
 )
@@ -38,7 +39,7 @@ func (e UnreadError) Unwrap() error { return e.Err }
 // List lists a page of the files of an item: from what the stages leave while it is being
 // ingested, and afterwards from what was kept of that, or from the records. A place that
 // does not answer is an [UnreadError].
-func (s Sources) List(ctx context.Context, item registry.WorkItem, page Page) (Listing, error) {
+func (s Sources) List(ctx context.Context, item record.WorkItem, page Page) (Listing, error) {
 	attempts, err := s.Registry.Attempts(ctx, item.ID)
 	if err != nil {
 		return Listing{}, err
@@ -63,7 +64,7 @@ func (s Sources) List(ctx context.Context, item registry.WorkItem, page Page) (L
 	return Listing{Note: fmt.Sprintf("Nothing is kept of the files of item %d any more: its interim metadata was removed.", item.ID)}, nil
 }
 
-func (s Sources) inWork(ctx context.Context, item registry.WorkItem, attempts []registry.Attempt, page Page) (l Listing, err error) {
+func (s Sources) inWork(ctx context.Context, item record.WorkItem, attempts []record.Attempt, page Page) (l Listing, err error) {
 	reader, err := s.InWork(ctx)
 	if err != nil {
 		return l, err
@@ -83,7 +84,7 @@ func (s Sources) inWork(ctx context.Context, item registry.WorkItem, attempts []
 	return l, nil
 }
 
-func (s Sources) kept(ctx context.Context, item registry.WorkItem, page Page) (l Listing, err error) {
+func (s Sources) kept(ctx context.Context, item record.WorkItem, page Page) (l Listing, err error) {
 	if s.Kept == nil {
 		return l, nil
 	}
@@ -106,7 +107,7 @@ func (s Sources) kept(ctx context.Context, item registry.WorkItem, page Page) (l
 	return l, nil
 }
 
-func (s Sources) onRecord(ctx context.Context, item registry.WorkItem, attempts []registry.Attempt, page Page) (Listing, error) {
+func (s Sources) onRecord(ctx context.Context, item record.WorkItem, attempts []record.Attempt, page Page) (Listing, error) {
 	f := registry.ItemFileFilter{Item: item, Ended: time.Now(), State: page.State, After: page.After, Limit: page.Limit}
 	if n := len(attempts); n > 0 && attempts[n-1].EndedAt != nil {
 		f.Ended = *attempts[n-1].EndedAt

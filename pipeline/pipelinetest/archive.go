@@ -20,6 +20,7 @@ import (
 	"github.com/farol-preservation/farol/internal/testenv"
 	"github.com/farol-preservation/farol/pipeline"
 	"github.com/farol-preservation/farol/progress"
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/storage"
 )
@@ -61,7 +62,7 @@ type Archive struct {
 	T         testing.TB
 	DB        *pgxpool.Pool
 	Deps      pipeline.Deps
-	In        registry.Institution
+	In        record.Institution
 	Receiving *storage.Bucket
 	S3        testenv.S3Server
 	Log       *SyncBuffer
@@ -98,7 +99,7 @@ func NewIn(t testing.TB, db *pgxpool.Pool, steps func(pipeline.Deps) []pipeline.
 		}
 	}
 	var err error
-	a.In, err = a.Deps.Registry.AddInstitution(ctx, registry.Institution{
+	a.In, err = a.Deps.Registry.AddInstitution(ctx, record.Institution{
 		Name: "Test", Identifier: "test.edu", ReceivingBucket: a.S3.Prefix + "receiving", RestoreBucket: a.S3.Prefix + "restore",
 	})
 	if err != nil {
@@ -275,7 +276,7 @@ func (a *Archive) Exec(sql string) {
 }
 
 // Item reads an item.
-func (a *Archive) Item(id int64) registry.WorkItem {
+func (a *Archive) Item(id int64) record.WorkItem {
 	a.T.Helper()
 	item, err := a.Deps.Registry.WorkItem(context.Background(), id)
 	if err != nil {

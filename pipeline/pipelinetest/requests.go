@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/farol-preservation/farol/bag"
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/requests"
 	"github.com/farol-preservation/farol/storage"
@@ -15,11 +16,11 @@ import (
 const requester, approver = "first@test.edu", "second@test.edu"
 
 // Doomed has two people decide on a deletion; its items are in the queue.
-func (a *Archive) Doomed(identifiers ...string) requests.DeletionRequest {
+func (a *Archive) Doomed(identifiers ...string) record.DeletionRequest {
 	a.T.Helper()
 	ctx := context.Background()
 	for _, email := range []string{requester, approver} {
-		_, err := a.Deps.Registry.AddUser(ctx, registry.User{Email: email, Name: "Some Body", Role: registry.RoleInstitutionalAdmin, Institution: "test.edu"})
+		_, err := a.Deps.Registry.AddUser(ctx, record.User{Email: email, Name: "Some Body", Role: registry.RoleInstitutionalAdmin, Institution: "test.edu"})
 		if err != nil && !strings.Contains(err.Error(), "there is a person with that e-mail") {
 			a.T.Fatal(err)
 		}
@@ -63,7 +64,7 @@ func (a *Archive) Ask(identifier string) int64 {
 func (a *Archive) RestoreBucket() *storage.Bucket { return a.Bucket(a.In.RestoreBucket) }
 
 // Restored asks for something, and returns its item once that is at rest.
-func (a *Archive) Restored(identifier string) registry.WorkItem {
+func (a *Archive) Restored(identifier string) record.WorkItem {
 	a.T.Helper()
 	id := a.Ask(identifier)
 	a.Work()

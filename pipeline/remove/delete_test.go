@@ -14,12 +14,13 @@ import (
 	"github.com/farol-preservation/farol/claim"
 	"github.com/farol-preservation/farol/internal/testenv"
 	"github.com/farol-preservation/farol/pipeline/pipelinetest"
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/requests"
 )
 
 // isDeleted fails the test unless files are deleted with all that goes with it.
-func (a *archive) isDeleted(d requests.DeletionRequest, files ...string) {
+func (a *archive) isDeleted(d record.DeletionRequest, files ...string) {
 	a.T.Helper()
 	for _, identifier := range files {
 		got := pipelinetest.Value[string](a, `

@@ -14,6 +14,7 @@ import (
 	"github.com/farol-preservation/farol/bag/bagtest"
 	"github.com/farol-preservation/farol/explain"
 	"github.com/farol-preservation/farol/pipeline/pipelinetest"
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry/requests"
 )
 
@@ -40,7 +41,7 @@ func (a *archive) eachKey(bag string, do func(bucket, key string)) {
 
 // waitsForTheStore fails the test unless a deletion waits, has removed nothing and spent nothing,
 // and everybody who may ask is told why.
-func (a *archive) waitsForTheStore(d requests.DeletionRequest, id int64, kept string) {
+func (a *archive) waitsForTheStore(d record.DeletionRequest, id int64, kept string) {
 	a.T.Helper()
 	ctx := context.Background()
 	item := a.Item(id)

@@ -17,6 +17,7 @@ import (
 	"github.com/farol-preservation/farol/pipeline"
 	"github.com/farol-preservation/farol/pipeline/cause"
 	"github.com/farol-preservation/farol/pipeline/lists"
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/exports"
 	"github.com/farol-preservation/farol/storage"
@@ -90,7 +91,7 @@ func (s *export) Run(ctx context.Context, w *pipeline.Work) error {
 		}
 	}
 	g := giveBack{
-		key: *e.Key, about: *e.Key, mime: of.Kind.MediaType(), size: at.size(), files: int64(len(at.Pieces)), id: fmt.Sprintf("export %d %x", e.ID, sum.Sum(nil)),
+		key: *e.Key, about: *e.Key, mime: of.MediaType(), size: at.size(), files: int64(len(at.Pieces)), id: fmt.Sprintf("export %d %x", e.ID, sum.Sum(nil)),
 		note: func(string) (string, string) { return "", "" }, // done sets it
 	}
 	g.stream = stream{giving: &giving{source: s.source, w: w}, partSize: partSizeOf(g.size), write: func(ctx context.Context, out *outlet) error {
@@ -152,7 +153,7 @@ func (s *export) piece(ctx context.Context, w *pipeline.Work, records exports.Re
 		digest := sha256.Sum256(b.Bytes())
 		p := exportPiece{lists.Key(w.Item.ID, fmt.Sprintf("Export/%d/%06d", w.Item.Token, len(at.Pieces))), int64(b.Len()), digest[:]}
 		_, _ = sum.Write(b.Bytes()) // never an error
-		if _, err := s.Staging.Put(ctx, p.Key, bytes.NewReader(b.Bytes()), storage.Upload{Size: p.Size, ContentType: of.Kind.MediaType()}); err != nil {
+		if _, err := s.Staging.Put(ctx, p.Key, bytes.NewReader(b.Bytes()), storage.Upload{Size: p.Size, ContentType: of.MediaType()}); err != nil {
 			return fmt.Errorf("stage a piece of the export: %w", cause.Storage(err))
 		}
 		at.Pieces = append(at.Pieces, p)
@@ -225,7 +226,7 @@ func (s *export) clear(ctx context.Context, w *pipeline.Work) {
 }
 
 // done says what was written, and where.
-func (s *export) done(ctx context.Context, w *pipeline.Work, e exports.Record, url, sum string) {
+func (s *export) done(ctx context.Context, w *pipeline.Work, e record.Export, url, sum string) {
 	w.Note, w.Outcome = fmt.Sprintf("Export %d (%s) written to %s. SHA-256: %s.", e.ID, e.Kind, url, sum), "Export complete"
 	s.clear(ctx, w)
 }

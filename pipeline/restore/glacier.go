@@ -14,6 +14,7 @@ import (
 	"github.com/farol-preservation/farol/pipeline"
 	"github.com/farol-preservation/farol/pipeline/cause"
 	"github.com/farol-preservation/farol/pipeline/copies"
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/requests"
 	"github.com/farol-preservation/farol/storage"
@@ -211,7 +212,7 @@ func (l *retrieving) readable(ctx context.Context, b *storage.Bucket, key string
 	return o.Restoration.Expires, err == nil, err
 }
 
-func (l *retrieving) lose(f registry.StoredFile, c registry.StoredCopy, err error) {
+func (l *retrieving) lose(f registry.StoredFile, c record.StoredCopy, err error) {
 	const most = 20
 	if len(l.lost) == most {
 		l.more++
@@ -222,13 +223,13 @@ func (l *retrieving) lose(f registry.StoredFile, c registry.StoredCopy, err erro
 
 // archivedIn is the copy of a file that is restored: the first by priority of those
 // in the class that was asked for.
-func archivedIn(t copies.Targets, class string, copies []registry.StoredCopy) (registry.StoredCopy, bool) {
+func archivedIn(t copies.Targets, class string, copies []record.StoredCopy) (record.StoredCopy, bool) {
 	for _, c := range t.ByPriority(copies) {
 		if b := t[c.Target]; b != nil && b.Class() == class {
 			return c, true
 		}
 	}
-	return registry.StoredCopy{}, false
+	return record.StoredCopy{}, false
 }
 
 // ArchiveClass is the storage class from which what is kept under an option has to

@@ -12,6 +12,7 @@ import (
 	"github.com/farol-preservation/farol/bag"
 	"github.com/farol-preservation/farol/claim"
 	"github.com/farol-preservation/farol/pipeline/copies"
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
 )
 
@@ -19,7 +20,7 @@ import (
 // follows from the record, and a file that differs from the record never gets into it. So an
 // attempt can continue where another stopped.
 type layout struct {
-	object     registry.Object
+	object     record.Object
 	top        string    // directory of the bag
 	at         time.Time // of what is made again
 	algorithms []bag.Algorithm
@@ -56,7 +57,7 @@ func (l *layout) path(f registry.StoredFile) string { return f.Identifier[len(l.
 func isPayload(path string) bool { return strings.HasPrefix(path, "data/") }
 
 // newLayout reads all that is on record of an object once, and its bag-info.txt.
-func newLayout(ctx context.Context, g *giving, o registry.Object, at time.Time) (*layout, error) {
+func newLayout(ctx context.Context, g *giving, o record.Object, at time.Time) (*layout, error) {
 	l := &layout{object: o, top: o.Identifier[strings.LastIndexByte(o.Identifier, '/')+1:], at: at.UTC().Truncate(time.Second)}
 	payload, tags := g.profileOf(o).RestoreAlgorithms()
 	l.algorithms, g.algorithms = payload, payload
@@ -77,7 +78,7 @@ func newLayout(ctx context.Context, g *giving, o registry.Object, at time.Time) 
 }
 
 // profileOf is the profile that the object's bag followed.
-func (g *giving) profileOf(o registry.Object) *bag.Profile {
+func (g *giving) profileOf(o record.Object) *bag.Profile {
 	return g.Profiles.Of(&bag.Bag{Tags: []bag.Tag{{File: infoName, Name: "BagIt-Profile-Identifier", Value: o.BagItProfileIdentifier}}})
 }
 

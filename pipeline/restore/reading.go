@@ -16,6 +16,7 @@ import (
 	"github.com/farol-preservation/farol/pipeline"
 	"github.com/farol-preservation/farol/pipeline/cause"
 	"github.com/farol-preservation/farol/pipeline/copies"
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/requests"
 	"github.com/farol-preservation/farol/storage"
@@ -58,7 +59,7 @@ const smallContent = 1 << 20
 
 // doubt notes what is wrong with the bytes of a copy, and tells whether that was so
 // when it was read before.
-func (g *giving) doubt(c registry.StoredCopy, err error) (same bool) {
+func (g *giving) doubt(c record.StoredCopy, err error) (same bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.doubted == nil {
@@ -70,7 +71,7 @@ func (g *giving) doubt(c registry.StoredCopy, err error) (same bool) {
 }
 
 // spoil notes why a copy is of no use, and has it on record if the copy is to blame.
-func (g *giving) spoil(ctx context.Context, f registry.StoredFile, c registry.StoredCopy, err error) {
+func (g *giving) spoil(ctx context.Context, f registry.StoredFile, c record.StoredCopy, err error) {
 	g.mu.Lock()
 	if g.bad == nil {
 		g.bad = map[string]error{}
@@ -130,7 +131,7 @@ var errClosed = errors.New("the reader is closed")
 
 // fromAny calls read for the copies of a file, the best first, until one is good. A transient
 // error is retried, and blames no copy.
-func (g *giving) fromAny(ctx context.Context, f registry.StoredFile, read func(b *storage.Bucket, c registry.StoredCopy) error) error {
+func (g *giving) fromAny(ctx context.Context, f registry.StoredFile, read func(b *storage.Bucket, c record.StoredCopy) error) error {
 	for _, c := range g.Targets.ByPriority(f.Copies) {
 		b, err := g.Targets.Holding(c.Target, c.Bucket)
 		if err != nil {
@@ -153,7 +154,7 @@ func (g *giving) fromAny(ctx context.Context, f registry.StoredFile, read func(b
 
 // from tries a copy until it is good or useless. An error that the connection may have caused
 // counts against the copy only if it occurs twice.
-func (g *giving) from(ctx context.Context, f registry.StoredFile, c registry.StoredCopy, read func() error) error {
+func (g *giving) from(ctx context.Context, f registry.StoredFile, c record.StoredCopy, read func() error) error {
 	var before error
 	for try := 1; try <= copyTries && g.why(c) == nil; try++ {
 		err := read()
@@ -230,7 +231,7 @@ const (
 )
 
 // why tells why a copy is of no use; nil if it may be of some.
-func (g *giving) why(c registry.StoredCopy) error {
+func (g *giving) why(c record.StoredCopy) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.bad[c.URL]
@@ -294,7 +295,7 @@ func (g *giving) complaint(f registry.StoredFile) string {
 
 // small returns the content of a small file, which is right.
 func (g *giving) small(ctx context.Context, f registry.StoredFile) (content []byte, err error) {
-	err = g.fromAny(ctx, f, func(b *storage.Bucket, c registry.StoredCopy) error {
+	err = g.fromAny(ctx, f, func(b *storage.Bucket, c record.StoredCopy) error {
 		body, err := b.Get(ctx, c.Key, storage.Range{Length: -1})
 		if err != nil {
 			return err

@@ -16,6 +16,7 @@ import (
 	"github.com/farol-preservation/farol/pipeline/cause"
 	"github.com/farol-preservation/farol/pipeline/lists"
 	"github.com/farol-preservation/farol/progress"
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/fixity"
 	"github.com/farol-preservation/farol/storage"
@@ -296,7 +297,7 @@ func (g *giveBack) publish(ctx context.Context, at *restorePoint) error {
 // illegalIdentifier says why an object cannot be restored under its own name, in the
 // restoration bucket or on the disk where it is unpacked; "" if it can. Earlier versions
 // accepted such names.
-func illegalIdentifier(o registry.Object) string {
+func illegalIdentifier(o record.Object) string {
 	_, name, ok := strings.Cut(o.Identifier, "/")
 	if !ok {
 		return "it has no institution and bag"
@@ -306,7 +307,7 @@ func illegalIdentifier(o registry.Object) string {
 
 // beforeRestoring looks up the object of a restoration, and checks that its bytes can be
 // relied on.
-func beforeRestoring(ctx context.Context, r *registry.Registry, w *pipeline.Work) (registry.Object, error) {
+func beforeRestoring(ctx context.Context, r *registry.Registry, w *pipeline.Work) (record.Object, error) {
 	o, err := r.ObjectByID(ctx, w.Item.Request.ObjectID)
 	switch {
 	case err != nil:

@@ -11,6 +11,7 @@ import (
 	"github.com/farol-preservation/farol/claim"
 	"github.com/farol-preservation/farol/pipeline/cause"
 	"github.com/farol-preservation/farol/pipeline/copies"
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/storage"
 )
@@ -174,7 +175,7 @@ func (o *outlet) large(ctx context.Context, f registry.StoredFile) error {
 	if o.from > begin {
 		p.resume()
 	}
-	return o.fromAny(ctx, f, func(b *storage.Bucket, c registry.StoredCopy) error { return p.read(ctx, b, c) })
+	return o.fromAny(ctx, f, func(b *storage.Bucket, c record.StoredCopy) error { return p.read(ctx, b, c) })
 }
 
 // passing is a large file on its way.
@@ -202,7 +203,7 @@ func (p *passing) resume() {
 
 // read reads what is left of the file from one copy. A connection that breaks after
 // it has brought something is no reason to give up.
-func (p *passing) read(ctx context.Context, b *storage.Bucket, c registry.StoredCopy) error {
+func (p *passing) read(ctx context.Context, b *storage.Bucket, c record.StoredCopy) error {
 	const something = 1 << 20
 	if p.copy != "" && p.copy != c.URL {
 		p.mixed = true
@@ -217,7 +218,7 @@ func (p *passing) read(ctx context.Context, b *storage.Bucket, c registry.Stored
 	}
 }
 
-func (p *passing) readOn(ctx context.Context, b *storage.Bucket, c registry.StoredCopy) error {
+func (p *passing) readOn(ctx context.Context, b *storage.Bucket, c record.StoredCopy) error {
 	body, err := b.Get(ctx, c.Key, storage.Range{Offset: p.done, Length: p.f.Size - p.done})
 	if err != nil {
 		return err
@@ -261,7 +262,7 @@ func (p *passing) pass(bytes []byte) error {
 
 // judge compares the digests at the end of the file. A copy is to blame only if all
 // of the file came from it, and is read so twice.
-func (p *passing) judge(ctx context.Context, c registry.StoredCopy) error {
+func (p *passing) judge(ctx context.Context, c record.StoredCopy) error {
 	err := p.sums.Differ(p.f)
 	if err == nil {
 		return nil

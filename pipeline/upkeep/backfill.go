@@ -14,6 +14,7 @@ import (
 	"github.com/farol-preservation/farol/pipeline/lists"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/fixity"
+	"github.com/farol-preservation/farol/registry/formats"
 	"github.com/farol-preservation/farol/storage"
 )
 
@@ -57,11 +58,11 @@ var errInARow = fmt.Errorf("%d files in a row could not be identified", mostUnre
 // Run identifies the files that a filter takes and that nobody has changed since
 // began. left is called for each file that is left as it was, and done how many are
 // through.
-func (b *Backfill) Run(ctx context.Context, f registry.FormatFilter, count registry.FormatCount, done func(files int64), left func(Left)) (sum Backfilled, err error) {
-	var after *registry.FormatFile
+func (b *Backfill) Run(ctx context.Context, f formats.Filter, count formats.Count, done func(files int64), left func(Left)) (sum Backfilled, err error) {
+	var after *formats.File
 	through, inARow := int64(0), 0
 	for {
-		batch, err := b.Registry.FilesToIdentify(ctx, f, count.At, after, backfillBatch)
+		batch, err := formats.In(b.Registry).ToIdentify(ctx, f, count.At, after, backfillBatch)
 		if err != nil || len(batch) == 0 {
 			return sum, err
 		}
@@ -98,14 +99,14 @@ func (b *Backfill) Run(ctx context.Context, f registry.FormatFilter, count regis
 
 // backfilled is one file of a batch.
 type backfilled struct {
-	file    registry.FormatFile
+	file    formats.File
 	found   lists.Format
 	left    error // why it was not identified
 	passing bool  // left may be nil the next time
 	cold    bool  // all copies are archived
 }
 
-func (b *Backfill) batch(ctx context.Context, files []registry.FormatFile) ([]backfilled, error) {
+func (b *Backfill) batch(ctx context.Context, files []formats.File) ([]backfilled, error) {
 	results := make([]backfilled, len(files))
 	group, groupCtx := errgroup.WithContext(ctx)
 	group.SetLimit(b.Files)
@@ -126,16 +127,16 @@ func (b *Backfill) batch(ctx context.Context, files []registry.FormatFile) ([]ba
 
 // write puts on record what was found.
 func (b *Backfill) write(ctx context.Context, results []backfilled, sum *Backfilled) error {
-	var found []registry.Identified
+	var found []formats.Identified
 	for _, r := range results {
 		if r.left == nil {
-			found = append(found, registry.Identified{File: r.file, Format: r.found.Format()})
+			found = append(found, formats.Identified{File: r.file, Format: r.found.Format()})
 		}
 	}
 	if len(found) == 0 {
 		return nil
 	}
-	ids, err := b.Registry.Identify(ctx, found)
+	ids, err := formats.In(b.Registry).Identify(ctx, found)
 	if err != nil {
 		return err
 	}
@@ -159,7 +160,7 @@ func (b *Backfill) write(ctx context.Context, results []backfilled, sum *Backfil
 
 // one reads a file from the first of its copies that can be read without a
 // restore.
-func (b *Backfill) one(ctx context.Context, f registry.FormatFile) backfilled {
+func (b *Backfill) one(ctx context.Context, f formats.File) backfilled {
 	out := backfilled{file: f}
 	var reasons []error
 	out.cold = len(b.copies(f)) > 0
@@ -193,7 +194,7 @@ func broke(r format.Result) bool {
 }
 
 // copies are the places of a file's copies in its lists, the preferred one first.
-func (b *Backfill) copies(f registry.FormatFile) []int {
+func (b *Backfill) copies(f formats.File) []int {
 	order := make([]int, len(f.Targets))
 	for i := range order {
 		order[i] = i
@@ -203,7 +204,7 @@ func (b *Backfill) copies(f registry.FormatFile) []int {
 }
 
 // read identifies a file by a copy of it, which must be the one on record.
-func (b *Backfill) read(ctx context.Context, f registry.FormatFile, c int) (format.Result, error) {
+func (b *Backfill) read(ctx context.Context, f formats.File, c int) (format.Result, error) {
 	bucket, ok := b.Targets[f.Targets[c]]
 	if !ok || bucket.Name() != f.Buckets[c] {
 		return format.Result{}, fmt.Errorf("%w: %s", cause.ErrElsewhere, f.Buckets[c])

@@ -15,7 +15,7 @@ import (
 
 	"github.com/farol-preservation/farol/bag/bagtest"
 	"github.com/farol-preservation/farol/pipeline/pipelinetest"
-	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/registry/formats"
 	"github.com/farol-preservation/farol/storage"
 )
 
@@ -29,10 +29,10 @@ func (a *archive) backfill() *Backfill {
 
 // filled runs a backfill to its end, and returns what it came to and why it left
 // files by their paths.
-func (a *archive) filled(b *Backfill, f registry.FormatFilter) (Backfilled, map[string]string) {
+func (a *archive) filled(b *Backfill, f formats.Filter) (Backfilled, map[string]string) {
 	a.T.Helper()
 	left := map[string]string{}
-	count, err := a.Deps.Registry.CountFormats(context.Background(), f)
+	count, err := formats.In(a.Deps.Registry).Count(context.Background(), f)
 	if err != nil {
 		a.T.Fatal(err)
 	}
@@ -79,7 +79,7 @@ func TestMissingFormatsAreFilledIn(t *testing.T) {
 	before := pipelinetest.Value[int](a, formatEvents)
 	a.Exec(unknowFormats + `identifier LIKE '%/data/%' AND state = 'A'`)
 
-	sum, left := a.filled(a.backfill(), registry.FormatFilter{})
+	sum, left := a.filled(a.backfill(), formats.Filter{})
 	if diff := cmp.Diff(Backfilled{Identified: 4, Changed: 4}, sum); diff != "" || len(left) > 0 {
 		t.Errorf("came to (-want +got):\n%s%v", diff, left)
 	}
@@ -92,7 +92,7 @@ func TestMissingFormatsAreFilledIn(t *testing.T) {
 	if diff := cmp.Diff(objects, a.objects()); diff != "" {
 		t.Errorf("objects changed:\n%s", diff)
 	}
-	if sum, _ := a.filled(a.backfill(), registry.FormatFilter{}); sum != (Backfilled{}) {
+	if sum, _ := a.filled(a.backfill(), formats.Filter{}); sum != (Backfilled{}) {
 		t.Errorf("there is still something missing: %+v", sum)
 	}
 }
@@ -108,18 +108,18 @@ func TestOldSignaturesAreReplaced(t *testing.T) {
 	before := pipelinetest.Value[int](a, formatEvents)
 	a.Exec(`UPDATE generic_files SET format_signature_version = 'siegfried 1.0.0, DROID_SignatureFile_V99.xml', format_puid = 'fmt/1'
 		WHERE identifier NOT LIKE '%/new.txt' AND size > 0`)
-	sum, _ := a.filled(a.backfill(), registry.FormatFilter{OlderThan: 100})
+	sum, _ := a.filled(a.backfill(), formats.Filter{OlderThan: 100})
 	if sum != (Backfilled{Identified: 4, Changed: 4}) { // the payload's two, and two tag files
 		t.Errorf("came to %+v", sum)
 	}
 	if n := pipelinetest.Value[int](a, formatEvents); n != before+4 {
 		t.Errorf("%d more events, want 4", n-before)
 	}
-	if sum, _ := a.filled(a.backfill(), registry.FormatFilter{OlderThan: 100}); sum != (Backfilled{}) {
+	if sum, _ := a.filled(a.backfill(), formats.Filter{OlderThan: 100}); sum != (Backfilled{}) {
 		t.Errorf("again: %+v", sum)
 	}
 	for range 2 { // with the signatures that they have
-		if sum, _ := a.filled(a.backfill(), registry.FormatFilter{OlderThan: 100_000}); sum != (Backfilled{Identified: 5}) {
+		if sum, _ := a.filled(a.backfill(), formats.Filter{OlderThan: 100_000}); sum != (Backfilled{Identified: 5}) {
 			t.Errorf("all of them: %+v", sum)
 		}
 	}
@@ -153,7 +153,7 @@ func TestFilesThatCannotBeReadAreLeft(t *testing.T) {
 	a.Exec(unknowFormats + `identifier LIKE '%/data/%'`)
 	known := a.Rows(knownFormats)
 
-	sum, left := a.filled(a.backfill(), registry.FormatFilter{})
+	sum, left := a.filled(a.backfill(), formats.Filter{})
 	if sum != (Backfilled{Identified: 1, Changed: 1, Archived: 1, Left: 3}) {
 		t.Errorf("came to %+v", sum)
 	}
@@ -184,7 +184,7 @@ func TestFilesThatCannotBeReadAreLeft(t *testing.T) {
 	if _, err := first.Put(ctx, uuid("cold.txt"), strings.NewReader("cold"), storage.Upload{Size: 4}); err != nil {
 		t.Fatal(err)
 	}
-	if sum, left := a.filled(a.backfill(), registry.FormatFilter{Object: "test.edu/cold"}); sum.Identified != 1 || len(left) > 0 {
+	if sum, left := a.filled(a.backfill(), formats.Filter{Object: "test.edu/cold"}); sum.Identified != 1 || len(left) > 0 {
 		t.Errorf("the restored file: %+v, %v", sum, left)
 	}
 }
@@ -199,7 +199,7 @@ func TestBrokenIdentifierForgetsNothing(t *testing.T) {
 	known := a.Rows(knownFormats)
 	b := a.backfill()
 	b.Formats = pipelinetest.BadIdentifier(t)
-	sum, left := a.filled(b, registry.FormatFilter{OlderThan: 100_000, Object: "test.edu/old"})
+	sum, left := a.filled(b, formats.Filter{OlderThan: 100_000, Object: "test.edu/old"})
 	if sum.Identified != 1 || !strings.Contains(left["a.txt"], "crashed; the recorded format is kept") {
 		t.Errorf("came to %+v, %v", sum, left)
 	}
@@ -207,7 +207,7 @@ func TestBrokenIdentifierForgetsNothing(t *testing.T) {
 	if !strings.Contains(strings.Join(now, "\n"), "b.txt | text/plain |  |  | extension") || now[1] != known[1] {
 		t.Errorf("on record: %q", now)
 	}
-	if sum, _ := a.filled(a.backfill(), registry.FormatFilter{}); sum != (Backfilled{}) {
+	if sum, _ := a.filled(a.backfill(), formats.Filter{}); sum != (Backfilled{}) {
 		t.Errorf("what it crashed on is still missing: %+v", sum)
 	}
 }
@@ -229,8 +229,8 @@ func TestBackfillsAndIngestsAtOnce(t *testing.T) {
 	a.Work()
 	before := pipelinetest.Value[int](a, formatEvents)
 	a.Exec(unknowFormats + `true`)
-	f := registry.FormatFilter{}
-	count, err := a.Deps.Registry.CountFormats(context.Background(), f)
+	f := formats.Filter{}
+	count, err := formats.In(a.Deps.Registry).Count(context.Background(), f)
 	if err != nil || count.Files != n+2 {
 		t.Fatalf("CountFormats = %+v, %v", count, err)
 	}
@@ -292,8 +292,8 @@ func TestBackfillGivesUpOnDeadStorage(t *testing.T) {
 	}
 	b.Targets = map[string]*storage.Bucket{"Standard-VA": dead}
 	b.Files = 60
-	count := registry.FormatCount{At: time.Now().Add(time.Hour)}
-	sum, err := b.Run(context.Background(), registry.FormatFilter{}, count, func(int64) {}, func(Left) {})
+	count := formats.Count{At: time.Now().Add(time.Hour)}
+	sum, err := b.Run(context.Background(), formats.Filter{}, count, func(int64) {}, func(Left) {})
 	if !errors.Is(err, errInARow) || sum.Identified != 0 || sum.Left != mostUnreadable {
 		t.Errorf("Run = %+v, %v", sum, err)
 	}
@@ -307,7 +307,7 @@ func TestPreferredCopyIsReadFirst(t *testing.T) {
 	for _, target := range storage.Targets() {
 		b.Prefer[target.Name] = target.RestorePriority
 	}
-	f := registry.FormatFile{Targets: []string{"Glacier-OH", "Standard-OR", "Standard-VA", "Wasabi-TX"}}
+	f := formats.File{Targets: []string{"Glacier-OH", "Standard-OR", "Standard-VA", "Wasabi-TX"}}
 	if diff := cmp.Diff([]int{2, 3, 1, 0}, b.copies(f)); diff != "" {
 		t.Errorf("order (-want +got):\n%s", diff)
 	}

@@ -13,6 +13,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/farol-preservation/farol/bag"
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/storage"
 )
@@ -56,7 +57,7 @@ func (r *BucketReader) ReadAll(ctx context.Context) (created int, err error) {
 	}
 }
 
-func (r *BucketReader) read(ctx context.Context, in registry.Institution) (created int, err error) {
+func (r *BucketReader) read(ctx context.Context, in record.Institution) (created int, err error) {
 	bucket, err := r.Receiving(in.ReceivingBucket)
 	if err != nil {
 		return 0, err
@@ -97,7 +98,7 @@ func (r *BucketReader) read(ctx context.Context, in registry.Institution) (creat
 
 // Create makes items of uploads. If the database refuses them, each is tried by itself: a
 // refused upload is logged and left, and the others become items.
-func (r *BucketReader) Create(ctx context.Context, in registry.Institution, listed time.Time, uploads []registry.Upload) (created int, err error) {
+func (r *BucketReader) Create(ctx context.Context, in record.Institution, listed time.Time, uploads []registry.Upload) (created int, err error) {
 	ids, err := r.Registry.CreateIngests(ctx, in, listed, uploads)
 	switch {
 	case errors.Is(err, registry.ErrRefused) && len(uploads) == 1:
@@ -118,7 +119,7 @@ func (r *BucketReader) Create(ctx context.Context, in registry.Institution, list
 }
 
 // tell logs an object that is not a bag, once and not at each scan.
-func (r *BucketReader) tell(ctx context.Context, in registry.Institution, key, why string) {
+func (r *BucketReader) tell(ctx context.Context, in record.Institution, key, why string) {
 	name := in.ReceivingBucket + "/" + key
 	if r.logged[name] {
 		return

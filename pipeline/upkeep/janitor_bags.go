@@ -9,6 +9,7 @@ import (
 
 	"github.com/farol-preservation/farol/bag"
 	"github.com/farol-preservation/farol/pipeline/cause"
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/upkeep"
 	"github.com/farol-preservation/farol/storage"
@@ -23,7 +24,7 @@ func (r *round) receiving(ctx context.Context) error {
 
 // eachInstitution does something with the bucket of this kind of each institution. One
 // that cannot be reached does not keep it from the others.
-func (r *round) eachInstitution(ctx context.Context, kind string, do func(context.Context, registry.Institution) error) error {
+func (r *round) eachInstitution(ctx context.Context, kind string, do func(context.Context, record.Institution) error) error {
 	const page = 100
 	var errs []error
 	for after := int64(0); ; {
@@ -43,7 +44,7 @@ func (r *round) eachInstitution(ctx context.Context, kind string, do func(contex
 	}
 }
 
-func (r *round) depositsOf(ctx context.Context, in registry.Institution) error {
+func (r *round) depositsOf(ctx context.Context, in record.Institution) error {
 	bucket, err := r.Receiving(in.ReceivingBucket)
 	if err != nil {
 		return err
@@ -75,14 +76,14 @@ func (r *round) depositsOf(ctx context.Context, in registry.Institution) error {
 }
 
 // deposit is what a report says of an object in a receiving bucket, which stays.
-func deposit(o storage.Object, in registry.Institution, why string) thing {
+func deposit(o storage.Object, in record.Institution, why string) thing {
 	return thing{
 		store: "receiving", what: "bags", why: why, name: in.ReceivingBucket + "/" + o.Key,
 		count: 1, bytes: o.Size, since: o.LastModified, janitor: Leaves,
 	}
 }
 
-func (r *round) deposits(ctx context.Context, in registry.Institution, bucket *storage.Bucket, objects []storage.Object, wrong *cause.Few) error {
+func (r *round) deposits(ctx context.Context, in record.Institution, bucket *storage.Bucket, objects []storage.Object, wrong *cause.Few) error {
 	uploads := make([]registry.Upload, len(objects))
 	for i, o := range objects {
 		uploads[i] = registry.Upload{Key: recordable(o.Key), ETag: o.ETag}

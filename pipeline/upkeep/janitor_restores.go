@@ -4,7 +4,7 @@ import (
 	"context"
 	"strings"
 
-	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry/requests"
 )
 
@@ -15,7 +15,7 @@ func (r *round) restorations(ctx context.Context) error {
 	return r.eachInstitution(ctx, "restoration", r.restorationsOf)
 }
 
-func (r *round) restorationsOf(ctx context.Context, in registry.Institution) error {
+func (r *round) restorationsOf(ctx context.Context, in record.Institution) error {
 	bucket, err := r.Receiving(in.RestoreBucket)
 	if err != nil {
 		return err

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/farol-preservation/farol/pipeline/interim"
-	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry/upkeep"
 	"github.com/farol-preservation/farol/storage"
 )
@@ -141,7 +141,7 @@ func (r *round) keepFirst(ctx context.Context, f fate) error {
 	if r.Keep == nil {
 		return nil
 	}
-	k := interim.Keeping{Item: registry.WorkItem{ID: f.item}, Pass: fmt.Sprintf("ended@%d", f.state.Token), Check: func(context.Context) error { return nil }}
+	k := interim.Keeping{Item: record.WorkItem{ID: f.item}, Pass: fmt.Sprintf("ended@%d", f.state.Token), Check: func(context.Context) error { return nil }}
 	if f.why != whyUnknown {
 		var err error
 		if k.Item, err = r.Registry.WorkItem(ctx, f.item); err != nil {

@@ -14,6 +14,7 @@ import (
 	"github.com/farol-preservation/farol/registry/outbox"
 	"github.com/farol-preservation/farol/registry/people"
 	"github.com/farol-preservation/farol/registry/reports"
+	"github.com/farol-preservation/farol/registry/topiclog"
 	"github.com/farol-preservation/farol/registry/upkeep"
 )
 
@@ -63,9 +64,9 @@ func (d Jobs) GlacierPoll(every time.Duration) Job {
 
 // KeepTopicLog makes space for messages in the topic log and for actions of people, and drops
 // old messages and sessions that have ended.
-func (d Jobs) KeepTopicLog(every time.Duration, keep registry.TopicLogKeep) Job {
+func (d Jobs) KeepTopicLog(every time.Duration, keep topiclog.Retention) Job {
 	return Job{TopicLogJob, every, func(ctx context.Context) (string, error) {
-		dropped, err := d.Registry.KeepTopicLog(ctx, keep)
+		dropped, err := topiclog.Keep(ctx, d.Registry, keep)
 		if err == nil {
 			err = people.In(d.Registry).Tidy(ctx)
 		}

@@ -11,7 +11,7 @@ import (
 	"github.com/farol-preservation/farol/bag/bagtest"
 	"github.com/farol-preservation/farol/internal/testenv"
 	"github.com/farol-preservation/farol/pipeline/pipelinetest"
-	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry/requests"
 	"github.com/farol-preservation/farol/registry/upkeep"
 	"github.com/farol-preservation/farol/storage"
@@ -40,7 +40,7 @@ func TestReaderMakesItemsOnSchedule(t *testing.T) {
 		t.Errorf("result of another look = %q", got)
 	}
 	// A missing bucket is reported, and the others are read.
-	if _, err := a.Deps.Registry.AddInstitution(t.Context(), registry.Institution{
+	if _, err := a.Deps.Registry.AddInstitution(t.Context(), record.Institution{
 		Name: "Absent", Identifier: "absent.edu", ReceivingBucket: a.S3.Prefix + "absent", RestoreBucket: a.S3.Prefix + "none",
 	}); err != nil {
 		t.Fatal(err)

@@ -17,6 +17,7 @@ import (
 	"github.com/farol-preservation/farol/internal/testenv/injure"
 	"github.com/farol-preservation/farol/pipeline"
 	"github.com/farol-preservation/farol/pipeline/pipelinetest"
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/upkeep"
 )
@@ -77,7 +78,7 @@ func (c *clock) run(s *Scheduler) (stop func()) {
 	}
 }
 
-func (c *clock) of(job string) upkeep.Schedule {
+func (c *clock) of(job string) record.Schedule {
 	c.T.Helper()
 	list, err := upkeep.In(c.Deps.Registry).Schedules(context.Background())
 	if err != nil {
@@ -88,7 +89,7 @@ func (c *clock) of(job string) upkeep.Schedule {
 			return s
 		}
 	}
-	return upkeep.Schedule{}
+	return record.Schedule{}
 }
 
 // blocked is a daily job that runs until it is asked to stop, or let go.

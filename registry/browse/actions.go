@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
 )
 
@@ -19,24 +20,6 @@ type ActionFilter struct {
 	Since       time.Time `query:"since" doc:"Then or later"`
 	Before      time.Time `query:"before" doc:"Before then"`
 	Queue       bool      // only what was done to the queue and the machinery
-}
-
-// Action is what a person did, or was refused.
-type Action struct {
-	ID            int64          `json:"id"`
-	At            time.Time      `json:"at"`
-	Actor         string         `json:"actor"`
-	OnBehalfOf    string         `json:"on_behalf_of"` // person for whom a command acted on paper; "": none
-	UserID        *int64         `json:"user_id"`
-	TokenID       *int64         `json:"token_id"`
-	IP            string         `json:"ip" db:"ip"` // "": unknown, or of a person of another institution
-	Operation     string         `json:"operation"`
-	SubjectType   string         `json:"subject_type"`
-	SubjectID     string         `json:"subject_id"`
-	InstitutionID *int64         `json:"institution_id"`
-	Institution   string         `json:"institution_identifier"`
-	Outcome       string         `json:"outcome"`
-	Detail        map[string]any `json:"detail"`
 }
 
 const actionAdvice = "add actor, subject_type and subject_id, institution, or since and before"
@@ -55,8 +38,8 @@ func machinery() []string {
 
 // Actions lists what people did, newest first. The key of a page is a time and an ID. In the
 // scope of an institution are actions of its people and tokens, and those about its records.
-func (r Records) Actions(ctx context.Context, f ActionFilter, p Page) ([]Action, Key, error) {
-	return list(ctx, r, "actions", f, p, func(found string) string { return found }, func(a Action) Key { return Key{ID: a.ID, At: a.At} })
+func (r Records) Actions(ctx context.Context, f ActionFilter, p Page) ([]record.ListedAction, Key, error) {
+	return list(ctx, r, "actions", f, p, func(found string) string { return found }, func(a record.ListedAction) Key { return Key{ID: a.ID, At: a.At} })
 }
 
 func (f ActionFilter) find(s registry.Scope, after Key) (*query, error) {

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/browse"
 )
@@ -98,7 +99,7 @@ func walk(b browse.Records, f browse.ActionFilter, want []int64, limit int) erro
 			return err
 		}
 		expected := want[min(n*limit, len(want)):min((n+1)*limit, len(want))]
-		if got := ids(list, func(x browse.Action) int64 { return x.ID }); !slices.Equal(got, expected) {
+		if got := ids(list, func(x record.ListedAction) int64 { return x.ID }); !slices.Equal(got, expected) {
 			return fmt.Errorf("page %d of %d rows has %v, want %v", n, limit, got, expected)
 		}
 		if (next == browse.Key{}) != (len(want) <= (n+1)*limit) {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
 )
 
@@ -19,22 +20,6 @@ type AlertFilter struct {
 	Staff         bool      // only those for the archive's staff
 }
 
-// Alert is a message for the people of an institution, or for the archive's own staff.
-type Alert struct {
-	ID            int64      `json:"id"`
-	InstitutionID *int64     `json:"institution_id"` // nil: it is for the staff, or for one person
-	Institution   string     `json:"institution_identifier"`
-	Type          string     `json:"type"`
-	Subject       string     `json:"subject"`
-	Content       string     `json:"content"`
-	DeletionID    *int64     `json:"deletion_request_id" db:"deletion_id"`
-	Item          *int64     `json:"work_item_id"`
-	FileID        *int64     `json:"generic_file_id" db:"file_id"`
-	Count         int        `json:"count"` // of what it is about, such as items that failed in the same way
-	CreatedAt     time.Time  `json:"created_at"`
-	ReadAt        *time.Time `json:"read_at"` // by the person who reads; nil: it is new to that person
-}
-
 const alertAdvice = "add institution, or since and before"
 
 // alertsSQL shows alerts that were found by alerts_institution, alerts_user, alerts_staff or alerts_pkey (alert_reads_pkey).
@@ -47,16 +32,16 @@ ORDER BY a.id DESC`
 
 // Alerts lists alerts, newest first. The key of a page is an ID. Those for the staff are
 // in the scope of all institutions only.
-func (r Records) Alerts(ctx context.Context, f AlertFilter, p Page) ([]Alert, Key, error) {
-	return list(ctx, r, "alerts", f, p, func(found string) string { return found }, func(a Alert) Key { return Key{ID: a.ID} })
+func (r Records) Alerts(ctx context.Context, f AlertFilter, p Page) ([]record.ListedAlert, Key, error) {
+	return list(ctx, r, "alerts", f, p, func(found string) string { return found }, func(a record.ListedAlert) Key { return Key{ID: a.ID} })
 }
 
 // Alert returns an alert as the person of a filter has it, or [registry.ErrNotFound]. Of
 // the filter, For and Staff count.
-func (r Records) Alert(ctx context.Context, id int64, f AlertFilter) (Alert, error) {
+func (r Records) Alert(ctx context.Context, id int64, f AlertFilter) (record.ListedAlert, error) {
 	q := f.theOne(r.scope, id)
 	q.sql = fmt.Sprintf(alertsSQL, `SELECT a.* FROM alerts a WHERE `+q.all())
-	return one[Alert](ctx, r, fmt.Sprintf("alert %d", id), q)
+	return one[record.ListedAlert](ctx, r, fmt.Sprintf("alert %d", id), q)
 }
 
 // theOne finds the alert with an ID, by alerts_pkey, if the person of the filter has it.

@@ -4,8 +4,8 @@ import (
 	"context"
 	"fmt"
 	"strings"
-	"time"
 
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
 )
 
@@ -17,18 +17,6 @@ type ChecksumFilter struct {
 	Algorithm   string // md5, sha1, sha256 or sha512
 
 	ChecksumDetails
-}
-
-// Checksum is a digest that a file has, or has had.
-type Checksum struct {
-	ID        int64     `json:"id"`
-	FileID    int64     `json:"generic_file_id" db:"file_id"`
-	File      string    `json:"generic_file_identifier"`
-	Algorithm string    `json:"algorithm"`
-	Digest    string    `json:"digest"`
-	At        time.Time `json:"datetime"`
-	CreatedAt time.Time `json:"created_at"`
-	UpdatedAt time.Time `json:"updated_at"`
 }
 
 const checksumAdvice = "add file or digest (MD5 or SHA-256)"
@@ -48,9 +36,9 @@ ORDER BY d.generic_file_id DESC, d.id + a.n DESC LIMIT @n`
 // first. The key of a page is an ID of a checksum and of its file. The
 // error is [ErrTooBroad] if neither file nor digest is set, or if it takes too long, and
 // [registry.ErrRefused] for what is no digest.
-func (r Records) Checksums(ctx context.Context, f ChecksumFilter, p Page) ([]Checksum, Key, error) {
+func (r Records) Checksums(ctx context.Context, f ChecksumFilter, p Page) ([]record.ListedChecksum, Key, error) {
 	return list(ctx, r, "checksums", f, p, func(found string) string { return found },
-		func(c Checksum) Key { return Key{ID: c.ID, Of: c.FileID} })
+		func(c record.ListedChecksum) Key { return Key{ID: c.ID, Of: c.FileID} })
 }
 
 func (f ChecksumFilter) find(s registry.Scope, after Key) (*query, error) {
@@ -92,13 +80,6 @@ type CopyFilter struct {
 	File int64 // ID
 }
 
-// Copy is a stored copy of a file, with its ID.
-type Copy struct {
-	registry.FileCopy
-
-	ID int64 `json:"id"`
-}
-
 const copyAdvice = "add file"
 
 // copiesSQL reads the copies of a file (storage_records_generic_file_id_url_key,
@@ -111,8 +92,8 @@ WHERE %s ORDER BY s.id DESC LIMIT @n`
 
 // Copies lists the stored copies of a file, newest first. The key of a page is an ID. The
 // error is [ErrTooBroad] if no file is set.
-func (r Records) Copies(ctx context.Context, f CopyFilter, p Page) ([]Copy, Key, error) {
-	return list(ctx, r, "copies", f, p, func(found string) string { return found }, func(c Copy) Key { return Key{ID: c.ID} })
+func (r Records) Copies(ctx context.Context, f CopyFilter, p Page) ([]record.ListedCopy, Key, error) {
+	return list(ctx, r, "copies", f, p, func(found string) string { return found }, func(c record.ListedCopy) Key { return Key{ID: c.ID} })
 }
 
 func (f CopyFilter) find(s registry.Scope, after Key) (*query, error) {

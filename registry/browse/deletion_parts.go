@@ -2,26 +2,14 @@ package browse
 
 import (
 	"context"
-	"time"
 
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
-	"github.com/farol-preservation/farol/registry/requests"
 )
 
 // NamedFilter is the deletion request whose objects and files are listed.
 type NamedFilter struct {
 	Deletion int64 // ID
-}
-
-// Named is an object or a file that a deletion request names.
-type Named struct {
-	Kind       string `json:"kind"` // object or file
-	ID         int64  `json:"id"`
-	Identifier string `json:"identifier"`
-	State      string `json:"state"` // A: active, D: deleted
-	Size       int64  `json:"size"`  // bytes; of an object, those of its active files
-
-	KeptUntil *time.Time `json:"kept_until"` // when its retention ends; nil: it has none, or is an object with more than 1,000 files
 }
 
 const namedAdvice = "add deletion"
@@ -49,8 +37,8 @@ UNION ALL
 ORDER BY kind DESC, id LIMIT @n`
 
 // Named lists what a deletion request names: objects first, then files.
-func (r Records) Named(ctx context.Context, f NamedFilter, p Page) ([]Named, Key, error) {
-	return list(ctx, r, "what a deletion request names", f, p, func(found string) string { return found }, func(n Named) Key {
+func (r Records) Named(ctx context.Context, f NamedFilter, p Page) ([]record.ListedNamed, Key, error) {
+	return list(ctx, r, "what a deletion request names", f, p, func(found string) string { return found }, func(n record.ListedNamed) Key {
 		return Key{ID: n.ID, Identifier: n.Kind}
 	})
 }
@@ -90,8 +78,8 @@ ORDER BY w.id, d.generic_file_id, d.place LIMIT @n`
 
 // Receipts lists what a deletion request did to each copy, in the order of its items, and of
 // the files and targets of each.
-func (r Records) Receipts(ctx context.Context, f ReceiptFilter, p Page) ([]requests.DeletedCopy, Key, error) {
-	return list(ctx, r, "receipts", f, p, func(found string) string { return found }, func(d requests.DeletedCopy) Key {
+func (r Records) Receipts(ctx context.Context, f ReceiptFilter, p Page) ([]record.DeletedCopy, Key, error) {
+	return list(ctx, r, "receipts", f, p, func(found string) string { return found }, func(d record.DeletedCopy) Key {
 		return Key{Of: d.Item, ID: d.FileID, Identifier: d.Target + " " + d.Key}
 	})
 }

@@ -3,34 +3,10 @@ package browse
 import (
 	"context"
 	"fmt"
-	"time"
 
-	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry/requests"
 )
-
-// ItemEnded is an item that is about an object, and when it ended.
-type ItemEnded struct {
-	Item   int64           `json:"item"`
-	Action registry.Action `json:"action"`
-	Object string          `json:"object_identifier"`
-	At     time.Time       `json:"at"`
-}
-
-// DeletionReview is what there is to know before a deletion is approved: what would be
-// deleted now, what stands in the way, and what has changed since it was asked for.
-type DeletionReview struct {
-	Files  int64  `json:"files"` // active ones, those of the objects among them
-	Bytes  int64  `json:"bytes"`
-	Copies *int64 `json:"copies"` // nil: more than 10,000 files, and not counted
-
-	Refused      []requests.Undeletable `json:"refused"` // what cannot be deleted now: the first of it; none of a request that is decided
-	RefusedCount int64                  `json:"refused_count"`
-
-	Gone     int64       `json:"gone"`     // of what is named, deleted by now
-	Ingested []ItemEnded `json:"ingested"` // ingests of the named objects that ended after the request: the newest
-	Restored []ItemEnded `json:"restored"` // restorations of them and of their files, whenever they ended: the newest
-}
 
 // deletionReviewSQL reads what a request names (deletion_requests_*_pkey), what its objects
 // have (object_holdings), and what ended of them (work_items_archive_object, work_items_ended,
@@ -86,10 +62,10 @@ FROM asked d CROSS JOIN sums s`
 
 // DeletionReview looks at what a deletion request names as it is now, or returns
 // [registry.ErrNotFound]. The error is [ErrTooBroad] if it takes too long.
-func (r Records) DeletionReview(ctx context.Context, id int64) (DeletionReview, error) {
+func (r Records) DeletionReview(ctx context.Context, id int64) (record.DeletionReview, error) {
 	q := in(r.scope, "", "read what the request names in pages")
 	q.where(`d.id = @deletion`, "deletion", id)
 	q.within(`d.institution_id`)
 	q.sql = fmt.Sprintf(deletionReviewSQL, q.all(), requests.UndeletableSQL)
-	return one[DeletionReview](ctx, r, fmt.Sprintf("deletion request %d", id), q)
+	return one[record.DeletionReview](ctx, r, fmt.Sprintf("deletion request %d", id), q)
 }

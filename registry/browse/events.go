@@ -6,42 +6,21 @@ import (
 	"strings"
 	"time"
 
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
 )
 
 // MostDays is how many days a window of events has at most.
 const MostDays = 31
 
-// EventFilter narrows a list of PREMIS events. It needs one of Object, File, Failed,
-// Type "deletion" and a window of recording of at most [MostDays] days, which have indexes;
-// the other fields narrow what these find.
+// EventFilter narrows a list of events.
 type EventFilter struct {
-	Institution    string    `query:"institution" maxLength:"255" doc:"Identifier of the institution"`
-	Object         int64     `query:"object" minimum:"1" doc:"ID of an object: its own events, without those of its files"`
-	File           int64     `query:"file" minimum:"1" doc:"ID of a file"`
-	Failed         bool      `query:"failed" doc:"Only events with the outcome Failure"`
-	Type           string    `query:"type" maxLength:"100" doc:"PREMIS event type"`
-	RecordedAfter  time.Time `query:"recorded_after" doc:"Then or later"`
-	RecordedBefore time.Time `query:"recorded_before" doc:"Before then, 31 days later at most"`
+	record.EventFilter
 
-	Identifier     string `query:"identifier" maxLength:"36" doc:"UUID; only with object or file"`
 	HappenedAfter  time.Time
 	HappenedBefore time.Time
 	Outcome        string
 	AboutFile      *bool // whether it is about a file, and not about the object
-}
-
-// Event is a PREMIS event in a list, with what it is about.
-type Event struct {
-	registry.Event
-
-	ID            int64     `json:"id"`
-	InstitutionID int64     `json:"institution_id"`
-	ObjectID      int64     `json:"intellectual_object_id" db:"object_id"`
-	ObjectName    string    `json:"intellectual_object_identifier"`
-	FileID        *int64    `json:"generic_file_id" db:"file_id"` // nil: it is about the object
-	FileName      string    `json:"generic_file_identifier"`      // at that time
-	RecordedAt    time.Time `json:"created_at"`
 }
 
 const eventAdvice = "add object, file, outcome Failure, type deletion, or a window of at most 31 days"
@@ -88,23 +67,24 @@ ORDER BY r.created_at DESC, r.id DESC, r.n DESC`
 // Events lists PREMIS events, those recorded last first. The key of a page is a time and
 // an ID. The error is [ErrTooBroad] if no filter is set that has an index, or if it takes
 // too long, and [registry.ErrRefused] for what is no UUID.
-func (r Records) Events(ctx context.Context, f EventFilter, p Page) ([]Event, Key, error) {
+func (r Records) Events(ctx context.Context, f EventFilter, p Page) ([]record.ListedEvent, Key, error) {
 	return list(ctx, r, "events", f, p, func(found string) string { return fmt.Sprintf(eventPageSQL, found) },
-		func(e Event) Key { return Key{ID: e.ID, At: e.RecordedAt} })
+		func(e record.ListedEvent) Key { return Key{ID: e.ID, At: e.RecordedAt} })
 }
 
 // Event returns the event with a UUID of a file, or of an object itself, or
 // [registry.ErrNotFound]. A UUID alone does not lead to an event: those of an ingest are
 // derived from what it says. If neither is named the error is [ErrTooBroad].
-func (r Records) Event(ctx context.Context, object, file int64, identifier string) (Event, error) {
+func (r Records) Event(ctx context.Context, object, file int64, identifier string) (record.ListedEvent, error) {
 	what := fmt.Sprintf("event %q", identifier)
-	q, err := EventFilter{Object: object, File: file, Identifier: identifier}.find(r.scope, Key{})
+	f := EventFilter{EventFilter: record.EventFilter{Object: object, File: file, Identifier: identifier}}
+	q, err := f.find(r.scope, Key{})
 	if err != nil {
-		return Event{}, fmt.Errorf("look up %s: %w", what, err)
+		return record.ListedEvent{}, fmt.Errorf("look up %s: %w", what, err)
 	}
 	q.args["n"] = 1
 	q.sql = fmt.Sprintf(eventPageSQL, q.sql)
-	return one[Event](ctx, r, what, q)
+	return one[record.ListedEvent](ctx, r, what, q)
 }
 
 func (f EventFilter) find(s registry.Scope, after Key) (*query, error) {

@@ -4,45 +4,19 @@ import (
 	"context"
 	"encoding/hex"
 	"fmt"
-	"time"
 
 	"github.com/jackc/pgx/v5/pgtype"
 
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
 )
 
-// FileFilter narrows a list of files. A list of all institutions needs one of Institution,
-// ObjectID, Object, Identifier, Prefix, UUID and Digest, which have indexes; the other
-// fields narrow what these find.
+// FileFilter narrows a list of files.
 type FileFilter struct {
-	Institution string `query:"institution" maxLength:"255" doc:"Identifier of the institution"`
-	ObjectID    int64
-	Object      string `query:"object" maxLength:"1000" doc:"Identifier of the object"`
-	Identifier  string `query:"identifier" maxLength:"1100"`
-	Prefix      string `query:"identifier_prefix" maxLength:"1100"` // of the identifier
-	UUID        string `query:"uuid" maxLength:"36"`
-	Digest      string `query:"digest" maxLength:"128" doc:"MD5 or SHA-256 in hexadecimal, of the present content or an earlier one"`
-
-	State   string `query:"state" enum:"A,D" doc:"A: active; D: deleted"`
-	Format  string `query:"format" maxLength:"255" doc:"PRONOM identifier or name"`
-	SizeMin int64  `query:"size_min" minimum:"0" doc:"Bytes"`
-	SizeMax *int64 // bytes
-
+	record.FileFilter
 	FileDetails
-}
 
-// ListedFile is a file in a list.
-type ListedFile struct {
-	ID         int64      `json:"id"`
-	Identifier string     `json:"identifier"`
-	State      string     `json:"state"` // A or D
-	Size       int64      `json:"size"`
-	FileFormat string     `json:"file_format"`
-	FormatPUID string     `json:"format_puid" db:"format_puid"`
-	Copies     int64      `json:"copies"`
-	NeverRead  int64      `json:"never_read"`   // of these
-	Bad        int64      `json:"bad"`          // of these
-	LastReadAt *time.Time `json:"last_read_at"` // the oldest of the copies' last checks; nil: none was read
+	ObjectID int64
 }
 
 // filePageSQL shows files that were found: of each the copies, by
@@ -63,12 +37,12 @@ const fileAdvice = "add object, identifier, identifier prefix, uuid, digest (MD5
 // of their identifiers. The key of a page is an ID or an identifier. The error is
 // [ErrTooBroad] if no filter is set that has an index, or if it takes too long, and
 // [registry.ErrRefused] for what is no UUID and no digest.
-func (r Records) Files(ctx context.Context, f FileFilter, p Page) ([]ListedFile, Key, error) {
+func (r Records) Files(ctx context.Context, f FileFilter, p Page) ([]record.ListedFile, Key, error) {
 	order := `p.identifier`
 	if f.Digest != "" {
 		order = `p.id DESC`
 	}
-	return list(ctx, r, "files", f, p, func(found string) string { return fmt.Sprintf(filePageSQL, found) + order }, func(x ListedFile) Key {
+	return list(ctx, r, "files", f, p, func(found string) string { return fmt.Sprintf(filePageSQL, found) + order }, func(x record.ListedFile) Key {
 		if f.Digest != "" {
 			return Key{ID: x.ID}
 		}
@@ -186,14 +160,14 @@ func digestOf(q *query, digest string) (string, error) {
 
 // File returns the file with an ID, in whichever state, with its digests and copies, or
 // [registry.ErrNotFound].
-func (r Records) File(ctx context.Context, id int64) (registry.File, error) {
+func (r Records) File(ctx context.Context, id int64) (record.File, error) {
 	q := in(r.scope, "", fileAdvice)
 	q.where(`f.id = @id`, "id", id)
 	return r.file(ctx, fmt.Sprintf("file %d", id), q)
 }
 
 // FileByIdentifier returns the file with an identifier as [Records.File] does.
-func (r Records) FileByIdentifier(ctx context.Context, identifier string) (registry.File, error) {
+func (r Records) FileByIdentifier(ctx context.Context, identifier string) (record.File, error) {
 	q := in(r.scope, "", fileAdvice)
 	q.where(`f.identifier = @identifier`, "identifier", identifier)
 	return r.file(ctx, fmt.Sprintf("file %q", identifier), q)
@@ -201,18 +175,18 @@ func (r Records) FileByIdentifier(ctx context.Context, identifier string) (regis
 
 // FileByUUID returns the file with a UUID as [Records.File] does. What is no UUID is
 // [registry.ErrRefused].
-func (r Records) FileByUUID(ctx context.Context, uuid string) (registry.File, error) {
+func (r Records) FileByUUID(ctx context.Context, uuid string) (record.File, error) {
 	q := in(r.scope, "", fileAdvice)
 	id, err := uuidOf(uuid)
 	if err != nil {
-		return registry.File{}, fmt.Errorf("look up a file: %w", err)
+		return record.File{}, fmt.Errorf("look up a file: %w", err)
 	}
 	q.where(`f.uuid = @uuid`, "uuid", id)
 	return r.file(ctx, fmt.Sprintf("file %q", uuid), q)
 }
 
-func (r Records) file(ctx context.Context, what string, q *query) (registry.File, error) {
+func (r Records) file(ctx context.Context, what string, q *query) (record.File, error) {
 	q.within(`f.institution_id`)
 	q.sql = registry.SelectFile + ` WHERE ` + q.all()
-	return one[registry.File](ctx, r, what, q)
+	return one[record.File](ctx, r, what, q)
 }

@@ -9,35 +9,9 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
 )
-
-// Group counts the parked items that ended in the same way at the same stage.
-type Group struct {
-	ErrorCode string          `json:"error_code"` // "" if none is on record
-	Stage     registry.Stage  `json:"stage"`
-	Action    registry.Action `json:"action"`
-	Items     int64           `json:"items"`
-	Bytes     int64           `json:"bytes"`
-	First     time.Time       `json:"first_at"` // when the first of them was changed last
-	Last      time.Time       `json:"last_at"`
-	Example   int64           `json:"example"` // ID of the newest
-
-	Institutions []GroupPart `json:"institutions"` // the one with the most items first
-	Hours        []GroupHour `json:"hours"`        // of the last 24, those in which items were changed last
-}
-
-// GroupPart is how many items of a group an institution has.
-type GroupPart struct {
-	Institution string `json:"institution_identifier"`
-	Items       int64  `json:"items"`
-}
-
-// GroupHour is how many items of a group were changed last within an hour.
-type GroupHour struct {
-	Hour  time.Time `json:"hour"` // when it begins
-	Items int64     `json:"items"`
-}
 
 // MostGrouped is how many parked items [Records.Groups] reads.
 const MostGrouped = 10_000
@@ -69,7 +43,7 @@ type groupRow struct {
 // Groups counts the items that wait for a person, by error code, stage and action, the
 // largest group first. Of [MostGrouped] items or more it counts the newest, and complete is
 // false.
-func (r Records) Groups(ctx context.Context) (list []Group, complete bool, err error) {
+func (r Records) Groups(ctx context.Context) (list []record.Group, complete bool, err error) {
 	q := in(r.scope, "", "list them with review")
 	q.within(`w.institution_id`)
 	q.args["n"] = MostGrouped
@@ -78,24 +52,24 @@ func (r Records) Groups(ctx context.Context) (list []Group, complete bool, err e
 		return nil, false, fmt.Errorf("group parked items: %w", err)
 	}
 	var items int64
-	list = []Group{}
+	list = []record.Group{}
 	for _, row := range rows {
 		items += row.Items
 		if n := len(list); n == 0 || list[n-1].ErrorCode != row.ErrorCode || list[n-1].Stage != row.Stage || list[n-1].Action != row.Action {
-			list = append(list, Group{ErrorCode: row.ErrorCode, Stage: row.Stage, Action: row.Action, First: row.First, Last: row.Last, Hours: []GroupHour{}})
+			list = append(list, record.Group{ErrorCode: row.ErrorCode, Stage: row.Stage, Action: row.Action, First: row.First, Last: row.Last, Hours: []record.GroupHour{}})
 		}
-		list[len(list)-1].add(row)
+		list[len(list)-1] = added(list[len(list)-1], row)
 	}
 	for _, g := range list {
-		slices.SortStableFunc(g.Institutions, func(a, b GroupPart) int { return cmp.Compare(b.Items, a.Items) })
-		slices.SortFunc(g.Hours, func(a, b GroupHour) int { return a.Hour.Compare(b.Hour) })
+		slices.SortStableFunc(g.Institutions, func(a, b record.GroupPart) int { return cmp.Compare(b.Items, a.Items) })
+		slices.SortFunc(g.Hours, func(a, b record.GroupHour) int { return a.Hour.Compare(b.Hour) })
 	}
-	slices.SortStableFunc(list, func(a, b Group) int { return cmp.Compare(b.Items, a.Items) })
+	slices.SortStableFunc(list, func(a, b record.Group) int { return cmp.Compare(b.Items, a.Items) })
 	return list, items < MostGrouped, nil
 }
 
-// add adds a part to a group. The parts of an institution follow each other.
-func (g *Group) add(row groupRow) {
+// added is a group with one more part. The parts of an institution follow each other.
+func added(g record.Group, row groupRow) record.Group {
 	g.Items, g.Bytes, g.Example = g.Items+row.Items, g.Bytes+row.Bytes, max(g.Example, row.Example)
 	if row.First.Before(g.First) {
 		g.First = row.First
@@ -104,15 +78,16 @@ func (g *Group) add(row groupRow) {
 		g.Last = row.Last
 	}
 	if n := len(g.Institutions); n == 0 || g.Institutions[n-1].Institution != row.Institution {
-		g.Institutions = append(g.Institutions, GroupPart{Institution: row.Institution})
+		g.Institutions = append(g.Institutions, record.GroupPart{Institution: row.Institution})
 	}
 	g.Institutions[len(g.Institutions)-1].Items += row.Items
 	if row.Hour == nil {
-		return
+		return g
 	}
-	i := slices.IndexFunc(g.Hours, func(h GroupHour) bool { return h.Hour.Equal(*row.Hour) })
+	i := slices.IndexFunc(g.Hours, func(h record.GroupHour) bool { return h.Hour.Equal(*row.Hour) })
 	if i < 0 {
-		i, g.Hours = len(g.Hours), append(g.Hours, GroupHour{Hour: row.Hour.UTC()})
+		i, g.Hours = len(g.Hours), append(g.Hours, record.GroupHour{Hour: row.Hour.UTC()})
 	}
 	g.Hours[i].Items += row.Items
+	return g
 }

@@ -5,77 +5,58 @@ import (
 	"context"
 	"fmt"
 	"strings"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
 )
 
-// ItemFilter narrows a list of work items, those in the archive included. Status, Name,
-// Object, Review, Worker, Plan, Deletion and Institution have indexes; the other fields
-// narrow what these find, or the newest items.
+// ItemFilter narrows a list of work items, those in the archive included.
 type ItemFilter struct {
-	Status      []registry.Status `query:"status,explode" maxItems:"6" enum:"Pending,Started,Success,Failed,Cancelled,Suspended" doc:"Any of these"`
-	Institution string            `query:"institution" maxLength:"255" doc:"Identifier of the institution"`
-	Name        string            `query:"name" maxLength:"1000" doc:"Key in the receiving bucket"`
-	Object      string            `query:"object" maxLength:"1000" doc:"Identifier of the object"`
-	Review      bool              `query:"review" doc:"Only items that wait for a person"`
-	Worker      string            `query:"worker" maxLength:"255" doc:"Only items that this worker runs; needs the permission items.workers"`
-	Plan        int64             `query:"plan" minimum:"1" doc:"Only items of this plan; needs the permission plans.read"`
-	Deletion    int64             `query:"deletion" minimum:"1" doc:"Only items of this deletion request"`
-
-	Stage         []registry.Stage  `query:"stage,explode" maxItems:"30" doc:"Any of these"`
-	Action        []registry.Action `query:"action,explode" maxItems:"6" doc:"Any of these"`
-	SizeMin       int64             `query:"size_min" minimum:"0" doc:"Bytes"`
-	SizeMax       *int64            // bytes
-	UpdatedAfter  time.Time         `query:"updated_after" doc:"Then or later"`
-	UpdatedBefore time.Time         `query:"updated_before" doc:"Before then"`
-	CreatedAfter  time.Time         `query:"created_after" doc:"Then or later"`
-	ErrorCode     string            `query:"error_code" maxLength:"100"`
-	StorageOption string            `query:"storage_option" maxLength:"100"`
-	Node          *bool             // whether a worker runs it now
-
+	record.ItemFilter
 	ItemDetails
+
+	Node *bool // whether a worker runs it now
 }
 
 const itemAdvice = "add institution, name, object, worker, plan, deletion request or review, or fewer of the other filters"
 
 // Items lists work items, newest first. The key of a page is an ID. The error is
 // [ErrTooBroad] if it takes too long, and [registry.ErrRefused] for a page that has no size.
-func (r Records) Items(ctx context.Context, f ItemFilter, p Page) ([]registry.WorkItem, Key, error) {
+func (r Records) Items(ctx context.Context, f ItemFilter, p Page) ([]record.WorkItem, Key, error) {
 	return list(ctx, r, "work items", f, p, func(found string) string {
 		return `WITH page AS MATERIALIZED (` + found + `)
 			SELECT ` + registry.WorkItemColumns + ` FROM page w JOIN institutions i ON i.id = w.institution_id ORDER BY w.id DESC`
-	}, func(w registry.WorkItem) Key { return Key{ID: w.ID} })
+	}, func(w record.WorkItem) Key { return Key{ID: w.ID} })
 }
 
 // Item returns one work item, or [registry.ErrNotFound].
-func (r Records) Item(ctx context.Context, id int64) (registry.WorkItem, error) {
+func (r Records) Item(ctx context.Context, id int64) (record.WorkItem, error) {
 	q := in(r.scope, "", itemAdvice)
 	q.where(`w.id = @id`, "id", id)
 	q.within(`w.institution_id`)
 	q.sql = `SELECT ` + registry.WorkItemColumns + ` FROM all_work_items w JOIN institutions i ON i.id = w.institution_id WHERE ` + q.all()
-	return one[registry.WorkItem](ctx, r, fmt.Sprintf("item %d", id), q)
+	return one[record.WorkItem](ctx, r, fmt.Sprintf("item %d", id), q)
 }
 
 // ItemsOf returns the items of the queue that have these IDs, in their order. It leaves out
 // those that have ended.
-func (r Records) ItemsOf(ctx context.Context, ids []int64) ([]registry.WorkItem, error) {
+func (r Records) ItemsOf(ctx context.Context, ids []int64) ([]record.WorkItem, error) {
 	q := in(r.scope, "", itemAdvice)
 	q.where(`w.id = ANY (@ids)`, "ids", ids) // work_items_pkey
 	q.conds = append(q.conds, `w.retry`)
 	q.within(`w.institution_id`)
 	sql := `SELECT ` + registry.WorkItemColumns + ` FROM work_items w JOIN institutions i ON i.id = w.institution_id WHERE ` + q.all()
-	rows, err := read(ctx, r.db, q, sql, pgx.RowToStructByName[registry.WorkItem])
+	rows, err := read(ctx, r.db, q, sql, pgx.RowToStructByName[record.WorkItem])
 	if err != nil {
 		return nil, fmt.Errorf("list work items: %w", err)
 	}
-	found := map[int64]registry.WorkItem{}
+	found := map[int64]record.WorkItem{}
 	for _, w := range rows {
 		found[w.ID] = w
 	}
-	list := []registry.WorkItem{}
+	list := []record.WorkItem{}
 	for _, id := range ids {
 		if w, ok := found[id]; ok {
 			list = append(list, w)

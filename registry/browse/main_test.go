@@ -2,6 +2,9 @@ package browse_test
 
 import (
 	"context"
+
+	"github.com/farol-preservation/farol/record"
+
 	_ "embed"
 	"testing"
 
@@ -31,7 +34,7 @@ type archive struct {
 	*registry.Registry
 	t   testing.TB
 	db  *pgxpool.Pool
-	ins []registry.Institution
+	ins []record.Institution
 }
 
 func newArchive(t testing.TB) *archive {
@@ -49,7 +52,7 @@ func newArchive(t testing.TB) *archive {
 	t.Cleanup(generic.Close)
 	a := &archive{registry.New(generic), t, generic, nil}
 	for _, identifier := range []string{"test.edu", "test.edu.org"} {
-		in, err := a.AddInstitution(t.Context(), registry.Institution{
+		in, err := a.AddInstitution(t.Context(), record.Institution{
 			Name: "Test", Identifier: identifier, ReceivingBucket: "receiving." + identifier, RestoreBucket: "restore." + identifier,
 		})
 		if err != nil {

@@ -3,33 +3,9 @@ package browse
 import (
 	"context"
 	"fmt"
-	"time"
+
+	"github.com/farol-preservation/farol/record"
 )
-
-// ObjectTarget is what is kept of an object at one storage target.
-type ObjectTarget struct {
-	Target     string     `json:"target"`
-	Copies     int64      `json:"copies"`
-	Bytes      int64      `json:"bytes"`
-	NeverRead  int64      `json:"never_read"`   // of these, since they were stored
-	LastReadAt *time.Time `json:"last_read_at"` // the oldest of the copies' last checks; nil: none was read
-}
-
-// ObjectFormat is a format of an object's files.
-type ObjectFormat struct {
-	PUID       string `json:"format_puid"` // "": not identified
-	Name       string `json:"format_name"`
-	FileFormat string `json:"file_format"` // MIME type
-	Files      int64  `json:"files"`
-	Bytes      int64  `json:"bytes"`
-}
-
-// ObjectHoldings is what the active files of an object are, and where their copies are.
-type ObjectHoldings struct {
-	Counted bool           `json:"counted"` // false: the object has more than 10,000 files, and the lists are empty
-	Targets []ObjectTarget `json:"targets"`
-	Formats []ObjectFormat `json:"formats"` // those of most files first, up to 100
-}
 
 // objectHoldingsSQL reads up to 10,000 files of an object (generic_files_object) and their copies
 // (storage_records_generic_file_id_url_key).
@@ -52,10 +28,10 @@ SELECT (SELECT count(*) FROM found) <= 10000 AS counted,
 
 // ObjectHoldings counts the files of an object by format and their copies by target. The
 // error is [ErrTooBroad] if it takes too long.
-func (r Records) ObjectHoldings(ctx context.Context, object int64) (ObjectHoldings, error) {
+func (r Records) ObjectHoldings(ctx context.Context, object int64) (record.ObjectHoldings, error) {
 	q := in(r.scope, "", "read the object's files in pages")
 	q.where(`f.intellectual_object_id = @id`, "id", object)
 	q.within(`f.institution_id`)
 	q.sql = fmt.Sprintf(objectHoldingsSQL, q.all())
-	return one[ObjectHoldings](ctx, r, fmt.Sprintf("what is kept of object %d", object), q)
+	return one[record.ObjectHoldings](ctx, r, fmt.Sprintf("what is kept of object %d", object), q)
 }

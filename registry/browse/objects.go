@@ -4,42 +4,17 @@ import (
 	"context"
 	"fmt"
 	"strings"
-	"time"
 
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
 )
 
-// ObjectFilter narrows a list of objects. Institution, Identifier, Prefix and the window of
-// updates have indexes; the other fields narrow what these find, or the newest objects.
+// ObjectFilter narrows a list of objects.
 type ObjectFilter struct {
-	Institution   string    `query:"institution" maxLength:"255" doc:"Identifier of the institution"`
-	Identifier    string    `query:"identifier" maxLength:"1000"`
-	Prefix        string    `query:"identifier_prefix" maxLength:"1000"` // of the identifier
-	UpdatedAfter  time.Time `query:"updated_after" doc:"Then or later"`
-	UpdatedBefore time.Time `query:"updated_before" doc:"Before then"`
-
-	State         string `query:"state" enum:"A,D" doc:"A: active; D: deleted"`
-	Access        string `query:"access" enum:"consortia,institution,restricted"` // consortia, institution or restricted
-	StorageOption string `query:"storage_option" maxLength:"100"`
-	BagGroup      string `query:"bag_group_identifier" maxLength:"1000"`
-	AltIdentifier string `query:"alt_identifier" maxLength:"1000"`
-	AltPrefix     string `query:"alt_identifier_prefix" maxLength:"1000"` // of the alternate identifier
-	Newer         int64  // ID: only objects with a higher one, those nearest to it; the list is by ID, and has no next key
-
+	record.ObjectFilter
 	ObjectDetails
-}
 
-// ListedObject is an object in a list, with what is kept of it.
-type ListedObject struct {
-	ID            int64      `json:"id"`
-	Identifier    string     `json:"identifier"`
-	Title         string     `json:"title"`
-	StorageOption string     `json:"storage_option"`
-	State         string     `json:"state"` // A or D
-	Files         int64      `json:"files"` // active ones
-	Bytes         int64      `json:"bytes"`
-	LastIngest    *time.Time `json:"last_ingest"` // nil: no event says when
-	UpdatedAt     time.Time  `json:"-"`
+	Newer int64 // ID: only objects with a higher one, those nearest to it; the list is by ID, and has no next key
 }
 
 // objectPageSQL shows objects that were found, and of these only what they have
@@ -67,7 +42,7 @@ const objectAdvice = "add institution, identifier, identifier prefix or a window
 // window of updates by their last update, the latest first, and all others by ID, the
 // newest first. The key of a page is an identifier, a time and an ID, or an ID. The error is
 // [ErrTooBroad] if it takes too long.
-func (r Records) Objects(ctx context.Context, f ObjectFilter, p Page) ([]ListedObject, Key, error) {
+func (r Records) Objects(ctx context.Context, f ObjectFilter, p Page) ([]record.ListedObject, Key, error) {
 	order := f.order()
 	if order == objectsUpwards {
 		order = objectsByID
@@ -75,7 +50,7 @@ func (r Records) Objects(ctx context.Context, f ObjectFilter, p Page) ([]ListedO
 	show := func(found string) string {
 		return fmt.Sprintf(objectPageSQL, found) + strings.ReplaceAll(order, `o.`, `p.`)
 	}
-	return list(ctx, r, "objects", f, p, show, func(o ListedObject) Key {
+	return list(ctx, r, "objects", f, p, show, func(o record.ListedObject) Key {
 		switch order {
 		case objectsByName:
 			return Key{Identifier: o.Identifier}
@@ -157,7 +132,7 @@ func (f ObjectFilter) narrow(q *query) {
 }
 
 // Object returns the object with an ID, in whichever state, or [registry.ErrNotFound].
-func (r Records) Object(ctx context.Context, id int64) (registry.Object, error) {
+func (r Records) Object(ctx context.Context, id int64) (record.Object, error) {
 	q := in(r.scope, "", objectAdvice)
 	q.where(`o.id = @id`, "id", id)
 	return r.object(ctx, fmt.Sprintf("object %d", id), q)
@@ -165,14 +140,14 @@ func (r Records) Object(ctx context.Context, id int64) (registry.Object, error) 
 
 // ObjectByIdentifier returns the object with an identifier, in whichever state, or
 // [registry.ErrNotFound].
-func (r Records) ObjectByIdentifier(ctx context.Context, identifier string) (registry.Object, error) {
+func (r Records) ObjectByIdentifier(ctx context.Context, identifier string) (record.Object, error) {
 	q := in(r.scope, "", objectAdvice)
 	q.where(`o.identifier = @identifier`, "identifier", identifier)
 	return r.object(ctx, fmt.Sprintf("object %q", identifier), q)
 }
 
-func (r Records) object(ctx context.Context, what string, q *query) (registry.Object, error) {
+func (r Records) object(ctx context.Context, what string, q *query) (record.Object, error) {
 	q.within(`o.institution_id`)
 	q.sql = registry.SelectObject + ` WHERE ` + q.all()
-	return one[registry.Object](ctx, r, what, q)
+	return one[record.Object](ctx, r, what, q)
 }

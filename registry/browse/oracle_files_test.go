@@ -5,8 +5,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry/browse"
-	"github.com/farol-preservation/farol/registry/requests"
 )
 
 func (o *oracle) fileQuestion(r *rand.Rand) question {
@@ -53,7 +53,7 @@ func (o *oracle) fileQuestion(r *rand.Rand) question {
 	return question{
 		f, func(b browse.Records, p browse.Page) ([]int64, browse.Key, error) {
 			list, next, err := b.Files(ctx, f, p)
-			return ids(list, func(x browse.ListedFile) int64 { return x.ID }), next, err
+			return ids(list, func(x record.ListedFile) int64 { return x.ID }), next, err
 		},
 		found(list, matches, func(x fileRow) place { return place{x.ID, x.InstitutionID, key(x)} }),
 	}
@@ -81,7 +81,7 @@ func (o *oracle) checksumQuestion(r *rand.Rand) question {
 	return question{
 		f, func(b browse.Records, p browse.Page) ([]int64, browse.Key, error) {
 			list, next, err := b.Checksums(ctx, f, p)
-			return ids(list, func(x browse.Checksum) int64 { return x.ID }), next, err
+			return ids(list, func(x record.ListedChecksum) int64 { return x.ID }), next, err
 		},
 		found(o.checksums, matches, func(x checksumRow) place {
 			return place{x.ID, x.InstitutionID, browse.Key{ID: x.ID, Of: x.FileID}}
@@ -94,7 +94,7 @@ func (o *oracle) copyQuestion(r *rand.Rand) question {
 	return question{
 		f, func(b browse.Records, p browse.Page) ([]int64, browse.Key, error) {
 			list, next, err := b.Copies(ctx, f, p)
-			return ids(list, func(x browse.Copy) int64 { return x.ID }), next, err
+			return ids(list, func(x record.ListedCopy) int64 { return x.ID }), next, err
 		},
 		found(o.copies, func(x copyRow) bool { return x.FileID == f.File }, func(x copyRow) place {
 			return place{x.ID, x.InstitutionID, browse.Key{ID: x.ID}}
@@ -140,7 +140,7 @@ func (o *oracle) eventQuestion(r *rand.Rand) question {
 	return question{
 		f, func(b browse.Records, p browse.Page) ([]int64, browse.Key, error) {
 			list, next, err := b.Events(ctx, f, p)
-			return ids(list, func(x browse.Event) int64 { return x.ID }), next, err
+			return ids(list, func(x record.ListedEvent) int64 { return x.ID }), next, err
 		},
 		found(o.events, matches, func(e eventRow) place {
 			return place{e.ID, e.InstitutionID, browse.Key{ID: e.ID, At: e.CreatedAt}}
@@ -160,7 +160,7 @@ func (o *oracle) deletionQuestion(r *rand.Rand) question {
 	return question{
 		f, func(b browse.Records, p browse.Page) ([]int64, browse.Key, error) {
 			list, next, err := b.Deletions(ctx, f, p)
-			return ids(list, func(x requests.DeletionRequest) int64 { return x.ID }), next, err
+			return ids(list, func(x record.DeletionRequest) int64 { return x.ID }), next, err
 		},
 		found(o.deletions, matches, func(d deletionRow) place { return place{d.ID, d.InstitutionID, browse.Key{ID: d.ID}} }),
 	}
@@ -179,7 +179,7 @@ func (o *oracle) alertQuestion(r *rand.Rand) question {
 	return question{
 		f, func(b browse.Records, p browse.Page) ([]int64, browse.Key, error) {
 			list, next, err := b.Alerts(ctx, f, p)
-			return ids(list, func(x browse.Alert) int64 { return x.ID }), next, err
+			return ids(list, func(x record.ListedAlert) int64 { return x.ID }), next, err
 		},
 		found(o.alerts, matches, func(x alertRow) place { return place{x.ID, x.InstitutionID, browse.Key{ID: x.ID}} }),
 	}

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/browse"
 )
@@ -212,7 +213,7 @@ func (o *oracle) itemQuestion(r *rand.Rand) question {
 	return question{
 		f, func(b browse.Records, p browse.Page) ([]int64, browse.Key, error) {
 			list, next, err := b.Items(ctx, f, p)
-			return ids(list, func(w registry.WorkItem) int64 { return w.ID }), next, err
+			return ids(list, func(w record.WorkItem) int64 { return w.ID }), next, err
 		},
 		found(o.items, matches, func(w itemRow) place { return place{w.ID, w.InstitutionID, browse.Key{ID: w.ID}} }),
 	}
@@ -253,7 +254,7 @@ func (o *oracle) objectQuestion(r *rand.Rand) question {
 	return question{
 		f, func(b browse.Records, p browse.Page) ([]int64, browse.Key, error) {
 			list, next, err := b.Objects(ctx, f, p)
-			return ids(list, func(x browse.ListedObject) int64 { return x.ID }), next, err
+			return ids(list, func(x record.ListedObject) int64 { return x.ID }), next, err
 		},
 		found(list, matches, func(x objectRow) place { return place{x.ID, x.InstitutionID, key(x)} }),
 	}

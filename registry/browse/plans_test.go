@@ -10,6 +10,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/browse"
 )
@@ -40,7 +41,9 @@ func TestEachListHasItsIndex(t *testing.T) {
 	own := registry.Only(a.ins[1])
 	day := time.Date(2026, 1, 3, 0, 0, 0, 0, time.UTC)
 	digest := strings.Repeat("ab", 32)
-	status := func(list ...registry.Status) browse.ItemFilter { return browse.ItemFilter{Status: list} }
+	status := func(list ...registry.Status) browse.ItemFilter {
+		return browse.ItemFilter{ItemFilter: record.ItemFilter{Status: list}}
+	}
 	for _, tc := range []struct {
 		filter browse.Filter
 		scope  registry.Scope
@@ -48,15 +51,15 @@ func TestEachListHasItsIndex(t *testing.T) {
 	}{
 		{browse.ItemFilter{}, registry.Everything(), "work_items_pkey work_items_archive_pkey"},
 		{browse.ItemFilter{}, own, "work_items_pkey work_items_ended_bag one_live_ingest work_items_requests work_items_archive_institution"},
-		{browse.ItemFilter{Institution: "test.edu"}, registry.Everything(), "work_items_ended_bag one_live_ingest work_items_archive_institution"},
-		{browse.ItemFilter{Name: "bag1.tar"}, registry.Everything(), "work_items_ended_bag one_live_ingest work_items_requests work_items_archive_name"},
-		{browse.ItemFilter{Name: "bag1.tar"}, own, "work_items_ended_bag one_live_ingest work_items_archive_name"},
-		{browse.ItemFilter{Object: "test.edu/bag1"}, registry.Everything(), "work_items_ended_object one_live_ingest work_items_requests work_items_archive_object"},
-		{browse.ItemFilter{Review: true}, registry.Everything(), "work_items_review work_items_archive_review"},
-		{browse.ItemFilter{Review: true}, own, "work_items_review work_items_archive_institution_review"},
-		{browse.ItemFilter{Worker: "w1"}, registry.Everything(), "work_items_lease"},
-		{browse.ItemFilter{Plan: 1}, registry.Everything(), "plan_items_pkey work_items_pkey work_items_archive_pkey"},
-		{browse.ItemFilter{Deletion: 1}, registry.Everything(), "work_items_deletion work_items_archive_deletion"},
+		{browse.ItemFilter{ItemFilter: record.ItemFilter{Institution: "test.edu"}}, registry.Everything(), "work_items_ended_bag one_live_ingest work_items_archive_institution"},
+		{browse.ItemFilter{ItemFilter: record.ItemFilter{Name: "bag1.tar"}}, registry.Everything(), "work_items_ended_bag one_live_ingest work_items_requests work_items_archive_name"},
+		{browse.ItemFilter{ItemFilter: record.ItemFilter{Name: "bag1.tar"}}, own, "work_items_ended_bag one_live_ingest work_items_archive_name"},
+		{browse.ItemFilter{ItemFilter: record.ItemFilter{Object: "test.edu/bag1"}}, registry.Everything(), "work_items_ended_object one_live_ingest work_items_requests work_items_archive_object"},
+		{browse.ItemFilter{ItemFilter: record.ItemFilter{Review: true}}, registry.Everything(), "work_items_review work_items_archive_review"},
+		{browse.ItemFilter{ItemFilter: record.ItemFilter{Review: true}}, own, "work_items_review work_items_archive_institution_review"},
+		{browse.ItemFilter{ItemFilter: record.ItemFilter{Worker: "w1"}}, registry.Everything(), "work_items_lease"},
+		{browse.ItemFilter{ItemFilter: record.ItemFilter{Plan: 1}}, registry.Everything(), "plan_items_pkey work_items_pkey work_items_archive_pkey"},
+		{browse.ItemFilter{ItemFilter: record.ItemFilter{Deletion: 1}}, registry.Everything(), "work_items_deletion work_items_archive_deletion"},
 		{status("Failed", "Suspended"), registry.Everything(), "work_items_review"},
 		{status("Started"), registry.Everything(), "work_items_lease"},
 		{status("Failed", "Started"), own, "work_items_review work_items_lease"},
@@ -65,35 +68,35 @@ func TestEachListHasItsIndex(t *testing.T) {
 		{status("Pending"), registry.Everything(), "work_items_pkey"},
 		{status("Pending"), own, "work_items_pkey one_live_ingest work_items_requests"},
 		{status("Success"), registry.Everything(), "work_items_pkey work_items_archive_pkey"},
-		{browse.ItemFilter{Action: []registry.Action{"Restore File"}}, registry.Everything(), "work_items_requests work_items_archive_requests"},
-		{browse.ItemFilter{Action: []registry.Action{"Restore File"}}, own, "work_items_requests work_items_archive_institution_requests"},
+		{browse.ItemFilter{ItemFilter: record.ItemFilter{Action: []registry.Action{"Restore File"}}}, registry.Everything(), "work_items_requests work_items_archive_requests"},
+		{browse.ItemFilter{ItemFilter: record.ItemFilter{Action: []registry.Action{"Restore File"}}}, own, "work_items_requests work_items_archive_institution_requests"},
 
 		{browse.ObjectFilter{}, registry.Everything(), "intellectual_objects_pkey"},
 		{browse.ObjectFilter{}, own, "intellectual_objects_of_institution"},
-		{browse.ObjectFilter{Identifier: "x"}, registry.Everything(), "intellectual_objects_identifier_key|intellectual_objects_bytes"},
-		{browse.ObjectFilter{Prefix: "x"}, registry.Everything(), "intellectual_objects_bytes"},
-		{browse.ObjectFilter{Prefix: "x"}, own, "intellectual_objects_bytes"},
-		{browse.ObjectFilter{UpdatedAfter: day}, registry.Everything(), "intellectual_objects_updated"},
-		{browse.ObjectFilter{UpdatedBefore: day}, own, "intellectual_objects_updated"},
+		{browse.ObjectFilter{ObjectFilter: record.ObjectFilter{Identifier: "x"}}, registry.Everything(), "intellectual_objects_identifier_key|intellectual_objects_bytes"},
+		{browse.ObjectFilter{ObjectFilter: record.ObjectFilter{Prefix: "x"}}, registry.Everything(), "intellectual_objects_bytes"},
+		{browse.ObjectFilter{ObjectFilter: record.ObjectFilter{Prefix: "x"}}, own, "intellectual_objects_bytes"},
+		{browse.ObjectFilter{ObjectFilter: record.ObjectFilter{UpdatedAfter: day}}, registry.Everything(), "intellectual_objects_updated"},
+		{browse.ObjectFilter{ObjectFilter: record.ObjectFilter{UpdatedBefore: day}}, own, "intellectual_objects_updated"},
 
 		{browse.FileFilter{}, own, "generic_files_identifier_key"},
 		{browse.FileFilter{ObjectID: 1}, registry.Everything(), "generic_files_identifier_key"},
-		{browse.FileFilter{Object: "x"}, registry.Everything(), "generic_files_identifier_key"},
-		{browse.FileFilter{Prefix: "x"}, registry.Everything(), "generic_files_identifier_key"},
-		{browse.FileFilter{UUID: "00000000-0000-4000-8000-000000000000"}, registry.Everything(), "generic_files_uuid_key"},
-		{browse.FileFilter{Digest: digest}, registry.Everything(), "file_digests_sha256 generic_files_pkey"},
-		{browse.FileFilter{Digest: digest[:32]}, own, "file_digests_md5 generic_files_pkey"},
+		{browse.FileFilter{FileFilter: record.FileFilter{Object: "x"}}, registry.Everything(), "generic_files_identifier_key"},
+		{browse.FileFilter{FileFilter: record.FileFilter{Prefix: "x"}}, registry.Everything(), "generic_files_identifier_key"},
+		{browse.FileFilter{FileFilter: record.FileFilter{UUID: "00000000-0000-4000-8000-000000000000"}}, registry.Everything(), "generic_files_uuid_key"},
+		{browse.FileFilter{FileFilter: record.FileFilter{Digest: digest}}, registry.Everything(), "file_digests_sha256 generic_files_pkey"},
+		{browse.FileFilter{FileFilter: record.FileFilter{Digest: digest[:32]}}, own, "file_digests_md5 generic_files_pkey"},
 
 		{browse.ChecksumFilter{File: 1}, registry.Everything(), "file_digests_file"},
 		{browse.ChecksumFilter{Digest: digest}, own, "file_digests_sha256"},
 		{browse.CopyFilter{File: 1}, own, "storage_records_generic_file_id_url_key"},
 
-		{browse.EventFilter{Object: 1}, registry.Everything(), "event_records_\\d+_intellectual_object_id_idx"},
-		{browse.EventFilter{File: 1}, own, "event_records_\\d+_generic_file_id_key_key"},
-		{browse.EventFilter{Failed: true}, registry.Everything(), "event_records_\\d+_notable"},
-		{browse.EventFilter{Type: "deletion"}, own, "event_records_\\d+_notable"},
-		{browse.EventFilter{RecordedAfter: day, RecordedBefore: day.AddDate(0, 0, 31)}, registry.Everything(), "event_records_\\d+_recorded"},
-		{browse.EventFilter{RecordedAfter: day, RecordedBefore: day.AddDate(0, 0, 31)}, own, "event_records_\\d+_recorded"},
+		{browse.EventFilter{EventFilter: record.EventFilter{Object: 1}}, registry.Everything(), "event_records_\\d+_intellectual_object_id_idx"},
+		{browse.EventFilter{EventFilter: record.EventFilter{File: 1}}, own, "event_records_\\d+_generic_file_id_key_key"},
+		{browse.EventFilter{EventFilter: record.EventFilter{Failed: true}}, registry.Everything(), "event_records_\\d+_notable"},
+		{browse.EventFilter{EventFilter: record.EventFilter{Type: "deletion"}}, own, "event_records_\\d+_notable"},
+		{browse.EventFilter{EventFilter: record.EventFilter{RecordedAfter: day, RecordedBefore: day.AddDate(0, 0, 31)}}, registry.Everything(), "event_records_\\d+_recorded"},
+		{browse.EventFilter{EventFilter: record.EventFilter{RecordedAfter: day, RecordedBefore: day.AddDate(0, 0, 31)}}, own, "event_records_\\d+_recorded"},
 
 		{browse.DeletionFilter{}, own, "deletion_requests_institution"},
 		{browse.AlertFilter{}, own, "alerts_institution"},

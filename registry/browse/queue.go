@@ -8,6 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
 )
 
@@ -16,25 +17,9 @@ import (
 // to what it has.
 type Queue struct {
 	at         time.Time
-	partitions []QueuePartition
-	own        map[int64][]QueuePartition // of each institution
-	workers    []registry.Worker
-}
-
-// QueuePartition counts the items of an institution at a stage in one size band.
-type QueuePartition struct {
-	InstitutionID int64           `json:"institution_id"`
-	Institution   string          `json:"institution_identifier"`
-	Action        registry.Action `json:"action"`
-	Stage         registry.Stage  `json:"stage"`
-	SizeBand      int16           `json:"size_band"`
-	Due           int64           `json:"due"`
-	Delayed       int64           `json:"delayed"` // until a time
-	Waiting       int64           `json:"waiting"` // for another item
-	Running       int64           `json:"running"`
-	Parked        int64           `json:"parked"`             // Failed or Suspended
-	Bytes         int64           `json:"bytes"`              // of those that are not parked
-	OldestDue     float64         `json:"oldest_due_seconds"` // for which the first has been due; 0: none is
+	partitions []record.QueuePartition
+	own        map[int64][]record.QueuePartition // of each institution
+	workers    []record.Worker
 }
 
 // countsSQL reads the queue once from end to end. It has the live items, and those that have
@@ -64,7 +49,7 @@ func TakeQueue(ctx context.Context, r *registry.Registry) (q Queue, err error) {
 			return err
 		}
 		rows, _ := tx.Query(ctx, countsSQL)
-		if q.partitions, err = pgx.CollectRows(rows, pgx.RowToStructByName[QueuePartition]); err != nil {
+		if q.partitions, err = pgx.CollectRows(rows, pgx.RowToStructByName[record.QueuePartition]); err != nil {
 			return err
 		}
 		q.workers, err = registry.WorkersIn(ctx, tx)
@@ -73,7 +58,7 @@ func TakeQueue(ctx context.Context, r *registry.Registry) (q Queue, err error) {
 	if err != nil {
 		return Queue{}, fmt.Errorf("count the queue: %w", err)
 	}
-	q.own = map[int64][]QueuePartition{}
+	q.own = map[int64][]record.QueuePartition{}
 	for _, c := range q.partitions {
 		q.own[c.InstitutionID] = append(q.own[c.InstitutionID], c)
 	}
@@ -84,25 +69,15 @@ func TakeQueue(ctx context.Context, r *registry.Registry) (q Queue, err error) {
 func (q Queue) At() time.Time { return q.at }
 
 // Workers are the worker processes that lived at that moment, with the items that ran in each.
-func (q Queue) Workers() []registry.Worker { return q.workers }
+func (q Queue) Workers() []record.Worker { return q.workers }
 
 // Of returns what a scope has of the queue: nothing for the zero scope.
-func (q Queue) Of(s registry.Scope) []QueuePartition {
+func (q Queue) Of(s registry.Scope) []record.QueuePartition {
 	if s.All() {
 		return q.partitions
 	}
 	id, _ := s.Institution()
 	return q.own[id]
-}
-
-// Ended counts items that came to an end within an hour.
-type Ended struct {
-	Hour   time.Time       `json:"hour"` // when it began
-	Action registry.Action `json:"action"`
-	Status registry.Status `json:"status"` // Success, Cancelled, Failed or Suspended
-	Items  int64           `json:"items"`
-	Recent int64           `json:"items_in_last_hour"` // of these, in the last 60 minutes
-	Bytes  int64           `json:"bytes"`
 }
 
 // endedSQL finds those that have ended (work_items_ended, and work_items_archive_updated in
@@ -124,7 +99,7 @@ WHERE `
 // History counts the items that came to an end in each of the last hours, of each action.
 // An item that was requeued since does not count. The error is [ErrTooBroad] if there are
 // too many.
-func (r Records) History(ctx context.Context, hours int) ([]Ended, error) {
+func (r Records) History(ctx context.Context, hours int) ([]record.Ended, error) {
 	q := in(r.scope, "", "ask for fewer hours")
 	q.within(`w.institution_id`)
 	var since time.Time
@@ -132,9 +107,9 @@ func (r Records) History(ctx context.Context, hours int) ([]Ended, error) {
 		return nil, fmt.Errorf("count items that ended: %w", err)
 	}
 	q.args["since"] = since
-	list, err := read(ctx, r.db, q, endedSQL+q.all()+` GROUP BY 1, 2, 3 ORDER BY 1, 2, 3`, pgx.RowToStructByName[Ended])
+	list, err := read(ctx, r.db, q, endedSQL+q.all()+` GROUP BY 1, 2, 3 ORDER BY 1, 2, 3`, pgx.RowToStructByName[record.Ended])
 	if err != nil {
 		return nil, fmt.Errorf("count items that ended: %w", err)
 	}
-	return append([]Ended{}, list...), nil // null is no list in JSON
+	return append([]record.Ended{}, list...), nil // null is no list in JSON
 }

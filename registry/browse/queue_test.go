@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/farol-preservation/farol/internal/testenv"
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/browse"
 )
@@ -81,19 +82,19 @@ func testHistory(t *testing.T, a *archive, scope registry.Scope, own []counted) 
 	const hours = 24
 	present := time.Now().UTC().Truncate(time.Hour)
 	since := present.Add(-(hours - 1) * time.Hour)
-	want := map[browse.Ended]int64{}
+	want := map[record.Ended]int64{}
 	for _, c := range own {
 		if c.Status != "Pending" && c.Status != "Started" && !c.Updated.Before(since) {
-			want[browse.Ended{Hour: c.Updated.UTC().Truncate(time.Hour), Action: c.Action, Status: c.Status}]++
+			want[record.Ended{Hour: c.Updated.UTC().Truncate(time.Hour), Action: c.Action, Status: c.Status}]++
 		}
 	}
 	list, err := browse.In(a.Registry, scope).History(t.Context(), hours)
 	if err != nil || list == nil {
 		t.Errorf("%+v: %v, %v", scope, list, err)
 	}
-	got := map[browse.Ended]int64{}
+	got := map[record.Ended]int64{}
 	for _, e := range list {
-		got[browse.Ended{Hour: e.Hour.UTC(), Action: e.Action, Status: e.Status}] = e.Items
+		got[record.Ended{Hour: e.Hour.UTC(), Action: e.Action, Status: e.Status}] = e.Items
 	}
 	if diff := cmp.Diff(want, got); diff != "" && present.Equal(time.Now().UTC().Truncate(time.Hour)) { // or else another hour has begun
 		t.Errorf("%+v: history (-want +got):\n%s", scope, diff)
@@ -112,23 +113,23 @@ func testGroups(t *testing.T, a *archive, scope registry.Scope, own []counted) {
 		names[i.ID] = i.Identifier
 	}
 	since := time.Now().UTC().Truncate(time.Hour).Add(-23 * time.Hour)
-	want := map[key]browse.Group{}
+	want := map[key]record.Group{}
 	parked := slices.DeleteFunc(slices.Clone(own), func(c counted) bool { return !c.Live || !c.Review && c.Status != "Failed" && c.Status != "Suspended" })
 	for _, c := range parked {
 		k := key{c.Code, c.Stage, c.Action}
 		g, known := want[k]
 		if !known {
-			g = browse.Group{ErrorCode: c.Code, Stage: c.Stage, Action: c.Action, First: c.Updated, Last: c.Updated}
+			g = record.Group{ErrorCode: c.Code, Stage: c.Stage, Action: c.Action, First: c.Updated, Last: c.Updated}
 		}
-		i := slices.IndexFunc(g.Institutions, func(p browse.GroupPart) bool { return p.Institution == names[c.InstitutionID] })
+		i := slices.IndexFunc(g.Institutions, func(p record.GroupPart) bool { return p.Institution == names[c.InstitutionID] })
 		if i < 0 {
-			i, g.Institutions = len(g.Institutions), append(g.Institutions, browse.GroupPart{Institution: names[c.InstitutionID]})
+			i, g.Institutions = len(g.Institutions), append(g.Institutions, record.GroupPart{Institution: names[c.InstitutionID]})
 		}
 		g.Institutions[i].Items++
 		if hour := c.Updated.UTC().Truncate(time.Hour); !hour.Before(since) {
-			i := slices.IndexFunc(g.Hours, func(h browse.GroupHour) bool { return h.Hour.Equal(hour) })
+			i := slices.IndexFunc(g.Hours, func(h record.GroupHour) bool { return h.Hour.Equal(hour) })
 			if i < 0 {
-				i, g.Hours = len(g.Hours), append(g.Hours, browse.GroupHour{Hour: hour})
+				i, g.Hours = len(g.Hours), append(g.Hours, record.GroupHour{Hour: hour})
 			}
 			g.Hours[i].Items++
 		}
@@ -145,18 +146,18 @@ func testGroups(t *testing.T, a *archive, scope registry.Scope, own []counted) {
 	if err != nil || !complete || list == nil {
 		t.Errorf("%+v: %v, %v, %v", scope, list, complete, err)
 	}
-	got := map[key]browse.Group{}
+	got := map[key]record.Group{}
 	for i, g := range list {
 		got[key{g.ErrorCode, g.Stage, g.Action}] = g
-		if i > 0 && g.Items > list[i-1].Items || !slices.IsSortedFunc(g.Institutions, func(a, b browse.GroupPart) int { return int(b.Items - a.Items) }) {
+		if i > 0 && g.Items > list[i-1].Items || !slices.IsSortedFunc(g.Institutions, func(a, b record.GroupPart) int { return int(b.Items - a.Items) }) {
 			t.Errorf("%+v: the largest is not first: %+v", scope, list)
 		}
 	}
 	for _, g := range want {
-		slices.SortFunc(g.Institutions, func(a, b browse.GroupPart) int { // of the same size, by identifier
+		slices.SortFunc(g.Institutions, func(a, b record.GroupPart) int { // of the same size, by identifier
 			return 2*int(b.Items-a.Items) + strings.Compare(a.Institution, b.Institution)
 		})
-		slices.SortFunc(g.Hours, func(a, b browse.GroupHour) int { return a.Hour.Compare(b.Hour) })
+		slices.SortFunc(g.Hours, func(a, b record.GroupHour) int { return a.Hour.Compare(b.Hour) })
 	}
 	if diff := cmp.Diff(want, got, cmpopts.EquateEmpty()); diff != "" && time.Now().UTC().Truncate(time.Hour).Add(-23*time.Hour).Equal(since) { // or else another hour has begun
 		t.Errorf("%+v: groups (-want +got):\n%s", scope, diff)

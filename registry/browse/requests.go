@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/requests"
 )
@@ -27,18 +28,18 @@ func deletionPage(found string) string {
 
 // Deletions lists deletion requests, newest first. The key of a page is an ID. An unknown
 // state is [registry.ErrRefused].
-func (r Records) Deletions(ctx context.Context, f DeletionFilter, p Page) ([]requests.DeletionRequest, Key, error) {
+func (r Records) Deletions(ctx context.Context, f DeletionFilter, p Page) ([]record.DeletionRequest, Key, error) {
 	return list(ctx, r, "deletion requests", f, p, deletionPage,
-		func(d requests.DeletionRequest) Key { return Key{ID: d.ID} })
+		func(d record.DeletionRequest) Key { return Key{ID: d.ID} })
 }
 
 // Deletion returns the deletion request with an ID, or [registry.ErrNotFound].
-func (r Records) Deletion(ctx context.Context, id int64) (requests.DeletionRequest, error) {
+func (r Records) Deletion(ctx context.Context, id int64) (record.DeletionRequest, error) {
 	q := in(r.scope, "", deletionAdvice)
 	q.where(`d.id = @id`, "id", id)
 	q.within(`d.institution_id`)
 	q.sql = deletionPage(`SELECT d.* FROM deletion_requests d WHERE ` + q.all())
-	return one[requests.DeletionRequest](ctx, r, fmt.Sprintf("deletion request %d", id), q)
+	return one[record.DeletionRequest](ctx, r, fmt.Sprintf("deletion request %d", id), q)
 }
 
 func (f DeletionFilter) find(s registry.Scope, after Key) (*query, error) {

@@ -7,9 +7,10 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
-	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/farol-preservation/farol/record"
 )
 
 // MostSampled is how many files a sample has at most.
@@ -21,28 +22,6 @@ type SampleOf struct {
 	Seed        string
 	Files       int   // up to MostSampled
 	Through     int64 // highest ID that is drawn from; 0: the highest there is
-}
-
-// Sample is drawn from all files on record. The same seed, number and highest ID draw the
-// same files.
-type Sample struct {
-	Seed    string        `json:"seed"`
-	Through int64         `json:"through"` // highest ID that was drawn from: of files, or of the objects of an institution
-	Files   []SampledFile `json:"items"`   // in the order of their IDs; fewer than were asked for if some were drawn twice
-}
-
-// SampledFile is a file of a sample, with the last checks of its copies.
-type SampledFile struct {
-	ID          int64      `json:"id"`
-	Identifier  string     `json:"identifier"`
-	Institution string     `json:"institution_identifier"`
-	Size        int64      `json:"size"`
-	State       string     `json:"state"`        // A, or D: deleted
-	Copies      int64      `json:"copies"`       // on record
-	Unread      int64      `json:"never_read"`   // of these, copies that nobody has read since they were stored
-	Bad         int64      `json:"bad_copies"`   // of these, copies that failed their last check
-	Oldest      *time.Time `json:"oldest_check"` // last check of the copy that was checked longest ago; nil: none was
-	Newest      *time.Time `json:"newest_check"`
 }
 
 // Both read one row at the end of an index: generic_files_pkey, or
@@ -81,8 +60,8 @@ FROM (%s) d JOIN generic_files f ON f.id = d.id JOIN institutions i ON i.id = f.
 // Sample draws files from the range of their IDs by a seed: each file has the same chance, as
 // far as IDs have no gaps. In the scope of an institution, or of one, objects are drawn, and of
 // each one of its first hundred files. Deleted files are among them.
-func (r Records) Sample(ctx context.Context, of SampleOf) (Sample, error) {
-	s := Sample{Seed: of.Seed, Through: of.Through, Files: []SampledFile{}}
+func (r Records) Sample(ctx context.Context, of SampleOf) (record.Sample, error) {
+	s := record.Sample{Seed: of.Seed, Through: of.Through, Files: []record.SampledFile{}}
 	q := in(r.scope, of.Institution, "draw fewer files")
 	if q.nothing {
 		return s, nil
@@ -94,7 +73,7 @@ func (r Records) Sample(ctx context.Context, of SampleOf) (Sample, error) {
 	if s.Through == 0 {
 		found, err := read(ctx, r.db, q, last, pgx.RowTo[int64])
 		if err != nil {
-			return Sample{}, fmt.Errorf("draw a sample: %w", err)
+			return record.Sample{}, fmt.Errorf("draw a sample: %w", err)
 		}
 		if len(found) == 0 {
 			return s, nil
@@ -105,11 +84,11 @@ func (r Records) Sample(ctx context.Context, of SampleOf) (Sample, error) {
 	if q.inside.one {
 		q.args["seconds"] = places(of.Seed+" files", min(of.Files, MostSampled))
 	}
-	files, err := read(ctx, r.db, q, fmt.Sprintf(sampleSQL, drawn), pgx.RowToStructByName[SampledFile])
+	files, err := read(ctx, r.db, q, fmt.Sprintf(sampleSQL, drawn), pgx.RowToStructByName[record.SampledFile])
 	if err != nil {
-		return Sample{}, fmt.Errorf("draw a sample: %w", err)
+		return record.Sample{}, fmt.Errorf("draw a sample: %w", err)
 	}
-	slices.SortFunc(files, func(x, y SampledFile) int { return int(x.ID - y.ID) })
+	slices.SortFunc(files, func(x, y record.SampledFile) int { return int(x.ID - y.ID) })
 	s.Files = append(s.Files, files...)
 	return s, nil
 }

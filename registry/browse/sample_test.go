@@ -4,6 +4,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/browse"
 )
@@ -20,14 +21,14 @@ func TestSampleIsDrawnAgain(t *testing.T) {
 	own := registry.Only(a.ins[1])
 	for name, scope := range map[string]registry.Scope{"all": registry.Everything(), "one": own} {
 		r := browse.In(a.Registry, scope)
-		draw := func(seed string, through int64) browse.Sample {
+		draw := func(seed string, through int64) record.Sample {
 			s, err := r.Sample(t.Context(), browse.SampleOf{Seed: seed, Files: 40, Through: through})
 			if err != nil {
 				t.Fatal(err)
 			}
 			return s
 		}
-		ids := func(s browse.Sample) (list []int64) {
+		ids := func(s record.Sample) (list []int64) {
 			for _, f := range s.Files {
 				list = append(list, f.ID)
 				if name == "one" && f.Institution != a.ins[1].Identifier {

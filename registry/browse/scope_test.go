@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/farol-preservation/farol/internal/testenv"
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/browse"
 )
@@ -103,7 +104,7 @@ func testItemsOf(t *testing.T, a *archive, o *oracle) {
 			}
 		}
 		list, err := browse.In(a.Registry, c.scope).ItemsOf(ctx, asked)
-		got := ids(list, func(w registry.WorkItem) int64 { return w.ID })
+		got := ids(list, func(w record.WorkItem) int64 { return w.ID })
 		if err != nil || !slices.Equal(got, want) || c.scope != (registry.Scope{}) && (len(want) == 0 || len(want) == len(named)) {
 			t.Errorf("in %+v: %d items of %d, want %d, %v", c.scope, len(got), len(asked), len(want), err)
 		}
@@ -136,7 +137,7 @@ func testUpwards(t *testing.T, a *archive, o *oracle) {
 	all := ids(o.objects, func(x objectRow) int64 { return x.ID })
 	for _, at := range []int{0, 3, 100} {
 		list, next, err := a.everything().Objects(ctx, browse.ObjectFilter{Newer: all[at]}, browse.Page{Limit: 10})
-		got := ids(list, func(x browse.ListedObject) int64 { return x.ID })
+		got := ids(list, func(x record.ListedObject) int64 { return x.ID })
 		if want := all[max(0, at-10):at]; err != nil || next != (browse.Key{}) || !slices.Equal(got, want) {
 			t.Errorf("above %d: %v, %+v, %v, want %v", at, got, next, err, want)
 		}
@@ -159,20 +160,26 @@ func testTooBroad(t *testing.T, a *archive, _ *oracle) {
 	p := browse.Page{Limit: 10}
 	june := time.Date(2026, 6, 1, 0, 0, 0, 0, time.UTC)
 	for want, list := range map[string]func() error{
-		"list files: too broad: add object, ident": func() error { _, _, err := b.Files(ctx, browse.FileFilter{State: "A"}, p); return err },
+		"list files: too broad: add object, ident": func() error {
+			_, _, err := b.Files(ctx, browse.FileFilter{FileFilter: record.FileFilter{State: "A"}}, p)
+			return err
+		},
 		"list files: too broad: a digest by SHA-1": func() error {
-			_, _, err := b.Files(ctx, browse.FileFilter{Digest: strings.Repeat("a", 40)}, p)
+			_, _, err := b.Files(ctx, browse.FileFilter{FileFilter: record.FileFilter{Digest: strings.Repeat("a", 40)}}, p)
 			return err
 		},
 		"list checksums: too broad: add file or d": func() error { _, _, err := b.Checksums(ctx, browse.ChecksumFilter{Algorithm: "md5"}, p); return err },
 		"list copies: too broad: add file":         func() error { _, _, err := b.Copies(ctx, browse.CopyFilter{}, p); return err },
-		"list events: too broad: add object, file": func() error { _, _, err := b.Events(ctx, browse.EventFilter{Type: "ingestion"}, p); return err },
+		"list events: too broad: add object, file": func() error {
+			_, _, err := b.Events(ctx, browse.EventFilter{EventFilter: record.EventFilter{Type: "ingestion"}}, p)
+			return err
+		},
 		"list events: too broad: an identifier of": func() error {
-			_, _, err := b.Events(ctx, browse.EventFilter{Failed: true, Identifier: "00000000-0000-4000-8000-000000000000"}, p)
+			_, _, err := b.Events(ctx, browse.EventFilter{EventFilter: record.EventFilter{Failed: true, Identifier: "00000000-0000-4000-8000-000000000000"}}, p)
 			return err
 		},
 		"list events: too broad: add object, file, outcome": func() error {
-			_, _, err := b.Events(ctx, browse.EventFilter{RecordedAfter: june, RecordedBefore: june.AddDate(0, 0, 32)}, p)
+			_, _, err := b.Events(ctx, browse.EventFilter{EventFilter: record.EventFilter{RecordedAfter: june, RecordedBefore: june.AddDate(0, 0, 32)}}, p)
 			return err
 		},
 		"count records: too broad: add file":               func() error { _, _, err := b.Count(ctx, browse.CopyFilter{}); return err },
@@ -183,12 +190,21 @@ func testTooBroad(t *testing.T, a *archive, _ *oracle) {
 		}
 	}
 	for want, list := range map[string]func() error{
-		"a page has 1 to 1000 rows, not 0":      func() error { _, _, err := b.Items(ctx, browse.ItemFilter{}, browse.Page{}); return err },
-		"a page has 1 to 1000 rows, not 1001":   func() error { _, _, err := b.Items(ctx, browse.ItemFilter{}, browse.Page{Limit: 1001}); return err },
-		`"x" is no UUID`:                        func() error { _, _, err := b.Files(ctx, browse.FileFilter{UUID: "x"}, p); return err },
+		"a page has 1 to 1000 rows, not 0":    func() error { _, _, err := b.Items(ctx, browse.ItemFilter{}, browse.Page{}); return err },
+		"a page has 1 to 1000 rows, not 1001": func() error { _, _, err := b.Items(ctx, browse.ItemFilter{}, browse.Page{Limit: 1001}); return err },
+		`"x" is no UUID`: func() error {
+			_, _, err := b.Files(ctx, browse.FileFilter{FileFilter: record.FileFilter{UUID: "x"}}, p)
+			return err
+		},
 		`look up a file: refused: "y" is no UU`: func() error { _, err := b.FileByUUID(ctx, "y"); return err },
-		`"xy" is no digest in hexadecimal`:      func() error { _, _, err := b.Files(ctx, browse.FileFilter{Digest: "xy"}, p); return err },
-		`"ab" is no digest: MD5 has`:            func() error { _, _, err := b.Files(ctx, browse.FileFilter{Digest: "ab"}, p); return err },
+		`"xy" is no digest in hexadecimal`: func() error {
+			_, _, err := b.Files(ctx, browse.FileFilter{FileFilter: record.FileFilter{Digest: "xy"}}, p)
+			return err
+		},
+		`"ab" is no digest: MD5 has`: func() error {
+			_, _, err := b.Files(ctx, browse.FileFilter{FileFilter: record.FileFilter{Digest: "ab"}}, p)
+			return err
+		},
 		`"abc" is no digest in hexadecimal`: func() error {
 			_, _, err := b.Checksums(ctx, browse.ChecksumFilter{File: 1, Digest: "abc"}, p)
 			return err
@@ -238,7 +254,7 @@ func testPooled(t *testing.T, a *archive, o *oracle) {
 	b := browse.In(registry.New(pool), registry.Everything())
 	for range 5 {
 		list, _, err := b.Items(ctx, browse.ItemFilter{}, browse.Page{Limit: 20})
-		if got := ids(list, func(w registry.WorkItem) int64 { return w.ID }); err != nil || !slices.Equal(got, wantBelow(o, math.MaxInt64, 20)) {
+		if got := ids(list, func(w record.WorkItem) int64 { return w.ID }); err != nil || !slices.Equal(got, wantBelow(o, math.MaxInt64, 20)) {
 			t.Fatalf("items %v, %v", got, err)
 		}
 		var set string

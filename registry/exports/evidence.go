@@ -13,6 +13,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
 )
 
@@ -52,7 +53,7 @@ FROM (
 type badCopy struct {
 	File string `json:"file"`
 
-	registry.CopyFailure
+	record.CopyFailure
 }
 
 // By generic_files_identifier_key and fixity_failures_file, or deletion_receipts_file.

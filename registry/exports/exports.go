@@ -13,11 +13,12 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
 )
 
 // Kind is what an export has.
-type Kind string
+type Kind = record.ExportKind
 
 // All kinds.
 const (
@@ -30,20 +31,6 @@ const (
 
 // Kinds lists all kinds.
 func Kinds() []Kind { return []Kind{Inventory, Manifest, Events, PREMIS, Evidence} }
-
-// MediaType is that of the content.
-func (k Kind) MediaType() string {
-	return map[Kind]string{
-		Inventory: "text/csv; charset=utf-8", Manifest: "text/plain; charset=utf-8", Events: "application/x-ndjson", PREMIS: "application/xml", Evidence: "application/zip",
-	}[k]
-}
-
-// suffix is the end of the name of a file with the content.
-func (k Kind) suffix() string {
-	return map[Kind]string{
-		Inventory: "-inventory.csv", Manifest: "-manifest-sha256.txt", Events: "-events.jsonl", PREMIS: "-premis.xml", Evidence: "-evidence.zip",
-	}[k]
-}
 
 // Of is what an export is of: an institution, or one object of it.
 type Of struct {
@@ -68,7 +55,21 @@ func (o Of) Name() string {
 	if o.Object != "" {
 		name = o.Object[len(o.Identifier)+1:]
 	}
-	return name + o.Kind.suffix()
+	return name + o.content()[1]
+}
+
+// MediaType is that of the content.
+func (o Of) MediaType() string { return o.content()[0] }
+
+// content is its media type, and the end of the name of a file with it.
+func (o Of) content() [2]string {
+	return map[Kind][2]string{
+		Inventory: {"text/csv; charset=utf-8", "-inventory.csv"},
+		Manifest:  {"text/plain; charset=utf-8", "-manifest-sha256.txt"},
+		Events:    {"application/x-ndjson", "-events.jsonl"},
+		PREMIS:    {"application/xml", "-premis.xml"},
+		Evidence:  {"application/zip", "-evidence.zip"},
+	}[o.Kind]
 }
 
 // Records are the exports of a registry. They are safe for concurrent use.

@@ -18,6 +18,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/farol-preservation/farol/internal/testenv"
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/exports"
 )
@@ -29,16 +30,16 @@ type archive struct {
 	*registry.Registry
 	t     testing.TB
 	db    *pgxpool.Pool
-	test  registry.Institution
-	other registry.Institution
+	test  record.Institution
+	other record.Institution
 }
 
 func newArchive(t testing.TB) *archive {
 	t.Helper()
 	db := testenv.Database(t)
 	a := &archive{Registry: registry.New(db), t: t, db: db}
-	add := func(identifier string) registry.Institution {
-		in, err := a.AddInstitution(context.Background(), registry.Institution{Name: identifier, Identifier: identifier, ReceivingBucket: "in." + identifier, RestoreBucket: "out." + identifier})
+	add := func(identifier string) record.Institution {
+		in, err := a.AddInstitution(context.Background(), record.Institution{Name: identifier, Identifier: identifier, ReceivingBucket: "in." + identifier, RestoreBucket: "out." + identifier})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -57,7 +58,7 @@ func (a *archive) exec(sql string, args ...any) {
 
 // object records an object of n files, each with a copy, two digests and two events; the
 // object has an event of its own.
-func (a *archive) object(in registry.Institution, name string, n int) {
+func (a *archive) object(in record.Institution, name string, n int) {
 	a.t.Helper()
 	a.exec(`INSERT INTO intellectual_objects (institution_id, identifier, title, bag_name, bagit_profile_identifier, etag)
 		VALUES ($1, $2 || '/' || $3, 'A bag', $3, 'p', 'e')`, in.ID, in.Identifier, name)

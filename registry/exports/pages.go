@@ -6,6 +6,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
 )
 
@@ -43,12 +44,12 @@ const (
 	fileOrder = ` ORDER BY f.identifier LIMIT @n`
 )
 
-func (s *Snapshot) files(ctx context.Context, o Of, after string, deletedToo bool) ([]registry.File, error) {
+func (s *Snapshot) files(ctx context.Context, o Of, after string, deletedToo bool) ([]record.File, error) {
 	sql := registry.SelectFile + ` WHERE ` + fileRange
 	if !deletedToo {
 		sql += ` AND f.state = 'A'`
 	}
-	return collect[registry.File](ctx, s, "files", sql+fileOrder, o.args(after, filesAtOnce))
+	return collect[record.File](ctx, s, "files", sql+fileOrder, o.args(after, filesAtOnce))
 }
 
 // objects are in the order of bytes, too (intellectual_objects_bytes).
@@ -65,8 +66,8 @@ func (o Of) objectArgs(after string) pgx.NamedArgs {
 	return whole.args(after, objectsAtOnce)
 }
 
-func (s *Snapshot) objects(ctx context.Context, o Of, after string) ([]registry.Object, error) {
-	return collect[registry.Object](ctx, s, "objects", registry.SelectObject+` WHERE `+objectRange+objectOrder, o.objectArgs(after))
+func (s *Snapshot) objects(ctx context.Context, o Of, after string) ([]record.Object, error) {
+	return collect[record.Object](ctx, s, "objects", registry.SelectObject+` WHERE `+objectRange+objectOrder, o.objectArgs(after))
 }
 
 // Events of some records in the order of these (premis_events_object, premis_events_file).

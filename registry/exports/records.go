@@ -7,26 +7,9 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
 )
-
-// Record is an export on record.
-type Record struct {
-	ID          int64      `json:"id"`
-	Kind        Kind       `json:"kind"`
-	Institution string     `json:"institution_identifier"`
-	Object      *string    `json:"object_identifier"` // nil: the whole institution
-	RequestedBy string     `json:"requested_by"`
-	CreatedAt   time.Time  `json:"created_at"`
-	WorkItem    *int64     `json:"work_item_id"` // that writes it into the restoration bucket; nil: it is downloaded
-	Bucket      *string    `json:"bucket"`       // nil: as above
-	Key         *string    `json:"key"`
-	Records     *int64     `json:"records"` // nil until it was written, like the next ones
-	Bytes       *int64     `json:"bytes"`
-	SHA256      *string    `json:"sha256" db:"sha256"`
-	TakenAt     *time.Time `json:"taken_at"` // moment that it shows
-	CompletedAt *time.Time `json:"completed_at"`
-}
 
 // Written is what is known of an export that was written to its end.
 type Written struct {
@@ -37,23 +20,15 @@ type Written struct {
 }
 
 // Make puts an export on record in the name of the actor, and returns its ID.
-func (r Records) Make(ctx context.Context, o Of) (id int64, err error) {
-	err = r.db.QueryRow(ctx, `INSERT INTO exports (kind, institution_id, intellectual_object_id) VALUES ($1, $2, nullif($3, 0::bigint)) RETURNING id`,
-		o.Kind, o.Institution, o.ObjectID).Scan(&id)
-	if err != nil {
-		return 0, fmt.Errorf("record an export: %w", registry.Refusal(err))
-	}
-	return id, nil
+func (r Records) Make(ctx context.Context, o Of) (int64, error) {
+	return registry.Value[int64](ctx, r.db, "record an export", `INSERT INTO exports (kind, institution_id, intellectual_object_id) VALUES ($1, $2, nullif($3, 0::bigint)) RETURNING id`,
+		o.Kind, o.Institution, o.ObjectID)
 }
 
 // Complete notes that an export was written to its end.
 func (r Records) Complete(ctx context.Context, id int64, w Written) error {
-	_, err := r.db.Exec(ctx, `UPDATE exports SET records = $2, bytes = $3, sha256 = $4, taken_at = $5, completed_at = now() WHERE id = $1`,
+	return registry.Do(ctx, r.db, "record the end of an export", `UPDATE exports SET records = $2, bytes = $3, sha256 = $4, taken_at = $5, completed_at = now() WHERE id = $1`,
 		id, w.Records, w.Bytes, w.SHA256, w.Taken)
-	if err != nil {
-		return fmt.Errorf("record the end of an export: %w", registry.Refusal(err))
-	}
-	return nil
 }
 
 // recordsSQL finds exports within a scope that are of some kinds.
@@ -66,7 +41,7 @@ WHERE (@all OR e.institution_id = @own) AND e.kind = ANY (@kinds::text[])`
 
 // recordRow is a row of them.
 type recordRow struct {
-	Record
+	record.Export
 
 	InstitutionID int64
 	ObjectID      int64
@@ -87,7 +62,7 @@ type Page struct {
 
 // List lists exports within the scope that are of one of these kinds, the newest first
 // (exports_pkey, downwards: there are few).
-func (r Records) List(ctx context.Context, kinds []Kind, p Page) ([]Record, error) {
+func (r Records) List(ctx context.Context, kinds []Kind, p Page) ([]record.Export, error) {
 	args := r.args(kinds)
 	args["institution"], args["before"], args["n"] = p.Institution, p.Before, p.Limit
 	rows, _ := r.db.Query(ctx, recordsSQL+` AND (@institution = '' OR i.identifier = @institution) AND (@before::bigint = 0 OR e.id < @before)
@@ -96,28 +71,28 @@ func (r Records) List(ctx context.Context, kinds []Kind, p Page) ([]Record, erro
 	if err != nil {
 		return nil, fmt.Errorf("list exports: %w", registry.Refusal(err))
 	}
-	list := make([]Record, len(found))
+	list := make([]record.Export, len(found))
 	for i, row := range found {
-		list[i] = row.Record
+		list[i] = row.Export
 	}
 	return list, nil
 }
 
 // Show returns an export within the scope that is of one of these kinds, and what it is of
 // (exports_pkey).
-func (r Records) Show(ctx context.Context, id int64, kinds []Kind) (Record, Of, error) {
+func (r Records) Show(ctx context.Context, id int64, kinds []Kind) (record.Export, Of, error) {
 	args := r.args(kinds)
 	args["id"] = id
 	rows, _ := r.db.Query(ctx, recordsSQL+` AND e.id = @id`, args)
 	found, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[recordRow])
 	if err != nil {
-		return Record{}, Of{}, fmt.Errorf("look up an export: %w", registry.Refusal(err))
+		return record.Export{}, Of{}, fmt.Errorf("look up an export: %w", registry.Refusal(err))
 	}
 	o := Of{Kind: found.Kind, Institution: found.InstitutionID, Identifier: found.Institution, ObjectID: found.ObjectID}
 	if found.Object != nil {
 		o.Object = *found.Object
 	}
-	return found.Record, o, nil
+	return found.Export, o, nil
 }
 
 // WithKinds narrows what kinds of exports there are to those that show files and nothing of

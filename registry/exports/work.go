@@ -8,6 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
 )
 
@@ -28,18 +29,14 @@ UPDATE exports e SET work_item_id = made.id, key = made.object_identifier || '/'
 
 // Queue has an export of some files written into the restoration bucket by a work item.
 func (r Records) Queue(ctx context.Context, id int64, o Of, files int64) error {
-	_, err := r.db.Exec(ctx, queueSQL, pgx.NamedArgs{"id": id, "name": o.Name(), "size": files * bytesOfFile})
-	if err != nil {
-		return fmt.Errorf("queue an export: %w", registry.Refusal(err))
-	}
-	return nil
+	return registry.Do(ctx, r.db, "queue an export", queueSQL, pgx.NamedArgs{"id": id, "name": o.Name(), "size": files * bytesOfFile})
 }
 
 // OfItem returns the export that a work item writes (exports_work_item_id_key).
-func (r Records) OfItem(ctx context.Context, item int64) (Record, Of, error) {
+func (r Records) OfItem(ctx context.Context, item int64) (record.Export, Of, error) {
 	var id int64
 	if err := r.db.QueryRow(ctx, `SELECT id FROM exports WHERE work_item_id = $1`, item).Scan(&id); err != nil {
-		return Record{}, Of{}, fmt.Errorf("look up the export of item %d: %w", item, registry.Refusal(err))
+		return record.Export{}, Of{}, fmt.Errorf("look up the export of item %d: %w", item, registry.Refusal(err))
 	}
 	return r.Show(ctx, id, Kinds())
 }

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/premis"
 )
@@ -104,7 +105,7 @@ func writeRow(w io.Writer, cells []string) error {
 }
 
 // digestOf is the present digest of a file.
-func digestOf(f registry.File, algorithm string) string {
+func digestOf(f record.File, algorithm string) string {
 	for _, d := range f.Digests {
 		if d.Present && d.Algorithm == algorithm {
 			return d.Digest
@@ -168,7 +169,7 @@ func manifestPage(w io.Writer) page {
 type eventLine struct {
 	About string `json:"about"` // identifier of an object or a file
 
-	registry.Event
+	record.Event
 }
 
 // writeLine writes a value as a line of JSON.

@@ -142,11 +142,7 @@ func (r Records) Release(ctx context.Context, holds ...Hold) error {
 // Drop ends a claim without a result. A claim that was lost changes
 // nothing.
 func (r Records) Drop(ctx context.Context, h Hold) error {
-	_, err := r.db.Exec(ctx, `DELETE FROM fixity_checks WHERE storage_record_id = $1 AND token = $2 AND worker <> ''`, h.ID, h.Token)
-	if err != nil {
-		return fmt.Errorf("drop the check of a copy: %w", err)
-	}
-	return nil
+	return registry.Do(ctx, r.db, "drop the check of a copy", `DELETE FROM fixity_checks WHERE storage_record_id = $1 AND token = $2 AND worker <> ''`, h.ID, h.Token)
 }
 
 // Trouble is why a copy could not be judged.

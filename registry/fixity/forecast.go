@@ -2,6 +2,8 @@ package fixity
 
 import (
 	"time"
+
+	"github.com/farol-preservation/farol/record"
 )
 
 // load is what comes due in a target.
@@ -134,17 +136,9 @@ func forecastSpans(due int64, rate float64, shortest, longest time.Duration) (li
 // daysAhead is how many days are forecast one by one.
 const daysAhead = 30
 
-// DayAhead is what the checks come to within 24 hours.
-type DayAhead struct {
-	From    time.Time `json:"from"`
-	Due     int64     `json:"becomes_due"`
-	Checked int64     `json:"checked"`
-	Overdue int64     `json:"overdue"` // at the end
-}
-
 // ahead forecasts day by day how many copies become due, are checked and stay overdue, at so
 // many checks a second. The loads have steps of a day.
-func ahead(from time.Time, rate float64, loads []load) []DayAhead {
+func ahead(from time.Time, rate float64, loads []load) []record.FixityDayAhead {
 	comes, queue, backlog := make([][]float64, len(loads)), []cohort{}, 0.0
 	for t, l := range loads {
 		comes[t] = make([]float64, daysAhead)
@@ -154,7 +148,7 @@ func ahead(from time.Time, rate float64, loads []load) []DayAhead {
 		queue = append(queue, cohort{t, float64(l.due)})
 		backlog += float64(l.due)
 	}
-	list := make([]DayAhead, daysAhead)
+	list := make([]record.FixityDayAhead, daysAhead)
 	for k := range list {
 		due := 0.0
 		for t := range loads {
@@ -168,7 +162,7 @@ func ahead(from time.Time, rate float64, loads []load) []DayAhead {
 			}
 		})
 		backlog += due - able
-		list[k] = DayAhead{from.Add(time.Duration(k) * 24 * time.Hour), int64(due + 0.5), int64(able + 0.5), int64(backlog + 0.5)}
+		list[k] = record.FixityDayAhead{from.Add(time.Duration(k) * 24 * time.Hour), int64(due + 0.5), int64(able + 0.5), int64(backlog + 0.5)}
 	}
 	return list
 }

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/farol-preservation/farol/record"
 )
 
 // promise is a target of the model: when each of its copies was checked last, in
@@ -142,7 +144,7 @@ func TestAheadCountsDayByDay(t *testing.T) {
 	next := make([]int64, daysAhead)
 	next[0], next[1], next[3] = 10, 50, 100
 	list := ahead(time.Unix(0, 0), 40/day.Seconds(), []load{{every: 5 * day, due: 60, next: next}, {every: 90 * day, next: make([]int64, daysAhead)}})
-	want := []DayAhead{{Due: 10, Checked: 40, Overdue: 30}, {Due: 50, Checked: 40, Overdue: 40}, {Checked: 40}, {Due: 100, Checked: 40, Overdue: 60}, {Checked: 40, Overdue: 20}, {Due: 40, Checked: 40, Overdue: 20}}
+	want := []record.FixityDayAhead{{Due: 10, Checked: 40, Overdue: 30}, {Due: 50, Checked: 40, Overdue: 40}, {Checked: 40}, {Due: 100, Checked: 40, Overdue: 60}, {Checked: 40, Overdue: 20}, {Due: 40, Checked: 40, Overdue: 20}}
 	for k, w := range want {
 		if w.From = time.Unix(0, 0).Add(time.Duration(k) * day); list[k] != w {
 			t.Errorf("day %d: %+v, want %+v", k, list[k], w)

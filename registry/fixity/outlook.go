@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/farol-preservation/farol/record"
 )
 
 // comingDueSQL counts by storage_records_fixity what comes due in each step of time.
@@ -24,7 +26,7 @@ WHERE s.active AND s.target = ANY (@targets)`
 
 // outlook is of the targets that are read, with the shortest and the longest time between two
 // checks.
-func (s *Status) outlook(share float64) (f outlook, shortest, longest time.Duration) {
+func (s *reckoning) outlook(share float64) (f outlook, shortest, longest time.Duration) {
 	f.share = share
 	for _, t := range s.Targets {
 		if t.Mode != "read" || t.Copies == 0 {
@@ -40,19 +42,9 @@ func (s *Status) outlook(share float64) (f outlook, shortest, longest time.Durat
 	return f, shortest, longest
 }
 
-// due is how many copies of these targets are overdue.
-func (s *Status) due() (n int64) {
-	for _, t := range s.Targets {
-		if t.Mode == "read" && t.Copies > 0 {
-			n += t.Overdue
-		}
-	}
-	return n
-}
-
 // forecast looks ahead, first closely and then farther. share is how much of the
 // copies to look at, if they are too many.
-func (s *Status) forecast(ctx context.Context, tx pgx.Tx, share float64) error {
+func (s *reckoning) forecast(ctx context.Context, tx pgx.Tx, share float64) error {
 	f, shortest, longest := s.outlook(share)
 	if s.Estimated {
 		if err := f.draw(ctx, tx); err != nil {
@@ -68,13 +60,13 @@ func (s *Status) forecast(ctx context.Context, tx pgx.Tx, share float64) error {
 	}
 	s.Ahead = ahead(s.At, rate, f.loads)
 	switch {
-	case s.due() == 0:
+	case s.Due() == 0:
 		s.DoneAt = &s.At
 		return nil
 	case s.Rate <= 0, s.Paused:
 		return nil
 	}
-	for _, span := range forecastSpans(s.due(), s.Rate, shortest, longest) {
+	for _, span := range forecastSpans(s.Due(), s.Rate, shortest, longest) {
 		if err := f.look(ctx, tx, span); err != nil {
 			return err
 		}
@@ -89,7 +81,7 @@ func (s *Status) forecast(ctx context.Context, tx pgx.Tx, share float64) error {
 
 // An outlook is what comes due in the targets that are read.
 type outlook struct {
-	targets []Target
+	targets []record.FixityTarget
 	loads   []load               // of each
 	share   float64              // of the copies that are in the sample
 	drawn   map[string][]float64 // when those were checked last, in seconds from now; nil: all are counted

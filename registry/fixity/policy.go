@@ -7,51 +7,27 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
 )
-
-// A Policy is how often the copies in a target are to be checked, and how.
-type Policy struct {
-	Target      string     `json:"target"`
-	Provider    string     `json:"provider"`
-	Mode        string     `json:"mode"` // read, report (by reports of the provider alone) or off
-	Days        *int       `json:"days"` // between two checks; nil: as is configured
-	PausedUntil *time.Time `json:"paused_until"`
-	PauseReason string     `json:"pause_reason"`
-}
 
 const policyColumns = `target, provider, mode, interval_days AS days,
 	CASE WHEN paused_until > now() THEN nullif(paused_until, 'infinity') END AS paused_until,
 	CASE WHEN paused_until > now() THEN pause_reason ELSE '' END AS pause_reason`
 
 // Policies lists the policies of all targets.
-func (r Records) Policies(ctx context.Context) ([]Policy, error) {
-	return registry.Collect[Policy](ctx, r.db, "list fixity policies", `SELECT `+policyColumns+` FROM fixity_policies ORDER BY target`, nil)
+func (r Records) Policies(ctx context.Context) ([]record.FixityPolicy, error) {
+	return registry.Collect[record.FixityPolicy](ctx, r.db, "list fixity policies", `SELECT `+policyColumns+` FROM fixity_policies ORDER BY target`)
 }
 
 // SetPolicy changes a target's policy, which counts at once for all its copies:
 // how they are checked, and the days between two checks, 0 for what is configured.
 // A pause of the target is over.
-func (r Records) SetPolicy(ctx context.Context, target, mode string, days int) (Policy, error) {
-	rows, _ := r.db.Query(ctx, `
+func (r Records) SetPolicy(ctx context.Context, target, mode string, days int) (record.FixityPolicy, error) {
+	return registry.One[record.FixityPolicy](ctx, r.db, fmt.Sprintf("set the fixity policy of %q", target), `
 		UPDATE fixity_policies SET mode = @mode, interval_days = nullif(@days::int, 0), failures = 0, paused_until = '-infinity', pause_reason = ''
 		WHERE target = @target
 		RETURNING `+policyColumns, pgx.NamedArgs{"target": target, "mode": mode, "days": days})
-	p, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[Policy])
-	if err != nil {
-		return Policy{}, fmt.Errorf("set the fixity policy of %q: %w", target, registry.Refusal(err))
-	}
-	return p, nil
-}
-
-// Requested is what was asked for of a file or an object.
-type Requested struct {
-	Identifier string `json:"identifier"`
-	Target     string `json:"target"`
-	Files      int64  `json:"files"`
-	Copies     int64  `json:"copies"`
-	InProgress int64  `json:"in_hand"`          // of these, copies that are being checked at this moment
-	Recent     int64  `json:"recently_checked"` // further copies, which are not checked since they just were
 }
 
 // requestSQL finds the files by generic_files_identifier_key, or those of an
@@ -88,7 +64,7 @@ const recently = time.Minute
 // An identifier that nothing active has is ErrNotFound; what has no such copies is
 // an empty list. Copies that were found good in the last minute are left out, unless
 // they are to be checked again.
-func (r Records) Request(ctx context.Context, identifier, target string, again bool) ([]Requested, error) {
+func (r Records) Request(ctx context.Context, identifier, target string, again bool) ([]record.FixityRequested, error) {
 	there, err := r.Stored(ctx, identifier)
 	if err == nil && !there {
 		err = fmt.Errorf("look up %q: %w", identifier, registry.ErrNotFound)
@@ -96,19 +72,15 @@ func (r Records) Request(ctx context.Context, identifier, target string, again b
 	if err != nil {
 		return nil, err
 	}
-	return registry.Collect[Requested](ctx, r.db, fmt.Sprintf("ask for a check of %q", identifier), requestSQL,
+	return registry.Collect[record.FixityRequested](ctx, r.db, fmt.Sprintf("ask for a check of %q", identifier), requestSQL,
 		pgx.NamedArgs{"identifier": identifier, "target": target, "again": again, "recent": recently})
 }
 
 // Stored reports whether there is an active file or object with an identifier.
-func (r Records) Stored(ctx context.Context, identifier string) (there bool, err error) {
-	err = r.db.QueryRow(ctx, `
+func (r Records) Stored(ctx context.Context, identifier string) (bool, error) {
+	return registry.Value[bool](ctx, r.db, fmt.Sprintf("look up %q", identifier), `
 		SELECT EXISTS (SELECT FROM generic_files WHERE identifier = $1 AND state = 'A')
-			OR EXISTS (SELECT FROM intellectual_objects WHERE identifier = $1 AND state = 'A')`, identifier).Scan(&there)
-	if err != nil {
-		return false, fmt.Errorf("look up %q: %w", identifier, registry.Refusal(err))
-	}
-	return there, nil
+			OR EXISTS (SELECT FROM intellectual_objects WHERE identifier = $1 AND state = 'A')`, identifier)
 }
 
 // A RecordedCopy is a copy as it is on record, with the digests that its bytes must
@@ -124,15 +96,10 @@ type RecordedCopy struct {
 // CopiesByKey returns the copies that a target has under some keys
 // (storage_records_copy, checksums_generic_file_id_algorithm_digest_key).
 func (r Records) CopiesByKey(ctx context.Context, target string, keys []string) ([]RecordedCopy, error) {
-	rows, _ := r.db.Query(ctx, `
+	return registry.Collect[RecordedCopy](ctx, r.db, fmt.Sprintf("look up %d copies in %s", len(keys), target), `
 		SELECT s.id, (SELECT f.identifier FROM generic_files f WHERE f.id = s.generic_file_id) AS file, s.bucket, s.key, coalesce((
 			SELECT jsonb_object_agg(k.algorithm, k.digest) FROM (
 				SELECT DISTINCT ON (algorithm) algorithm, digest FROM checksums
 				WHERE generic_file_id = s.generic_file_id ORDER BY algorithm, datetime DESC) k), '{}') AS digests
 		FROM storage_records s WHERE s.target = $1 AND s.key = ANY ($2) AND s.active`, target, keys)
-	list, err := pgx.CollectRows(rows, pgx.RowToStructByName[RecordedCopy])
-	if err != nil {
-		return nil, fmt.Errorf("look up %d copies in %s: %w", len(keys), target, err)
-	}
-	return list, nil
 }

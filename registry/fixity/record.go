@@ -155,7 +155,7 @@ SELECT id FROM results`
 func (r Records) Record(ctx context.Context, results ...Result) (ends []End, err error) {
 	err = registry.Again(func() error {
 		return pgx.BeginFunc(ctx, r.db, func(tx pgx.Tx) error {
-			ends, err = record(ctx, tx, results)
+			ends, err = recordResults(ctx, tx, results)
 			return err
 		})
 	})
@@ -165,7 +165,7 @@ func (r Records) Record(ctx context.Context, results ...Result) (ends []End, err
 	return ends, nil
 }
 
-func record(ctx context.Context, tx pgx.Tx, results []Result) ([]End, error) {
+func recordResults(ctx context.Context, tx pgx.Tx, results []Result) ([]End, error) {
 	args := resultArgs(results)
 	ours, err := idSet(ctx, tx, lockRecordsSQL, args)
 	if err != nil {
@@ -177,15 +177,15 @@ func record(ctx context.Context, tx pgx.Tx, results []Result) ([]End, error) {
 			return nil, err
 		}
 	}
-	var record []Result
+	var noted []Result
 	for _, f := range results {
 		if ours[f.ID] {
-			record = append(record, f)
+			noted = append(noted, f)
 		}
 	}
 	recorded := map[int64]bool{}
-	if len(record) > 0 {
-		if recorded, err = idSet(ctx, tx, recordFixitySQL, resultArgs(record)); err != nil {
+	if len(noted) > 0 {
+		if recorded, err = idSet(ctx, tx, recordFixitySQL, resultArgs(noted)); err != nil {
 			return nil, err
 		}
 	}

@@ -8,36 +8,20 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
 )
 
 // ErrHeld says that another worker or person is repairing a copy.
 var ErrHeld = errors.New("another worker or person is repairing it")
 
-// A BadCopy is a copy that failed its fixity check.
-type BadCopy struct {
-	Failure       int64     `json:"failure"`
-	File          string    `json:"file"`
-	Institution   string    `json:"institution"`
-	Target        string    `json:"target"`
-	Provider      string    `json:"provider"`
-	URL           string    `json:"url" db:"url"`
-	Problem       string    `json:"problem"` // altered or missing
-	Algorithm     string    `json:"algorithm"`
-	Expected      string    `json:"expected"`
-	Found         string    `json:"found"` // "" if there was nothing
-	FoundAt       time.Time `json:"found_at"`
-	SeenAt        time.Time `json:"seen_at"`        // for the last time
-	QuarantinedAs string    `json:"quarantined_as"` // where its bytes are kept; "": not yet, or there are none
-}
-
 const badCopyColumns = `failure, file, institution, target, provider, url, problem, algorithm, expected, found, found_at, seen_at, quarantined_as`
 
 // BadCopies lists up to n bad copies behind a failure, in the order of their
 // failures: those of a file, of all files of an object, or any with "". It lists
 // only those that have been known for as long as known says.
-func (r Records) BadCopies(ctx context.Context, identifier string, known time.Duration, after int64, n int) ([]BadCopy, error) {
-	return registry.Collect[BadCopy](ctx, r.db, "list bad copies", `
+func (r Records) BadCopies(ctx context.Context, identifier string, known time.Duration, after int64, n int) ([]record.FixityBadCopy, error) {
+	return registry.Collect[record.FixityBadCopy](ctx, r.db, "list bad copies", `
 		SELECT `+badCopyColumns+` FROM bad_copies
 		WHERE failure > @after AND noted_at <= now() - @known::interval
 		  AND (@identifier = '' OR file = @identifier OR starts_with(file, @identifier || '/') AND EXISTS (
@@ -69,7 +53,7 @@ func (r Records) BadFiles(ctx context.Context, objectID int64) (map[string]strin
 // Repair is a bad copy in the hands of who repairs it.
 type Repair struct {
 	Hold
-	BadCopy
+	record.FixityBadCopy
 
 	Bucket       string // of the bad copy
 	Key          string
@@ -80,14 +64,7 @@ type Repair struct {
 	MD5          string `db:"md5"`    // on record
 	SHA256       string `db:"sha256"` // likewise
 	RepairedFrom string // URL of the copy by which someone began to replace it, and did not come to record that
-	Others       []OtherCopy
-}
-
-// OtherCopy is another copy of the same file.
-type OtherCopy struct {
-	registry.StoredCopy
-
-	Bad bool `json:"bad"`
+	Others       []record.FixityOtherCopy
 }
 
 // holdRepairSQL takes a bad copy that nobody is checking or repairing.
@@ -139,12 +116,7 @@ func (r Records) HoldRepair(ctx context.Context, worker string, failure int64, l
 
 // Repair reports what there is to know of a bad copy, without taking it.
 func (r Records) Repair(ctx context.Context, failure int64) (Repair, error) {
-	rows, _ := r.db.Query(ctx, repairSQL, failure)
-	w, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[Repair])
-	if err != nil {
-		return w, fmt.Errorf("look up bad copy %d: %w", failure, registry.Refusal(err))
-	}
-	return w, nil
+	return registry.One[Repair](ctx, r.db, fmt.Sprintf("look up bad copy %d", failure), repairSQL, failure)
 }
 
 // NoteRepair puts on record where the bad bytes are kept, and by which copy they are

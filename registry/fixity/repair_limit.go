@@ -4,10 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
 )
 
@@ -17,13 +17,6 @@ type RepairLimits struct {
 	Failures int     // copies
 	Share    float64 // per cent of the copies that were checked, once there were Least of them
 	Least    int
-}
-
-// A RepairStop keeps copies of a provider from being repaired.
-type RepairStop struct {
-	Provider  string    `json:"provider"`
-	Reason    string    `json:"reason"`
-	StoppedAt time.Time `json:"pulled_at"`
 }
 
 // repairLimitSQL counts the copies of a provider that failed within the hour, or since an
@@ -54,7 +47,7 @@ SELECT 'Repair Stopped', 'Repair has stopped at ' || @provider,
 // CheckRepairLimit stops repair at a provider if more of its copies failed than bit rot
 // explains, with one alert to people. It returns why repair has stopped there; nil: it has
 // not.
-func (r Records) CheckRepairLimit(ctx context.Context, provider string, limits RepairLimits) (*RepairStop, error) {
+func (r Records) CheckRepairLimit(ctx context.Context, provider string, limits RepairLimits) (*record.FixityRepairStop, error) {
 	_, err := r.db.Exec(ctx, repairLimitSQL, pgx.NamedArgs{
 		"provider": provider, "failures": limits.Failures, "share": limits.Share, "least": limits.Least,
 	})
@@ -71,8 +64,8 @@ func (r Records) CheckRepairLimit(ctx context.Context, provider string, limits R
 }
 
 // RepairStops lists the providers at which repair has stopped.
-func (r Records) RepairStops(ctx context.Context) ([]RepairStop, error) {
-	return registry.Collect[RepairStop](ctx, r.db, "list the providers without repair", `
+func (r Records) RepairStops(ctx context.Context) ([]record.FixityRepairStop, error) {
+	return registry.Collect[record.FixityRepairStop](ctx, r.db, "list the providers without repair", `
 		SELECT provider, reason, stopped_at FROM repair_stops WHERE released_at IS NULL ORDER BY provider`, nil)
 }
 

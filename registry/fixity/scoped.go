@@ -4,33 +4,12 @@ import (
 	"context"
 	"fmt"
 	"strings"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
 )
-
-// Own is how it stands with the copies of one institution.
-type Own struct {
-	At      time.Time   `json:"at"`
-	Targets []OwnTarget `json:"targets"`
-	Bad     int64       `json:"bad_copies"`
-	Counted bool        `json:"copies_are_counted"` // false: the institution has too many files, and only bad copies are counted
-}
-
-// OwnTarget is how it stands with the copies of one institution in a target. What is not
-// counted is null.
-type OwnTarget struct {
-	Target  string     `json:"target"`
-	Mode    string     `json:"mode"` // read, report or off
-	Days    int        `json:"days"` // between two checks
-	Copies  *int64     `json:"copies"`
-	Overdue *int64     `json:"overdue"` // nil also if nothing is promised
-	Unread  *int64     `json:"never_read"`
-	Oldest  *time.Time `json:"oldest_check"` // or since when a copy waits that was never read
-	Bad     int64      `json:"bad_copies"`
-}
 
 // mostOwnFiles is up to how many files the copies of an institution are counted.
 const mostOwnFiles = 20_000
@@ -59,7 +38,7 @@ ORDER BY p.target`
 
 // OwnStatus counts the copies of the one institution of a scope; another scope is
 // ErrNotFound. days is the interval of the targets whose policy names none.
-func (r Records) OwnStatus(ctx context.Context, s registry.Scope, days int) (o Own, err error) {
+func (r Records) OwnStatus(ctx context.Context, s registry.Scope, days int) (o record.FixityOwn, err error) {
 	_, identifier := s.Institution()
 	if identifier == "" {
 		return o, fmt.Errorf("count the copies of an institution: %w", registry.ErrNotFound)
@@ -75,7 +54,7 @@ func (r Records) OwnStatus(ctx context.Context, s registry.Scope, days int) (o O
 		}
 		args["counted"] = o.Counted
 		rows, _ := tx.Query(ctx, ownTargetsSQL, args)
-		o.Targets, err = pgx.CollectRows(rows, pgx.RowToStructByName[OwnTarget])
+		o.Targets, err = pgx.CollectRows(rows, pgx.RowToStructByName[record.FixityOwnTarget])
 		return err
 	})
 	if err != nil {
@@ -96,9 +75,9 @@ type BadFilter struct {
 
 // BadCopiesIn lists bad copies within a scope, in the order of their failures
 // (fixity_failures_open).
-func (r Records) BadCopiesIn(ctx context.Context, s registry.Scope, f BadFilter) ([]BadCopy, error) {
+func (r Records) BadCopiesIn(ctx context.Context, s registry.Scope, f BadFilter) ([]record.FixityBadCopy, error) {
 	_, own := s.Institution()
-	return registry.Collect[BadCopy](ctx, r.db, "list bad copies", `
+	return registry.Collect[record.FixityBadCopy](ctx, r.db, "list bad copies", `
 		SELECT `+badCopyColumns+` FROM bad_copies
 		WHERE failure > @after AND (@all OR institution = @own) AND (@institution = '' OR institution = @institution)
 		ORDER BY failure LIMIT @n`,
@@ -106,7 +85,7 @@ func (r Records) BadCopiesIn(ctx context.Context, s registry.Scope, f BadFilter)
 }
 
 // RequestIn is [Records.Request] within a scope: what another institution has is not found.
-func (r Records) RequestIn(ctx context.Context, s registry.Scope, identifier, target string, again bool) ([]Requested, error) {
+func (r Records) RequestIn(ctx context.Context, s registry.Scope, identifier, target string, again bool) ([]record.FixityRequested, error) {
 	if _, own := s.Institution(); !s.All() && (own == "" || !strings.HasPrefix(identifier, own+"/")) {
 		return nil, fmt.Errorf("look up %q: %w", identifier, registry.ErrNotFound)
 	}

@@ -3,79 +3,11 @@ package fixity
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/farol-preservation/farol/record"
 )
-
-// Status is how well the promise is kept that each copy is checked every so
-// often, and when it will be if it is not.
-type Status struct {
-	At         time.Time     `json:"at"`
-	Targets    []Target      `json:"targets"` // in the order of their names
-	Copies     int64         `json:"copies"`  // that are to be checked
-	Estimated  bool          `json:"copies_are_estimates"`
-	Overdue    int64         `json:"overdue"`    // of these, copies whose check is due
-	Unread     int64         `json:"never_read"` // of these, copies that nobody has read since they were stored
-	Compliance *float64      `json:"compliance"` // per cent of these that are neither overdue nor bad; nil: nothing is promised
-	Bad        int64         `json:"bad_copies"` // wherever they are
-	Stuck      int64         `json:"cannot_be_checked"`
-	Worst      []OverdueCopy `json:"most_overdue"`
-
-	Paused      bool       `json:"paused"` // nothing is claimed until a person or NSQ lets it go on
-	PausedBy    *string    `json:"paused_by"`
-	PausedAt    *time.Time `json:"paused_at"`
-	PauseReason *string    `json:"pause_reason"`
-
-	Allowance int64         `json:"allowance"` // copies that may be taken up until the scheduler runs again
-	Fed       int64         `json:"fed"`       // copies that it allowed the last time
-	Every     time.Duration `json:"every_ns"`  // time between two times; 0: it never ran
-	FedAt     *time.Time    `json:"fed_at"`
-
-	Checks24h int64   `json:"checks_in_24_hours"`
-	Bytes24h  int64   `json:"bytes_in_24_hours"`
-	Rate      float64 `json:"checks_per_second"` // at present, or as many as are allowed
-	Measured  bool    `json:"rate_is_measured"`  // or else as many as are allowed
-	pace      pace
-
-	// When everything will be done that is due then, at this rate; nil if it will
-	// never be, or checks are paused.
-	DoneAt *time.Time `json:"done_at"`
-
-	Ahead []DayAhead `json:"next_days"` // at this rate
-}
-
-// Target is how it stands with the copies in a target.
-type Target struct {
-	Target      string     `json:"target"`
-	Provider    string     `json:"provider"`
-	Mode        string     `json:"mode"` // read, report or off
-	Days        int        `json:"days"` // between two checks
-	ByDefault   bool       `json:"days_by_default"`
-	Copies      int64      `json:"copies"`
-	Overdue     int64      `json:"overdue"` // 0 if nothing is promised
-	Unread      int64      `json:"never_read"`
-	Compliance  *float64   `json:"compliance"`   // nil: nothing is promised, or there are none
-	Oldest      *time.Time `json:"oldest_check"` // last check of the copy that waits for longest; or since when it waits, if it was never read
-	Running     int64      `json:"running"`
-	Waiting     int64      `json:"waiting"` // asked for, or to be tried again
-	Stuck       int64      `json:"cannot_be_checked"`
-	Bad         int64      `json:"bad_copies"`
-	BadInTime   int64      `json:"-"` // of these, copies that are not overdue
-	Checks24h   int64      `json:"checks_in_24_hours" db:"checks_24h"`
-	Bytes24h    int64      `json:"bytes_in_24_hours" db:"bytes_24h"`
-	PausedUntil *time.Time `json:"paused_until"`
-	PauseReason string     `json:"pause_reason"`
-}
-
-// OverdueCopy is a copy whose check is due.
-type OverdueCopy struct {
-	File    string        `json:"file"`
-	Target  string        `json:"target"`
-	Checked *time.Time    `json:"last_check"` // nil: nobody has read it yet
-	Late    time.Duration `json:"late_ns"`
-	Error   string        `json:"error"` // why the last try said nothing
-}
 
 // targetsSQL counts by storage_records_fixity alone, and running checks by
 // fixity_checks_waiting.
@@ -148,6 +80,13 @@ CROSS JOIN LATERAL (
 // half a minute.
 const mostCounted = 1_000_000
 
+// reckoning is a status in the making.
+type reckoning struct {
+	record.FixityStatus
+
+	pace pace
+}
+
 // StatusQuery says what a [Status] is about.
 type StatusQuery struct {
 	Days  int     // interval of the targets whose policy names none
@@ -158,11 +97,12 @@ type StatusQuery struct {
 
 // Status counts the copies that are overdue or bad, and forecasts when all that are
 // due will have been checked. It reads the index of the copies.
-func (r Records) Status(ctx context.Context, q StatusQuery) (s Status, err error) {
+func (r Records) Status(ctx context.Context, q StatusQuery) (record.FixityStatus, error) {
+	var s reckoning
 	if q.Count == 0 {
 		q.Count = mostCounted
 	}
-	err = r.registry.Look(ctx, func(tx pgx.Tx) error {
+	err := r.registry.Look(ctx, func(tx pgx.Tx) (err error) {
 		var all float64
 		if err := tx.QueryRow(ctx, `SELECT reltuples FROM pg_class WHERE oid = 'storage_records'::regclass`).Scan(&all); err != nil {
 			return fmt.Errorf("count the copies: %w", err)
@@ -170,11 +110,11 @@ func (r Records) Status(ctx context.Context, q StatusQuery) (s Status, err error
 		s.Estimated = all > q.Count
 		args := pgx.NamedArgs{"days": q.Days, "tries": q.Tries, "most": q.Worst, "exactly": !s.Estimated}
 		rows, _ := tx.Query(ctx, targetsSQL, args)
-		if s.Targets, err = pgx.CollectRows(rows, pgx.RowToStructByName[Target]); err != nil {
+		if s.Targets, err = pgx.CollectRows(rows, pgx.RowToStructByName[record.FixityTarget]); err != nil {
 			return fmt.Errorf("count the copies: %w", err)
 		}
 		rows, _ = tx.Query(ctx, worstSQL, args)
-		if s.Worst, err = pgx.CollectRows(rows, pgx.RowToStructByName[OverdueCopy]); err != nil {
+		if s.Worst, err = pgx.CollectRows(rows, pgx.RowToStructByName[record.FixityOverdueCopy]); err != nil {
 			return fmt.Errorf("list the most overdue copies: %w", err)
 		}
 		var checks, fastest, seconds float64
@@ -189,13 +129,13 @@ func (r Records) Status(ctx context.Context, q StatusQuery) (s Status, err error
 		return s.forecast(ctx, tx, min(1, q.Count/max(all, 1)/4))
 	})
 	if err != nil {
-		return s, fmt.Errorf("read the fixity status: %w", err)
+		return s.FixityStatus, fmt.Errorf("read the fixity status: %w", err)
 	}
-	return s, nil
+	return s.FixityStatus, nil
 }
 
 // estimate asks the planner how many copies there are, if they were not counted.
-func (s *Status) estimate(ctx context.Context, tx pgx.Tx) error {
+func (s *reckoning) estimate(ctx context.Context, tx pgx.Tx) error {
 	for i := range s.Targets {
 		if !s.Estimated {
 			break
@@ -231,7 +171,7 @@ func estimated(ctx context.Context, tx pgx.Tx, target, and string) (int64, error
 }
 
 // sum adds up the targets.
-func (s *Status) sum() {
+func (s *reckoning) sum() {
 	compliance := func(failing, copies int64) *float64 {
 		if copies == 0 {
 			return nil
@@ -259,7 +199,7 @@ func (s *Status) sum() {
 // measure works out the pace from the checks that were made in so many seconds, and
 // those of the fastest minute, as so many a second. If as many are made as are
 // allowed, how fast they are made says only when the last of them is.
-func (s *Status) measure(checks, fastest, seconds float64) {
+func (s *reckoning) measure(checks, fastest, seconds float64) {
 	if s.Every <= 0 {
 		return // the scheduler never ran, so that nothing is allowed
 	}

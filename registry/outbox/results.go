@@ -86,11 +86,8 @@ func (r Records) Tidy(ctx context.Context) error {
 // RaiseAlerts makes alerts of states that time brings about, such as an approval that
 // waits, and returns how many. fixityDays is the time between two fixity checks where a
 // policy has none.
-func (r Records) RaiseAlerts(ctx context.Context, fixityDays int) (made int64, err error) {
-	if err = r.db.QueryRow(ctx, `SELECT raise_due_alerts($1)`, fixityDays).Scan(&made); err != nil {
-		return 0, fmt.Errorf("alert people: %w", err)
-	}
-	return made, nil
+func (r Records) RaiseAlerts(ctx context.Context, fixityDays int) (int64, error) {
+	return registry.Value[int64](ctx, r.db, "alert people", `SELECT raise_due_alerts($1)`, fixityDays)
 }
 
 // Waiting is a mail that waits, or was given up.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
 )
 
@@ -20,36 +21,26 @@ type InstitutionFilter struct {
 const institutionSQL = `SELECT ` + registry.InstitutionColumns + ` FROM institutions WHERE (@all OR id = @institution)`
 
 // Institutions lists institutions within a scope in the order of their IDs.
-func (r Records) Institutions(ctx context.Context, s registry.Scope, f InstitutionFilter) ([]registry.Institution, error) {
+func (r Records) Institutions(ctx context.Context, s registry.Scope, f InstitutionFilter) ([]record.Institution, error) {
 	args := scoped(s)
 	args["state"], args["after"], args["n"] = f.State, f.After, f.Limit
-	return registry.Collect[registry.Institution](ctx, r.db, "list institutions", institutionSQL+`
+	return registry.Collect[record.Institution](ctx, r.db, "list institutions", institutionSQL+`
 		AND (@state = '' OR state = @state) AND id > @after ORDER BY id LIMIT @n`, args)
 }
 
 // Institution returns an institution within a scope, or ErrNotFound.
-func (r Records) Institution(ctx context.Context, s registry.Scope, id int64) (registry.Institution, error) {
+func (r Records) Institution(ctx context.Context, s registry.Scope, id int64) (record.Institution, error) {
 	args := scoped(s)
 	args["id"] = id
-	rows, _ := r.db.Query(ctx, institutionSQL+` AND id = @id`, args)
-	i, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[registry.Institution])
-	if err != nil {
-		return registry.Institution{}, fmt.Errorf("look up an institution: %w", registry.Refusal(err))
-	}
-	return i, nil
+	return registry.One[record.Institution](ctx, r.db, "look up an institution", institutionSQL+` AND id = @id`, args)
 }
 
 // InstitutionNamed returns an institution within a scope by its identifier
 // (institutions_identifier_key), or ErrNotFound.
-func (r Records) InstitutionNamed(ctx context.Context, s registry.Scope, identifier string) (registry.Institution, error) {
+func (r Records) InstitutionNamed(ctx context.Context, s registry.Scope, identifier string) (record.Institution, error) {
 	args := scoped(s)
 	args["identifier"] = identifier
-	rows, _ := r.db.Query(ctx, institutionSQL+` AND identifier = @identifier`, args)
-	i, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[registry.Institution])
-	if err != nil {
-		return registry.Institution{}, fmt.Errorf("look up an institution: %w", registry.Refusal(err))
-	}
-	return i, nil
+	return registry.One[record.Institution](ctx, r.db, "look up an institution", institutionSQL+` AND identifier = @identifier`, args)
 }
 
 // InstitutionChanges are what is set of an institution; nil leaves it.
@@ -65,7 +56,7 @@ type InstitutionChanges struct {
 // ChangeInstitution changes an institution within a scope, as [Records.Change] does a
 // person. The people of one that is deactivated have no session afterwards, nor have those
 // without a second factor if it is required from now on.
-func (r Records) ChangeInstitution(ctx context.Context, s registry.Scope, id, version int64, c InstitutionChanges) (registry.Institution, error) {
+func (r Records) ChangeInstitution(ctx context.Context, s registry.Scope, id, version int64, c InstitutionChanges) (record.Institution, error) {
 	args := scoped(s)
 	for k, v := range map[string]any{
 		"id": id, "version": version, "name": c.Name, "state": c.State, "days": c.SpotRestoreDays, "required": c.FactorRequired, "hours": c.DeletionWait,
@@ -73,7 +64,7 @@ func (r Records) ChangeInstitution(ctx context.Context, s registry.Scope, id, ve
 		args[k] = v
 	}
 	if err := r.mayWait(ctx, args, c); err != nil {
-		return registry.Institution{}, fmt.Errorf("change an institution: %w", registry.Refusal(err))
+		return record.Institution{}, fmt.Errorf("change an institution: %w", registry.Refusal(err))
 	}
 	tag, err := r.db.Exec(ctx, `
 		UPDATE institutions SET name = coalesce(@name::text, name), state = coalesce(@state::text, state), updated_at = now(),
@@ -86,7 +77,7 @@ func (r Records) ChangeInstitution(ctx context.Context, s registry.Scope, id, ve
 				AND user_id IN (SELECT id FROM users WHERE institution_id = @id AND (@all OR institution_id = @institution) AND (@state::text = 'D' OR totp_sealed IS NULL))`, args)
 	}
 	if err != nil {
-		return registry.Institution{}, fmt.Errorf("change an institution: %w", registry.Refusal(err))
+		return record.Institution{}, fmt.Errorf("change an institution: %w", registry.Refusal(err))
 	}
 	i, err := r.Institution(ctx, s, id)
 	if err == nil && tag.RowsAffected() == 0 {

@@ -4,39 +4,24 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/jackc/pgx/v5"
-
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
 )
-
-// MailSettings say when a person gets a mail for each kind of alert: now, daily or never.
-// What concerns the own account is always sent at once.
-type MailSettings struct {
-	Deletions    string `json:"deletions"`
-	Restorations string `json:"restorations"`
-	Fixity       string `json:"fixity"`
-	Problems     string `json:"problems"`
-}
 
 // MailTimes are the values that a setting of mail may have.
 func MailTimes() []string { return []string{"now", "daily", "never"} }
 
 // Mail returns a person's settings, or ErrNotFound.
-func (r Records) Mail(ctx context.Context, user int64) (MailSettings, error) {
-	rows, _ := r.db.Query(ctx, `
+func (r Records) Mail(ctx context.Context, user int64) (record.MailSettings, error) {
+	return registry.One[record.MailSettings](ctx, r.db, "read settings of mail", `
 		SELECT coalesce(s.deletions, 'now') AS deletions, coalesce(s.restorations, 'now') AS restorations,
 			coalesce(s.fixity, 'now') AS fixity, coalesce(s.problems, 'now') AS problems
 		FROM users u LEFT JOIN mail_settings s ON s.user_id = u.id WHERE u.id = $1`, user)
-	s, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[MailSettings])
-	if err != nil {
-		return MailSettings{}, fmt.Errorf("read settings of mail: %w", registry.Refusal(err))
-	}
-	return s, nil
 }
 
 // SetMail changes a person's settings; an empty one is left. Mails that wait already are not
 // changed.
-func (r Records) SetMail(ctx context.Context, user int64, s MailSettings) (MailSettings, error) {
+func (r Records) SetMail(ctx context.Context, user int64, s record.MailSettings) (record.MailSettings, error) {
 	_, err := r.db.Exec(ctx, `
 		INSERT INTO mail_settings AS m (user_id, deletions, restorations, fixity, problems)
 		VALUES ($1, coalesce(nullif($2, ''), 'now'), coalesce(nullif($3, ''), 'now'), coalesce(nullif($4, ''), 'now'), coalesce(nullif($5, ''), 'now'))
@@ -44,7 +29,7 @@ func (r Records) SetMail(ctx context.Context, user int64, s MailSettings) (MailS
 			fixity = coalesce(nullif($4, ''), m.fixity), problems = coalesce(nullif($5, ''), m.problems)`,
 		user, s.Deletions, s.Restorations, s.Fixity, s.Problems)
 	if err != nil {
-		return MailSettings{}, fmt.Errorf("change settings of mail: %w", registry.Refusal(err))
+		return record.MailSettings{}, fmt.Errorf("change settings of mail: %w", registry.Refusal(err))
 	}
 	return r.Mail(ctx, user)
 }

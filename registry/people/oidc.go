@@ -2,7 +2,6 @@ package people
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/farol-preservation/farol/registry"
 )
@@ -25,20 +24,13 @@ func (r Records) Bind(ctx context.Context, user int64, i Identity) error {
 
 // NoteIssuerFactor notes that a person's second factor is at the provider.
 func (r Records) NoteIssuerFactor(ctx context.Context, user int64) error {
-	if _, err := r.db.Exec(ctx, `UPDATE users SET oidc_factor = true WHERE id = $1 AND NOT oidc_factor`, user); err != nil {
-		return fmt.Errorf("note a second factor: %w", registry.Refusal(err))
-	}
-	return nil
+	return registry.Do(ctx, r.db, "note a second factor", `UPDATE users SET oidc_factor = true WHERE id = $1 AND NOT oidc_factor`, user)
 }
 
 // Unbind takes a person's identity away, and ends all sessions. The next sign-in at a
 // provider binds the person again, by the e-mail address.
 func (r Records) Unbind(ctx context.Context, user int64) error {
-	_, err := r.db.Exec(ctx, `
+	return registry.Do(ctx, r.db, "unbind a person from an OpenID provider", `
 		WITH ended AS (DELETE FROM sessions WHERE user_id = $1)
 		UPDATE users SET oidc_issuer = NULL, oidc_subject = NULL, oidc_factor = false WHERE id = $1`, user)
-	if err != nil {
-		return fmt.Errorf("unbind a person from an OpenID provider: %w", registry.Refusal(err))
-	}
-	return nil
 }

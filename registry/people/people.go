@@ -6,8 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
 )
 
@@ -42,7 +41,7 @@ func (p Person) Scope() registry.Scope {
 	case !p.Active:
 		return registry.Scope{}
 	case p.InstitutionID != 0:
-		return registry.Only(registry.Institution{ID: p.InstitutionID, Identifier: p.Institution})
+		return registry.Only(record.Institution{ID: p.InstitutionID, Identifier: p.Institution})
 	case p.Role == registry.RoleAdmin || p.Role == registry.RoleOperator || p.Role == registry.RoleAuditor:
 		return registry.Everything()
 	}
@@ -69,12 +68,7 @@ func (r Records) ByID(ctx context.Context, id int64) (Person, error) {
 }
 
 func (r Records) one(ctx context.Context, sql string, args ...any) (Person, error) {
-	rows, _ := r.db.Query(ctx, sql, args...)
-	p, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[Person])
-	if err != nil {
-		return Person{}, fmt.Errorf("look up a person: %w", registry.Refusal(err))
-	}
-	return p, nil
+	return registry.One[Person](ctx, r.db, "look up a person", sql, args...)
 }
 
 // LocksAt is how many attempts may fail: the last of them locks, and so does each further one.
@@ -110,32 +104,21 @@ func (r Records) Attempt(ctx context.Context, user int64, device string) (n int,
 // TakeBack has an attempt not count that was the failure n. If others have failed since,
 // their counts stay, and so does this one.
 func (r Records) TakeBack(ctx context.Context, user int64, device string, n int) error {
-	_, err := r.db.Exec(ctx, `
+	return registry.Do(ctx, r.db, "take an attempt back", `
 		WITH first AS (DELETE FROM sign_in_failures WHERE user_id = $1 AND device = $2 AND failures = $3 AND $3 = 1)
 		UPDATE sign_in_failures SET failures = failures - 1, locked_until = NULL WHERE user_id = $1 AND device = $2 AND failures = $3 AND $3 > 1`, user, device, n)
-	if err != nil {
-		return fmt.Errorf("take an attempt back: %w", registry.Refusal(err))
-	}
-	return nil
 }
 
 // Succeeded forgets the failures of a browser, and notes that the person signed in.
 func (r Records) Succeeded(ctx context.Context, user int64, device string) error {
-	_, err := r.db.Exec(ctx, `
+	return registry.Do(ctx, r.db, "note that a person signed in", `
 		WITH forgotten AS (DELETE FROM sign_in_failures WHERE user_id = $1 AND device = $2)
 		UPDATE users SET signed_in_at = now() WHERE id = $1`, user, device)
-	if err != nil {
-		return fmt.Errorf("note that a person signed in: %w", registry.Refusal(err))
-	}
-	return nil
 }
 
 // Unlock forgets all failed attempts to sign in as a person.
 func (r Records) Unlock(ctx context.Context, user int64) error {
-	if _, err := r.db.Exec(ctx, `DELETE FROM sign_in_failures WHERE user_id = $1`, user); err != nil {
-		return fmt.Errorf("unlock a person: %w", registry.Refusal(err))
-	}
-	return nil
+	return registry.Do(ctx, r.db, "unlock a person", `DELETE FROM sign_in_failures WHERE user_id = $1`, user)
 }
 
 // SetPassword sets the hash of a password, which ends all sessions and links of the person.
@@ -145,11 +128,7 @@ func (r Records) SetPassword(ctx context.Context, user int64, hash string) error
 
 // Rehash replaces the hash of the same password, and ends nothing.
 func (r Records) Rehash(ctx context.Context, user int64, old, hash string) error {
-	_, err := r.db.Exec(ctx, `UPDATE users SET password_hash = $3 WHERE id = $1 AND password_hash = $2`, user, old, hash)
-	if err != nil {
-		return fmt.Errorf("renew the hash of a password: %w", registry.Refusal(err))
-	}
-	return nil
+	return registry.Do(ctx, r.db, "renew the hash of a password", `UPDATE users SET password_hash = $3 WHERE id = $1 AND password_hash = $2`, user, old, hash)
 }
 
 // change runs a statement that has to change one row.
@@ -166,11 +145,7 @@ func (r Records) change(ctx context.Context, what, sql string, args ...any) erro
 
 // Alert writes an alert that is for one person only.
 func (r Records) Alert(ctx context.Context, user int64, kind, subject, content string) error {
-	_, err := r.db.Exec(ctx, `INSERT INTO alerts (user_id, type, subject, content) VALUES ($1, $2, $3, $4)`, user, kind, subject, content)
-	if err != nil {
-		return fmt.Errorf("write an alert: %w", registry.Refusal(err))
-	}
-	return nil
+	return registry.Do(ctx, r.db, "write an alert", `INSERT INTO alerts (user_id, type, subject, content) VALUES ($1, $2, $3, $4)`, user, kind, subject, content)
 }
 
 // LockTokens refuses a person another token who has as many as they may, and keeps others

@@ -10,6 +10,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
 )
 
@@ -24,20 +25,6 @@ const (
 	SessionTime = 12 * time.Hour   // at most
 	IdleTime    = 60 * time.Minute // unused
 )
-
-// Session is a browser in which a person has signed in.
-type Session struct {
-	ID       int64      `json:"id"`
-	UserID   int64      `json:"-"`
-	Level    string     `json:"level"`
-	BegunAt  time.Time  `json:"begun_at"`
-	SeenAt   time.Time  `json:"seen_at"` // to the minute
-	EndsAt   time.Time  `json:"ends_at"` // at the latest
-	StrongAt *time.Time `json:"strong_at"`
-	IP       string     `json:"ip" db:"ip"`
-	Agent    string     `json:"agent"`
-	Fresh    bool       `json:"fresh"` // the person has proved who they are within the last ten minutes
-}
 
 const sessionColumns = `s.id, s.user_id, s.level, s.begun_at, s.seen_at, s.ends_at, s.strong_at, coalesce(host(s.ip), '') AS ip, s.agent,
 	coalesce(s.strong_at > now() - interval '10 minutes', false) AS fresh`
@@ -76,11 +63,11 @@ SELECT ` + sessionColumns + ` FROM sessions s WHERE s.digest = $1 AND s.ends_at 
 
 // SessionOf returns the session of a secret, and its person. One that has ended is
 // ErrNotFound, and so is one whose person was deactivated.
-func (r Records) SessionOf(ctx context.Context, secret string) (Session, Person, error) {
+func (r Records) SessionOf(ctx context.Context, secret string) (record.Session, Person, error) {
 	rows, _ := r.db.Query(ctx, sessionSQL, digest(secret), IdleTime)
-	s, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[Session])
+	s, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[record.Session])
 	if err != nil {
-		return Session{}, Person{}, fmt.Errorf("look up a session: %w", registry.Refusal(err))
+		return record.Session{}, Person{}, fmt.Errorf("look up a session: %w", registry.Refusal(err))
 	}
 	p, err := r.ByID(ctx, s.UserID)
 	if err == nil && !p.Active {
@@ -98,8 +85,8 @@ func (r Records) Rise(ctx context.Context, id int64, level string) (secret strin
 }
 
 // Sessions lists those of a person that have not ended.
-func (r Records) Sessions(ctx context.Context, user int64) ([]Session, error) {
-	return registry.Collect[Session](ctx, r.db, "list sessions", `SELECT `+sessionColumns+` FROM sessions s
+func (r Records) Sessions(ctx context.Context, user int64) ([]record.Session, error) {
+	return registry.Collect[record.Session](ctx, r.db, "list sessions", `SELECT `+sessionColumns+` FROM sessions s
 		WHERE s.user_id = @user AND s.ends_at > now() AND s.seen_at > now() - @idle::interval ORDER BY s.id`, pgx.NamedArgs{"user": user, "idle": IdleTime})
 }
 

@@ -8,29 +8,9 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
 )
-
-// Profile is a person as others see them.
-type Profile struct {
-	ID             int64      `json:"id"`
-	Email          string     `json:"email"`
-	Name           string     `json:"name"`
-	Role           string     `json:"role"`
-	InstitutionID  int64      `json:"institution_id"`         // 0: none
-	Institution    string     `json:"institution_identifier"` // "": none
-	DeactivatedAt  *time.Time `json:"deactivated_at"`         // nil: active
-	SecondFactor   bool       `json:"second_factor"`          // it is set up
-	FactorRequired bool       `json:"second_factor_required"` // for this person; role and institution may require it, too
-	HasPassword    bool       `json:"has_password"`
-	Issuer         string     `json:"oidc_issuer"`  // OpenID provider that the person is linked to; "": none
-	SignedInAt     *time.Time `json:"signed_in_at"` // nil: never
-	LockedUntil    *time.Time `json:"locked_until"` // until when attempts to sign in fail, after several that did; nil: they do not
-	TimeZone       string     `json:"time_zone"`
-	CreatedAt      time.Time  `json:"created_at"`
-	UpdatedAt      time.Time  `json:"updated_at"`
-	Version        int64      `json:"version"`
-}
 
 const profileSQL = `
 SELECT u.id, u.email, u.name, u.role, coalesce(u.institution_id, 0) AS institution_id, coalesce(i.identifier, '') AS institution, u.deactivated_at,
@@ -55,24 +35,19 @@ func scoped(s registry.Scope) pgx.NamedArgs {
 }
 
 // Profiles lists people within a scope in the order of their IDs.
-func (r Records) Profiles(ctx context.Context, s registry.Scope, f ProfileFilter) ([]Profile, error) {
+func (r Records) Profiles(ctx context.Context, s registry.Scope, f ProfileFilter) ([]record.Profile, error) {
 	args := scoped(s)
 	args["role"], args["of"], args["active"], args["after"], args["n"] = f.Role, f.Institution, f.Active, f.After, f.Limit
-	return registry.Collect[Profile](ctx, r.db, "list people", profileSQL+`
+	return registry.Collect[record.Profile](ctx, r.db, "list people", profileSQL+`
 		AND (@role = '' OR u.role = @role) AND (@of = '' OR i.identifier = @of) AND (@active::boolean IS NULL OR (u.deactivated_at IS NULL) = @active)
 		AND u.id > @after ORDER BY u.id LIMIT @n`, args)
 }
 
 // Profile returns a person within a scope, or ErrNotFound.
-func (r Records) Profile(ctx context.Context, s registry.Scope, id int64) (Profile, error) {
+func (r Records) Profile(ctx context.Context, s registry.Scope, id int64) (record.Profile, error) {
 	args := scoped(s)
 	args["id"] = id
-	rows, _ := r.db.Query(ctx, profileSQL+` AND u.id = @id`, args)
-	p, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[Profile])
-	if err != nil {
-		return Profile{}, fmt.Errorf("look up a person: %w", registry.Refusal(err))
-	}
-	return p, nil
+	return registry.One[record.Profile](ctx, r.db, "look up a person", profileSQL+` AND u.id = @id`, args)
 }
 
 // Changes are what is set of a person; nil leaves it.
@@ -100,14 +75,14 @@ WHERE u.id = @id AND (@all OR u.institution_id = @institution) AND (@version::bi
 // on; 0 is any. Another one is ErrChanged, a person that there is not ErrNotFound. What the
 // rules of people do not allow is ErrRefused. Who needs a second factor from now on and has
 // none has no session afterwards.
-func (r Records) Change(ctx context.Context, s registry.Scope, id, version int64, c Changes) (Profile, error) {
+func (r Records) Change(ctx context.Context, s registry.Scope, id, version int64, c Changes) (record.Profile, error) {
 	if c.Institution != nil && *c.Institution != "" {
 		if _, err := r.registry.Institution(ctx, *c.Institution); err != nil {
-			return Profile{}, fmt.Errorf("change a person: %w", notThere(err, *c.Institution))
+			return record.Profile{}, fmt.Errorf("change a person: %w", notThere(err, *c.Institution))
 		}
 	}
 	if err := noSuchZone(c.TimeZone); err != nil {
-		return Profile{}, fmt.Errorf("change a person: %w", err)
+		return record.Profile{}, fmt.Errorf("change a person: %w", err)
 	}
 	args := scoped(s)
 	for k, v := range map[string]any{
@@ -122,7 +97,7 @@ func (r Records) Change(ctx context.Context, s registry.Scope, id, version int64
 			DELETE FROM sessions WHERE user_id = (SELECT id FROM users WHERE id = @id AND (@all OR institution_id = @institution) AND totp_sealed IS NULL)`, args)
 	}
 	if err != nil {
-		return Profile{}, fmt.Errorf("change a person: %w", registry.Refusal(err))
+		return record.Profile{}, fmt.Errorf("change a person: %w", registry.Refusal(err))
 	}
 	p, err := r.Profile(ctx, s, id)
 	if err == nil && tag.RowsAffected() == 0 {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
 )
 
@@ -18,9 +19,9 @@ const (
 
 // Lock returns a plan that nobody else decides about until the transaction of
 // [registry.Registry.As] ends.
-func (r Records) Lock(ctx context.Context, id int64) (Plan, error) {
+func (r Records) Lock(ctx context.Context, id int64) (record.Plan, error) {
 	if _, err := r.db.Exec(ctx, `SELECT FROM plans WHERE id = $1 FOR UPDATE`, id); err != nil {
-		return Plan{}, fmt.Errorf("lock plan %d: %w", id, registry.Refusal(err))
+		return record.Plan{}, fmt.Errorf("lock plan %d: %w", id, registry.Refusal(err))
 	}
 	return r.Plan(ctx, id)
 }
@@ -28,7 +29,7 @@ func (r Records) Lock(ctx context.Context, id int64) (Plan, error) {
 // Approve records that the person who acts has looked at a plan of another person's. Nobody
 // approves the own plan, under whatever name or by whatever account it was made
 // (plans_two_people, plans_two_users, two_people).
-func (r Records) Approve(ctx context.Context, id int64) (Plan, error) {
+func (r Records) Approve(ctx context.Context, id int64) (record.Plan, error) {
 	p, err := r.Plan(ctx, id)
 	if err != nil {
 		return p, err
@@ -48,7 +49,7 @@ func (r Records) Approve(ctx context.Context, id int64) (Plan, error) {
 		}
 	}
 	if err != nil {
-		return Plan{}, fmt.Errorf("approve plan %d: %w", id, registry.Refusal(err))
+		return record.Plan{}, fmt.Errorf("approve plan %d: %w", id, registry.Refusal(err))
 	}
 	return r.Plan(ctx, id)
 }
@@ -60,7 +61,7 @@ UPDATE plans SET carry = 'apply', carry_for = acting_user() WHERE id = $1 AND st
 // AskToApply has a server apply a plan, or the rest of it, in the name of the person who
 // acts. It refuses as [Records.Apply] does, and a plan that changes more items than alone
 // and that nobody has approved. It has to be called inside [registry.Registry.As].
-func (r Records) AskToApply(ctx context.Context, id int64, tolerance float64, alone int64) (Plan, error) {
+func (r Records) AskToApply(ctx context.Context, id int64, tolerance float64, alone int64) (record.Plan, error) {
 	p, err := r.Plan(ctx, id)
 	if err != nil {
 		return p, err
@@ -73,21 +74,21 @@ func (r Records) AskToApply(ctx context.Context, id int64, tolerance float64, al
 		_, err = r.db.Exec(ctx, askApplySQL, id)
 	}
 	if err != nil {
-		return Plan{}, fmt.Errorf("apply plan %d: %w", id, registry.Refusal(err))
+		return record.Plan{}, fmt.Errorf("apply plan %d: %w", id, registry.Refusal(err))
 	}
 	return r.Plan(ctx, id)
 }
 
 // AskToUndo has a server undo a plan, in the name of the person who acts. A plan that is
 // being applied is applied no further. It has to be called inside [registry.Registry.As].
-func (r Records) AskToUndo(ctx context.Context, id int64) (Plan, error) {
+func (r Records) AskToUndo(ctx context.Context, id int64) (record.Plan, error) {
 	_, err := r.db.Exec(ctx, `SELECT plan_undo($1)`, id)
 	if err == nil {
 		_, err = r.db.Exec(ctx, `
 			UPDATE plans SET carry = CASE state WHEN 'undoing' THEN 'undo' END, carry_for = CASE state WHEN 'undoing' THEN acting_user() END WHERE id = $1`, id)
 	}
 	if err != nil {
-		return Plan{}, fmt.Errorf("undo plan %d: %w", id, registry.Refusal(err))
+		return record.Plan{}, fmt.Errorf("undo plan %d: %w", id, registry.Refusal(err))
 	}
 	return r.Plan(ctx, id)
 }

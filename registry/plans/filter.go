@@ -6,31 +6,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/record"
 )
-
-// Filter says which items a plan is about. Empty fields do not narrow.
-type Filter struct {
-	IDs           []int64           `json:"ids,omitempty" maxItems:"100000" doc:"Any of these items"`
-	Status        []registry.Status `json:"status,omitempty" maxItems:"6" enum:"Pending,Started,Success,Failed,Cancelled,Suspended" doc:"Any of these"`
-	Stage         []registry.Stage  `json:"stage,omitempty" maxItems:"30" doc:"Any of these"`
-	Action        []registry.Action `json:"action,omitempty" maxItems:"5" doc:"Any of these"`
-	Institution   string            `json:"institution,omitempty" maxLength:"255" doc:"Identifier of the institution"`
-	ErrorCode     string            `json:"error_code,omitempty" maxLength:"100"`
-	NoErrorCode   bool              `json:"no_error_code,omitempty" doc:"Only items without an error code"`
-	Name          string            `json:"name,omitempty" maxLength:"1000" doc:"Key in the receiving bucket"`
-	NamePrefix    string            `json:"name_prefix,omitempty" maxLength:"1000" doc:"With which the name begins"`
-	Object        string            `json:"object,omitempty" maxLength:"1000" doc:"Identifier of the object"`
-	Worker        string            `json:"worker,omitempty" maxLength:"255" doc:"Only items that this worker runs"`
-	StorageOption string            `json:"storage_option,omitempty" maxLength:"100"`
-	Review        bool              `json:"review,omitempty" doc:"Only items that wait for a person"`
-	SizeMin       int64             `json:"size_min,omitempty" minimum:"0" doc:"Bytes"`
-	SizeMax       *int64            `json:"size_max,omitempty" minimum:"0" doc:"Bytes"`
-	UpdatedAfter  time.Time         `json:"updated_after,omitzero" doc:"Then or later"`
-	UpdatedBefore time.Time         `json:"updated_before,omitzero" doc:"Before then"`
-	CreatedAfter  time.Time         `json:"created_after,omitzero" doc:"Then or later"`
-	CreatedBefore time.Time         `json:"created_before,omitzero" doc:"Before then"`
-}
 
 // piece is a part of a condition: a constant for format() of PostgreSQL, which quotes the
 // values.
@@ -75,8 +52,8 @@ func oneOf[T ~string](p *pieces, column string, list []T) {
 	}
 }
 
-// pieces returns the parts of the condition, in an order that does not change.
-func (f Filter) pieces() pieces {
+// piecesOf returns the parts of the condition, in an order that does not change.
+func piecesOf(f record.PlanFilter) pieces {
 	var p pieces
 	if len(f.IDs) > 0 {
 		ids := make([]string, len(f.IDs))
@@ -114,8 +91,8 @@ func (f Filter) pieces() pieces {
 	return p
 }
 
-// Empty reports whether the filter narrows nothing.
-func (f Filter) Empty() bool { return len(f.pieces()) == 0 }
+// Empty reports whether a filter narrows nothing.
+func Empty(f record.PlanFilter) bool { return len(piecesOf(f)) == 0 }
 
 // asJSON are the parts as makeSQL takes them.
 func (p pieces) asJSON() (string, error) {

@@ -3,10 +3,10 @@ package plans
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
 )
 
@@ -20,36 +20,7 @@ type Request struct {
 	// Which items: a condition as it could stand behind WHERE in a query of work_items, and
 	// a filter. Both narrow.
 	Where  string
-	Filter Filter
-}
-
-// Plan is a bulk action that is looked at before it is done.
-type Plan struct {
-	ID        int64            `json:"id"`
-	Action    string           `json:"action"`
-	ToStage   *registry.Stage  `json:"to_stage"`
-	Priority  *int             `json:"priority"`
-	Reason    *string          `json:"reason"`
-	Condition string           `json:"condition"`
-	Items     int64            `json:"items"`    // that met the condition
-	Refused   int64            `json:"refused"`  // of these, from the start
-	InWork    int64            `json:"in_work"`  // of the others: a worker had them when the plan was made
-	Bytes     int64            `json:"bytes"`    // of the others
-	SetHash   string           `json:"set_hash"` // of the items and how they stood
-	State     string           `json:"state"`    // ready, applying, applied, undoing or undone
-	Counts    map[string]int64 `json:"counts"`   // of the items by their state in the plan
-	CreatedAt time.Time        `json:"created_at"`
-	CreatedBy string           `json:"created_by"`
-	BegunAt   *time.Time       `json:"begun_at"`
-	BegunBy   *string          `json:"begun_by"`
-	AppliedAt *time.Time       `json:"applied_at"`
-	UndoneAt  *time.Time       `json:"undone_at"`
-	UndoneBy  *string          `json:"undone_by"`
-
-	ApprovedBy *string    `json:"approved_by"` // the second person; nil: nobody
-	ApprovedAt *time.Time `json:"approved_at"`
-	Carry      *string    `json:"carry"`     // what a server carries out now: apply or undo; nil: nothing
-	CarryFor   *string    `json:"carry_for"` // who asked for that
+	Filter record.PlanFilter
 }
 
 const planColumns = `
@@ -71,40 +42,30 @@ FROM whole CROSS JOIN LATERAL plan_make(@action, whole.condition, nullif(@stage,
 
 // Make stores a plan and changes no work item. What is wrong with its
 // condition is ErrRefused; that no item meets it, ErrNotFound.
-func (r Records) Make(ctx context.Context, q Request) (Plan, error) {
+func (r Records) Make(ctx context.Context, q Request) (record.Plan, error) {
 	var id int64
-	narrows, err := q.Filter.pieces().asJSON()
+	narrows, err := piecesOf(q.Filter).asJSON()
 	if err == nil {
 		err = r.db.QueryRow(ctx, makeSQL, pgx.NamedArgs{
 			"action": q.Action, "stage": q.Stage, "priority": q.Priority, "reason": q.Reason, "condition": q.Where, "pieces": narrows,
 		}).Scan(&id)
 	}
 	if err != nil {
-		return Plan{}, fmt.Errorf("plan to %s: %w", q.Action, registry.Refusal(err))
+		return record.Plan{}, fmt.Errorf("plan to %s: %w", q.Action, registry.Refusal(err))
 	}
 	return r.Plan(ctx, id)
 }
 
 // Plan returns one plan, or ErrNotFound.
-func (r Records) Plan(ctx context.Context, id int64) (Plan, error) {
-	rows, _ := r.db.Query(ctx, `SELECT `+planColumns+` FROM plans p WHERE p.id = $1`, id)
-	p, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[Plan])
-	if err != nil {
-		return Plan{}, fmt.Errorf("show plan %d: %w", id, registry.Refusal(err))
-	}
-	return p, nil
+func (r Records) Plan(ctx context.Context, id int64) (record.Plan, error) {
+	return registry.One[record.Plan](ctx, r.db, fmt.Sprintf("show plan %d", id), `SELECT `+planColumns+` FROM plans p WHERE p.id = $1`, id)
 }
 
 // List lists up to n plans, newest first: those in one of some states, or all if none is
 // given, and only those with a lower ID, unless before is 0 (plans_pkey).
-func (r Records) List(ctx context.Context, states []string, before int64, n int) ([]Plan, error) {
-	rows, _ := r.db.Query(ctx, `SELECT `+planColumns+`
+func (r Records) List(ctx context.Context, states []string, before int64, n int) ([]record.Plan, error) {
+	return registry.Collect[record.Plan](ctx, r.db, "list plans", `SELECT `+planColumns+`
 		FROM plans p WHERE (coalesce(cardinality($1::text[]), 0) = 0 OR p.state = ANY ($1)) AND ($2::bigint = 0 OR p.id < $2) ORDER BY p.id DESC LIMIT $3`, states, before, n)
-	list, err := pgx.CollectRows(rows, pgx.RowToStructByName[Plan])
-	if err != nil {
-		return nil, fmt.Errorf("list plans: %w", err)
-	}
-	return list, nil
 }
 
 // Delete deletes a plan that is not applied, or was undone (plans_pkey): what an applied one
@@ -124,17 +85,10 @@ func (r Records) Delete(ctx context.Context, id int64) error {
 	return nil
 }
 
-// View is a plan with what is to be looked at before it is applied.
-type View struct {
-	Plan
-	Sample []Item  `json:"sample"` // the first of those to come
-	Causes []Cause `json:"causes"` // of items that are not as planned
-}
-
 // View returns a plan with some of its items.
-func (r Records) View(ctx context.Context, p Plan) (v View, err error) {
+func (r Records) View(ctx context.Context, p record.Plan) (v record.PlanView, err error) {
 	const some = 10
-	v = View{p, []Item{}, []Cause{}} // null is no list in JSON
+	v = record.PlanView{p, []record.PlanItem{}, []record.PlanCause{}} // null is no list in JSON
 	if p.State == "ready" || p.State == "applying" {
 		sample, err := r.Items(ctx, p.ID, "planned", 0, some)
 		if err != nil {
@@ -147,17 +101,6 @@ func (r Records) View(ctx context.Context, p Plan) (v View, err error) {
 	return v, err
 }
 
-// Item is what a plan says of one work item.
-type Item struct {
-	ID     int64           `json:"id"`     // of the work item
-	Name   string          `json:"name"`   // key in the receiving bucket
-	Stage  registry.Stage  `json:"stage"`  // when the plan was made, as the next two
-	Status registry.Status `json:"status"` //
-	Size   int64           `json:"size"`
-	State  string          `json:"state"`  // planned, done, refused, changed, undone or not undone
-	Detail string          `json:"detail"` // why, unless it is as planned
-}
-
 const itemsSQL = `
 SELECT i.work_item_id AS id, coalesce(w.name, '') AS name, i.stage, i.status, i.size, i.state, i.detail
 FROM plan_items i LEFT JOIN all_work_items w ON w.id = i.work_item_id
@@ -167,21 +110,8 @@ LIMIT @n`
 
 // Items lists up to n items of a plan with IDs beyond after, in their order:
 // those in a state, or all if it is empty.
-func (r Records) Items(ctx context.Context, plan int64, state string, after int64, n int) ([]Item, error) {
-	rows, _ := r.db.Query(ctx, itemsSQL, pgx.NamedArgs{"id": plan, "state": state, "after": after, "n": n})
-	list, err := pgx.CollectRows(rows, pgx.RowToStructByName[Item])
-	if err != nil {
-		return nil, fmt.Errorf("list items of plan %d: %w", plan, err)
-	}
-	return list, nil
-}
-
-// Cause is how many items came to a state for the same reason.
-type Cause struct {
-	State   string `json:"state"`
-	Cause   string `json:"cause"` // with items called N
-	Items   int64  `json:"items"`
-	Example int64  `json:"example"` // the first of them
+func (r Records) Items(ctx context.Context, plan int64, state string, after int64, n int) ([]record.PlanItem, error) {
+	return registry.Collect[record.PlanItem](ctx, r.db, fmt.Sprintf("list items of plan %d", plan), itemsSQL, pgx.NamedArgs{"id": plan, "state": state, "after": after, "n": n})
 }
 
 const causesSQL = `
@@ -192,11 +122,6 @@ GROUP BY 1, 2
 ORDER BY 1, 3 DESC, 2`
 
 // Causes sums up why items of a plan are not as planned.
-func (r Records) Causes(ctx context.Context, plan int64) ([]Cause, error) {
-	rows, _ := r.db.Query(ctx, causesSQL, plan)
-	list, err := pgx.CollectRows(rows, pgx.RowToStructByName[Cause])
-	if err != nil {
-		return nil, fmt.Errorf("sum up plan %d: %w", plan, err)
-	}
-	return list, nil
+func (r Records) Causes(ctx context.Context, plan int64) ([]record.PlanCause, error) {
+	return registry.Collect[record.PlanCause](ctx, r.db, fmt.Sprintf("sum up plan %d", plan), causesSQL, plan)
 }

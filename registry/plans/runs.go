@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
 )
 
@@ -17,7 +18,7 @@ import (
 // if someone else is at it. Wherever it stops, and be it killed, each item is
 // done once or not at all, and another call goes on. After each batch progress receives
 // how many items more were dealt with.
-func (r Records) Apply(ctx context.Context, id int64, tolerance float64, progress func(items int)) (Plan, error) {
+func (r Records) Apply(ctx context.Context, id int64, tolerance float64, progress func(items int)) (record.Plan, error) {
 	p, err := r.run(ctx, id, progress, `SELECT plan_apply($1)`, func(c *pgx.Conn) error {
 		_, err := c.Exec(ctx, `SELECT plan_begin($1, $2)`, id, tolerance)
 		return err
@@ -31,7 +32,7 @@ func (r Records) Apply(ctx context.Context, id int64, tolerance float64, progres
 // Undo puts back the items that a plan has changed and that nobody has had
 // since. It can be stopped and called again like ApplyPlan. What the plan has not
 // come to by then, it never will.
-func (r Records) Undo(ctx context.Context, id int64, progress func(items int)) (Plan, error) {
+func (r Records) Undo(ctx context.Context, id int64, progress func(items int)) (record.Plan, error) {
 	p, err := r.run(ctx, id, progress, `SELECT plan_undo($1)`, func(*pgx.Conn) error { return nil })
 	if err != nil {
 		return p, fmt.Errorf("undo plan %d: %w", id, registry.Refusal(err))
@@ -39,20 +40,20 @@ func (r Records) Undo(ctx context.Context, id int64, progress func(items int)) (
 	return p, nil
 }
 
-func (r Records) run(ctx context.Context, id int64, progress func(int), batchSQL string, begin func(*pgx.Conn) error) (Plan, error) {
+func (r Records) run(ctx context.Context, id int64, progress func(int), batchSQL string, begin func(*pgx.Conn) error) (record.Plan, error) {
 	c, err := r.hold(ctx, id)
 	if err != nil {
-		return Plan{}, err
+		return record.Plan{}, err
 	}
 	defer closeConn(ctx, c) // which lets go of the plan
 	if err := begin(c); err != nil {
-		return Plan{}, err
+		return record.Plan{}, err
 	}
 	for {
 		n, err := batch(ctx, c, "", id, batchSQL)
 		switch {
 		case err != nil:
-			return Plan{}, err
+			return record.Plan{}, err
 		case n == 0:
 			return r.Plan(ctx, id)
 		default:

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
 )
 
@@ -118,7 +119,7 @@ type agent struct {
 // localID is the type of identifiers that Farol gives.
 const localID = "local"
 
-func describeObject(o registry.Object) object {
+func describeObject(o record.Object) object {
 	p := object{Identifiers: []objectID{{localID, o.Identifier}}, OriginalName: o.BagName}
 	for _, property := range []property{
 		{"title", o.Title},
@@ -136,7 +137,7 @@ func describeObject(o registry.Object) object {
 	return p
 }
 
-func describeFile(f registry.File) object {
+func describeFile(f record.File) object {
 	c := characteristics{Size: f.Size, Format: format{Name: cmp.Or(f.FormatName, f.FileFormat), Notes: []string{"MIME type " + f.FileFormat}}}
 	if f.FormatPUID != "" {
 		c.Format.Registry = &formatRegistry{"PRONOM", f.FormatPUID}
@@ -183,7 +184,7 @@ type Agent struct {
 	Home string `json:"home"`
 }
 
-func agentOf(e registry.Event) Agent { return Agent{e.Object, e.Agent} }
+func agentOf(e record.Event) Agent { return Agent{e.Object, e.Agent} }
 
 // id distinguishes versions of the same software.
 func (a Agent) id() string { return strings.TrimSpace(a.Name + " " + a.Home) }

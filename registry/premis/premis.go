@@ -13,13 +13,14 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
 )
 
 // A Source is what a PREMIS document describes. It is read while that is written.
 type Source struct {
-	object *registry.Object // nil: the document is of files alone
-	files  iter.Seq2[registry.File, error]
+	object *record.Object // nil: the document is of files alone
+	files  iter.Seq2[record.File, error]
 	events iter.Seq2[registry.LinkedEvent, error]
 }
 
@@ -32,7 +33,7 @@ func OfObject(ctx context.Context, e *registry.Export, identifier string) (Sourc
 // OfFile reads one file and its events.
 func OfFile(ctx context.Context, e *registry.Export, identifier string) (Source, error) {
 	f, err := e.File(ctx, identifier)
-	one := func(yield func(registry.File, error) bool) { yield(f, nil) }
+	one := func(yield func(record.File, error) bool) { yield(f, nil) }
 	return Source{nil, one, e.FileEvents(ctx, f)}, err
 }
 
@@ -124,12 +125,12 @@ func (d *Document) entity(v any, start xml.StartElement) error {
 }
 
 // Object writes an object.
-func (d *Document) Object(o registry.Object) error {
+func (d *Document) Object(o record.Object) error {
 	return d.entity(describeObject(o), element("object", "xsi:type", "premis:intellectualEntity"))
 }
 
 // File writes a file.
-func (d *Document) File(f registry.File) error {
+func (d *Document) File(f record.File) error {
 	return d.entity(describeFile(f), element("object", "xsi:type", "premis:file"))
 }
 

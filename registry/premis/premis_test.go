@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
 )
 
@@ -102,24 +103,24 @@ func (n premisNode) all(name string) (texts []string) {
 	return texts
 }
 
-func premisFileRecord(n int) registry.File {
+func premisFileRecord(n int) record.File {
 	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	f := registry.File{
+	f := record.File{
 		Identifier: fmt.Sprintf("test.edu/bag/data/%d.txt", n), Object: "test.edu/bag", UUID: fmt.Sprintf("%032d", n), Size: int64(n),
 		FileFormat: "text/plain", FormatPUID: "x-fmt/111", FormatName: "Plain Text File",
 	}
 	for _, algorithm := range []string{"md5", "sha1", "sha256", "sha512"} {
-		f.Digests = append(f.Digests, registry.Digest{Algorithm: algorithm, Digest: "now" + algorithm, At: at, Present: true},
-			registry.Digest{Algorithm: algorithm, Digest: "old" + algorithm, At: at})
+		f.Digests = append(f.Digests, record.Digest{Algorithm: algorithm, Digest: "now" + algorithm, At: at, Present: true},
+			record.Digest{Algorithm: algorithm, Digest: "old" + algorithm, At: at})
 	}
 	for _, target := range []string{"Standard-OR", "Standard-VA"} {
-		f.Copies = append(f.Copies, registry.FileCopy{Target: target, URL: "https://s3/" + target})
+		f.Copies = append(f.Copies, record.FileCopy{Target: target, URL: "https://s3/" + target})
 	}
 	return f
 }
 
 func premisEventRecord(n int, about string) registry.LinkedEvent {
-	return registry.LinkedEvent{About: about, Event: registry.Event{
+	return registry.LinkedEvent{About: about, Event: record.Event{
 		Identifier: fmt.Sprint("event-", n), EventType: "ingestion", EventTypeURI: "http://id.loc.gov/vocabulary/preservation/eventType/ing",
 		DateTime: time.Date(2026, 1, 2, 3, 4, 5, 6000, time.UTC), Detail: "Stored", Outcome: "Success", OutcomeDetail: "md5:0", Object: "Farol", Agent: "https://farol",
 	}}
@@ -154,11 +155,11 @@ func premisDocument(t *testing.T, source Source) (text string, root premisNode) 
 // names come through, but for the characters that XML forbids.
 func TestPREMISFollowsTheSchema(t *testing.T) {
 	t.Parallel()
-	odd, bare := premisFileRecord(1), registry.File{Identifier: "test.edu/bag/x", Object: "test.edu/bag", FileFormat: "text/plain"}
+	odd, bare := premisFileRecord(1), record.File{Identifier: "test.edu/bag/x", Object: "test.edu/bag", FileFormat: "text/plain"}
 	odd.Identifier, odd.FormatName, odd.FormatReason = "test.edu/bag/"+hostile, hostile, hostile
 	event := premisEventRecord(1, odd.Identifier)
 	event.OutcomeInformation, event.Detail, event.Object, event.EventType = hostile, hostile, hostile, hostile
-	object := registry.Object{Identifier: "test.edu/bag", BagName: "bag", Title: hostile, Description: hostile, Access: "institution", StorageOption: "Standard"}
+	object := record.Object{Identifier: "test.edu/bag", BagName: "bag", Title: hostile, Description: hostile, Access: "institution", StorageOption: "Standard"}
 	source := Source{&object, listed(odd, bare), listed(premisEventRecord(2, object.Identifier), event, premisEventRecord(3, odd.Identifier))}
 	text, root := premisDocument(t, source)
 	root.check(t)
@@ -204,7 +205,7 @@ func FuzzPREMISIsWellFormed(f *testing.F) {
 	f.Fuzz(func(t *testing.T, name string) {
 		file, event := premisFileRecord(1), premisEventRecord(1, name)
 		file.Identifier, file.FileFormat, file.FormatPUID, event.Outcome, event.EventTypeURI = name, name, name, name, name
-		_, root := premisDocument(t, Source{&registry.Object{Identifier: name, Title: name}, listed(file), listed(event)})
+		_, root := premisDocument(t, Source{&record.Object{Identifier: name, Title: name}, listed(file), listed(event)})
 		root.check(t)
 	})
 }
@@ -216,7 +217,7 @@ func TestPREMISIsStreamed(t *testing.T) {
 	const files, ahead = 5000, 500 // the buffers hold fewer
 	var read atomic.Int64
 	broken := errors.New("the connection broke")
-	many := func(yield func(registry.File, error) bool) {
+	many := func(yield func(record.File, error) bool) {
 		for n := range files {
 			if lead := int64(n) - read.Load(); lead > ahead {
 				t.Errorf("%d files are in memory", lead)
@@ -258,7 +259,7 @@ func TestPREMISIsStreamed(t *testing.T) {
 // process writes.
 func TestPREMISCanBeResumed(t *testing.T) {
 	t.Parallel()
-	object, file := registry.Object{Identifier: "test.edu/bag", Title: "A bag"}, premisFileRecord(1)
+	object, file := record.Object{Identifier: "test.edu/bag", Title: "A bag"}, premisFileRecord(1)
 	first, last := premisEventRecord(1, object.Identifier), premisEventRecord(2, file.Identifier)
 	last.Object = "Another"
 	whole, _ := premisDocument(t, Source{&object, listed(file), listed(first, last)})

@@ -13,6 +13,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
 )
 
@@ -21,22 +22,6 @@ type Records struct{ db registry.Database }
 
 // In returns those of r.
 func In(r *registry.Registry) Records { return Records{r.DB()} }
-
-// Counted is what a count found.
-type Counted struct {
-	Since     *time.Time `json:"since"`     // from when on ended items were counted; nil: all were
-	Objects   int64      `json:"objects"`   // active ones
-	Items     int64      `json:"items"`     // that ended since
-	Corrected int64      `json:"corrected"` // objects whose files were counted again, and were others
-}
-
-// String is the result of the job.
-func (c Counted) String() string {
-	if c.Since == nil {
-		return fmt.Sprintf("counted %d objects and all items that ended: %d; corrected the figures of %d objects", c.Objects, c.Items, c.Corrected)
-	}
-	return fmt.Sprintf("counted %d objects, and the items that ended since %s: %d", c.Objects, c.Since.UTC().Format(time.DateOnly), c.Items)
-}
 
 // sinceSQL is midnight, in UTC, of the day before the last count. A change is read that was
 // made before a count and committed after it, unless its transaction took a day. Without any
@@ -77,11 +62,11 @@ FROM (
 
 // Count adds up what is in storage, counts the items that ended since the day before the
 // last count, and writes the rows of today. With all it counts all files and items again.
-func (r Records) Count(ctx context.Context, all bool) (done Counted, err error) {
+func (r Records) Count(ctx context.Context, all bool) (done record.Counted, err error) {
 	var corrected int64
 	if all {
 		if corrected, err = r.recount(ctx); err != nil {
-			return Counted{}, err
+			return record.Counted{}, err
 		}
 	}
 	err = pgx.BeginFunc(ctx, r.db, func(tx pgx.Tx) error {
@@ -89,7 +74,7 @@ func (r Records) Count(ctx context.Context, all bool) (done Counted, err error) 
 		if _, err := tx.Exec(ctx, `SELECT pg_advisory_xact_lock(hashtextextended('farol reports', 0))`); err != nil {
 			return err
 		}
-		done = Counted{Corrected: corrected}
+		done = record.Counted{Corrected: corrected}
 		if !all {
 			if err := tx.QueryRow(ctx, sinceSQL).Scan(&done.Since); err != nil {
 				return err
@@ -102,7 +87,7 @@ func (r Records) Count(ctx context.Context, all bool) (done Counted, err error) 
 		return err
 	})
 	if err != nil {
-		return Counted{}, fmt.Errorf("count for reports: %w", registry.Refusal(err))
+		return record.Counted{}, fmt.Errorf("count for reports: %w", registry.Refusal(err))
 	}
 	return done, nil
 }

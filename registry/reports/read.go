@@ -6,11 +6,12 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
 )
 
 // Grouping is what the rows of a report stand for.
-type Grouping string
+type Grouping = record.Grouping
 
 // What rows may stand for. Not every report has all of them.
 const (
@@ -20,34 +21,6 @@ const (
 	ByAction      Grouping = "action"
 	ByDay         Grouping = "day"
 )
-
-// Deposit is what was in storage at the last count of a day.
-type Deposit struct {
-	Key     string `json:"key"` // identifier of an institution, name of a storage option, or a month such as 2026-11
-	Day     string `json:"day"` // of the count, such as 2026-11-26
-	Objects int64  `json:"objects"`
-	Files   int64  `json:"files"`
-	Bytes   int64  `json:"bytes"` // each file counted once, however many copies it has
-}
-
-// Cost is what an institution's storage costs in a month.
-type Cost struct {
-	Institution   string  `json:"institution"`
-	StorageOption string  `json:"storage_option"`
-	Days          int64   `json:"days"`                             // of the month that were counted
-	Bytes         int64   `json:"bytes"`                            // mean of these days
-	IncludedTiB   *string `json:"included_tib" db:"included_tib"`   // that cost nothing
-	PerGiBMonth   *string `json:"per_gib_month" db:"per_gib_month"` // US dollars; nil: no price is set
-	Cost          *string `json:"cost"`                             // US dollars for a whole month; nil: no price is set
-}
-
-// Outcome is how items ended.
-type Outcome struct {
-	Key    string `json:"key"`    // an action, the identifier of an institution, or a day
-	Result string `json:"result"` // Success, Cancelled, Failed or Suspended
-	Items  int64  `json:"items"`
-	Bytes  int64  `json:"bytes"`
-}
 
 // scoped are arguments for a scope. A parent institution has the sums of its subscribers,
 // too; each institution in a report is one line of sums.
@@ -92,7 +65,7 @@ type DepositQuery struct {
 
 // Deposits reports what is in storage within a scope: by institution or storage option as
 // counted last, or by month at the last count of each of the last months.
-func (r Records) Deposits(ctx context.Context, s registry.Scope, q DepositQuery) ([]Deposit, error) {
+func (r Records) Deposits(ctx context.Context, s registry.Scope, q DepositQuery) ([]record.Deposit, error) {
 	args, sql := scoped(s, q.Institution), monthsSQL
 	args["on"] = q.On
 	switch q.By {
@@ -105,7 +78,7 @@ func (r Records) Deposits(ctx context.Context, s registry.Scope, q DepositQuery)
 	case ByAction, ByDay:
 		return nil, fmt.Errorf("report deposits: %w: there is no report by %s", registry.ErrRefused, q.By)
 	}
-	return registry.Collect[Deposit](ctx, r.db, "report deposits", sql, args)
+	return registry.Collect[record.Deposit](ctx, r.db, "report deposits", sql, args)
 }
 
 // costsSQL goes by holdings_daily_pkey. A mean is of the days that were counted, on which an
@@ -127,10 +100,10 @@ ORDER BY 1, 2`
 
 // Costs reports what storage costs in a month, which begins with a day such as 2026-11-01,
 // within a scope or of one institution in it.
-func (r Records) Costs(ctx context.Context, s registry.Scope, institution, month string) ([]Cost, error) {
+func (r Records) Costs(ctx context.Context, s registry.Scope, institution, month string) ([]record.Cost, error) {
 	args := scoped(s, institution)
 	args["month"] = month
-	return registry.Collect[Cost](ctx, r.db, "report costs", costsSQL, args)
+	return registry.Collect[record.Cost](ctx, r.db, "report costs", costsSQL, args)
 }
 
 // outcomesOfSQL goes by daily_outcomes_pkey.
@@ -142,7 +115,7 @@ GROUP BY 1, 2 ORDER BY 1, 2`
 
 // Outcomes reports how items ended on some days, from and to being such as 2026-11-26,
 // within a scope or of one institution in it: by action, institution or day.
-func (r Records) Outcomes(ctx context.Context, s registry.Scope, by Grouping, institution, from, to string) ([]Outcome, error) {
+func (r Records) Outcomes(ctx context.Context, s registry.Scope, by Grouping, institution, from, to string) ([]record.Outcome, error) {
 	args := scoped(s, institution)
 	args["from"], args["to"] = from, to
 	key := ""
@@ -156,5 +129,5 @@ func (r Records) Outcomes(ctx context.Context, s registry.Scope, by Grouping, in
 	case ByOption, ByMonth:
 		return nil, fmt.Errorf("report outcomes: %w: there is no report by %s", registry.ErrRefused, by)
 	}
-	return registry.Collect[Outcome](ctx, r.db, "report outcomes", fmt.Sprintf(outcomesOfSQL, key), args)
+	return registry.Collect[record.Outcome](ctx, r.db, "report outcomes", fmt.Sprintf(outcomesOfSQL, key), args)
 }

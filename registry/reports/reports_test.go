@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/farol-preservation/farol/internal/testenv"
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/reports"
 )
@@ -24,16 +25,16 @@ type archive struct {
 	reports.Records
 	t  *testing.T
 	db *pgxpool.Pool
-	in map[string]registry.Institution
+	in map[string]record.Institution
 }
 
 func newArchive(t *testing.T) *archive {
 	t.Helper()
 	db := testenv.Database(t)
 	r := registry.New(db)
-	a := &archive{reports.In(r), t, db, map[string]registry.Institution{}}
+	a := &archive{reports.In(r), t, db, map[string]record.Institution{}}
 	for _, name := range []string{"parent.edu", "sub.edu", "other.edu"} {
-		in, err := r.AddInstitution(t.Context(), registry.Institution{Name: name, Identifier: name, ReceivingBucket: "in." + name, RestoreBucket: "out." + name})
+		in, err := r.AddInstitution(t.Context(), record.Institution{Name: name, Identifier: name, ReceivingBucket: "in." + name, RestoreBucket: "out." + name})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -70,7 +71,7 @@ func (a *archive) object(institution, name, option string, sizes ...int) int64 {
 	return id
 }
 
-func (a *archive) count(all bool) reports.Counted {
+func (a *archive) count(all bool) record.Counted {
 	a.t.Helper()
 	c, err := a.Count(a.t.Context(), all)
 	if err != nil {

@@ -9,46 +9,9 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
 )
-
-// DeletionRequest is someone's wish to have files and objects deleted, and what
-// was decided about it.
-type DeletionRequest struct {
-	ID          int64      `json:"id"`
-	Institution string     `json:"institution_identifier"`
-	RequestedBy string     `json:"requested_by"` // e-mail
-	RequestedAt time.Time  `json:"requested_at"`
-	ApprovedBy  string     `json:"approved_by"` // "": nobody
-	ApprovedAt  *time.Time `json:"approved_at"`
-	RequestedAs string     `json:"requested_as"` // who acted; "": not recorded at the time
-	ApprovedAs  string     `json:"approved_as"`  // who acted; "": nobody, or not recorded at the time
-	OnPaper     string     `json:"on_paper"`     // why the approval was entered for a person who had not signed in
-	BeginsAt    *time.Time `json:"begins_at"`    // nothing is removed before; null: it is not approved
-	CancelledBy string     `json:"cancelled_by"`
-	CancelledAt *time.Time `json:"cancelled_at"`
-	Reason      string     `json:"cancel_reason" db:"cancel_reason"` // why it was cancelled; "": that was not said
-	Objects     int64      `json:"objects"`
-	Files       int64      `json:"files"` // single ones, in addition to those of the objects
-	Items       int64      `json:"items"` // work items that it became
-	Done        int64      `json:"done"`  // of these
-	Failed      int64      `json:"failed"`
-	Cancelled   int64      `json:"cancelled"`
-	Removed     bool       `json:"removed_before_cancelled" db:"removed"` // it was cancelled when copies had been removed
-	Ask         string     `json:"whom_to_ask" db:"ask"`                  // who may approve it, or from when somebody may; "": it is decided
-	Kept        string     `json:"kept_by_store" db:"kept"`               // until when stores keep copies, for which items of it wait; "": none does
-}
-
-// Waits reports whether a request is approved, and nothing of it is removed before a time that
-// is still to come.
-func (d DeletionRequest) Waits(now time.Time) bool {
-	return d.BeginsAt != nil && d.CancelledAt == nil && d.BeginsAt.After(now)
-}
-
-// Stoppable reports whether something of an approved request is left that can be stopped.
-func (d DeletionRequest) Stoppable() bool {
-	return d.ApprovedAt != nil && d.CancelledAt == nil && d.Done+d.Cancelled < d.Items
-}
 
 // SelectDeletions reads a [DeletionRequest] from rows of deletion_requests, which the query or
 // the table in place of %s has. Of each the items are counted (work_items_deletion,
@@ -79,24 +42,14 @@ var deletionRequestsSQL = fmt.Sprintf(SelectDeletions, `deletion_requests`)
 
 // DeletionRequests lists the requests of an institution, or of all with "", the
 // newest first, after the one with the id given if that is not 0.
-func (r Records) DeletionRequests(ctx context.Context, institution string, before int64, n int) ([]DeletionRequest, error) {
-	rows, _ := r.db.Query(ctx, deletionRequestsSQL+`
+func (r Records) DeletionRequests(ctx context.Context, institution string, before int64, n int) ([]record.DeletionRequest, error) {
+	return registry.Collect[record.DeletionRequest](ctx, r.db, "list deletion requests", deletionRequestsSQL+`
 		WHERE ($1 = '' OR i.identifier = $1) AND ($2::bigint = 0 OR d.id < $2) ORDER BY d.id DESC LIMIT $3`, institution, before, n)
-	list, err := pgx.CollectRows(rows, pgx.RowToStructByName[DeletionRequest])
-	if err != nil {
-		return nil, fmt.Errorf("list deletion requests: %w", err)
-	}
-	return list, nil
 }
 
 // DeletionRequest returns one, or ErrNotFound.
-func (r Records) DeletionRequest(ctx context.Context, id int64) (DeletionRequest, error) {
-	rows, _ := r.db.Query(ctx, deletionRequestsSQL+` WHERE d.id = $1`, id)
-	d, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[DeletionRequest])
-	if err != nil {
-		return d, fmt.Errorf("show deletion request %d: %w", id, registry.Refusal(err))
-	}
-	return d, nil
+func (r Records) DeletionRequest(ctx context.Context, id int64) (record.DeletionRequest, error) {
+	return registry.One[record.DeletionRequest](ctx, r.db, fmt.Sprintf("show deletion request %d", id), deletionRequestsSQL+` WHERE d.id = $1`, id)
 }
 
 // named are the identifiers of a request, each once.
@@ -117,7 +70,7 @@ ORDER BY n.identifier`
 // by is the e-mail of an institutional admin, and everything has to be of the same
 // institution. Nothing is deleted before another person has approved it. What is refused of
 // one is refused of all, and the error names it.
-func (r Records) RequestDeletion(ctx context.Context, by string, identifiers []string) (d DeletionRequest, err error) {
+func (r Records) RequestDeletion(ctx context.Context, by string, identifiers []string) (d record.DeletionRequest, err error) {
 	var id int64
 	err = registry.Again(func() error {
 		return pgx.BeginFunc(ctx, r.db, func(tx pgx.Tx) (err error) {
@@ -126,7 +79,7 @@ func (r Records) RequestDeletion(ctx context.Context, by string, identifiers []s
 		})
 	})
 	if err != nil {
-		return DeletionRequest{}, fmt.Errorf("request a deletion: %w", registry.Refusal(err))
+		return record.DeletionRequest{}, fmt.Errorf("request a deletion: %w", registry.Refusal(err))
 	}
 	return r.DeletionRequest(ctx, id)
 }
@@ -155,7 +108,7 @@ func (r Records) requestDeletion(ctx context.Context, tx pgx.Tx, by string, iden
 }
 
 // requester is the person who asks for a deletion, if that person may.
-func (r Records) requester(ctx context.Context, tx pgx.Tx, by string, identifiers []string) (registry.User, error) {
+func (r Records) requester(ctx context.Context, tx pgx.Tx, by string, identifiers []string) (record.User, error) {
 	u, err := r.registry.Actor(ctx, tx, by)
 	switch {
 	case err != nil:
@@ -169,7 +122,7 @@ func (r Records) requester(ctx context.Context, tx pgx.Tx, by string, identifier
 }
 
 // noteNamed records a request with what it names.
-func noteNamed(ctx context.Context, tx pgx.Tx, u registry.User, n named) (id int64, err error) {
+func noteNamed(ctx context.Context, tx pgx.Tx, u record.User, n named) (id int64, err error) {
 	err = tx.QueryRow(ctx, `INSERT INTO deletion_requests (institution_id, requested_by) VALUES ($1, $2) RETURNING id`, u.InstitutionID, u.ID).Scan(&id)
 	if err != nil {
 		return 0, err
@@ -242,15 +195,9 @@ WITH named AS (
 )
 SELECT identifier, why FROM judged WHERE why IS NOT NULL ORDER BY identifier`
 
-// Undeletable is what cannot be deleted now.
-type Undeletable struct {
-	Identifier string `json:"identifier"`
-	Why        string `json:"why"`
-}
-
-func undeletable(ctx context.Context, db registry.RowQuerier, request int64) ([]Undeletable, error) {
+func undeletable(ctx context.Context, db registry.RowQuerier, request int64) ([]record.Undeletable, error) {
 	rows, _ := db.Query(ctx, UndeletableSQL, pgx.NamedArgs{"deletion": request})
-	list, err := pgx.CollectRows(rows, pgx.RowToStructByName[Undeletable])
+	list, err := pgx.CollectRows(rows, pgx.RowToStructByName[record.Undeletable])
 	if err != nil {
 		return nil, fmt.Errorf("check what can be deleted: %w", err)
 	}
@@ -314,8 +261,8 @@ ORDER BY o.identifier COLLATE "C", n.file`
 // admin of the archive where the institution has no other admin: the database's own rule
 // (deletion_request_decided). onPaper says why the approval is entered for a person who has
 // not signed in; it is needed then, and ignored for one who has.
-func (r Records) ApproveDeletion(ctx context.Context, id int64, by, onPaper string) (DeletionRequest, error) {
-	return r.decideDeletion(ctx, id, by, "approve", func(ctx context.Context, tx pgx.Tx, u registry.User, approved *time.Time) error {
+func (r Records) ApproveDeletion(ctx context.Context, id int64, by, onPaper string) (record.DeletionRequest, error) {
+	return r.decideDeletion(ctx, id, by, "approve", func(ctx context.Context, tx pgx.Tx, u record.User, approved *time.Time) error {
 		requester, err := approve(ctx, tx, id, u, onPaper, approved)
 		if err != nil {
 			return err
@@ -340,8 +287,8 @@ func (r Records) ApproveDeletion(ctx context.Context, id int64, by, onPaper stri
 var errOnlyAsked = errors.New("only asked")
 
 // MayApproveDeletion refuses what ApproveDeletion would refuse now, and changes nothing.
-func (r Records) MayApproveDeletion(ctx context.Context, id int64, by, onPaper string) (DeletionRequest, error) {
-	d, err := r.decideDeletion(ctx, id, by, "approve", func(ctx context.Context, tx pgx.Tx, u registry.User, approved *time.Time) error {
+func (r Records) MayApproveDeletion(ctx context.Context, id int64, by, onPaper string) (record.DeletionRequest, error) {
+	d, err := r.decideDeletion(ctx, id, by, "approve", func(ctx context.Context, tx pgx.Tx, u record.User, approved *time.Time) error {
 		if _, err := approve(ctx, tx, id, u, onPaper, approved); err != nil {
 			return err
 		}
@@ -354,7 +301,7 @@ func (r Records) MayApproveDeletion(ctx context.Context, id int64, by, onPaper s
 }
 
 // approve decides a request, and locks what it names.
-func approve(ctx context.Context, tx pgx.Tx, id int64, u registry.User, onPaper string, approved *time.Time) (requester string, err error) {
+func approve(ctx context.Context, tx pgx.Tx, id int64, u record.User, onPaper string, approved *time.Time) (requester string, err error) {
 	if approved != nil {
 		return "", fmt.Errorf("%w: it was approved already, at %s", registry.ErrRefused, approved.UTC().Format(time.RFC3339))
 	}

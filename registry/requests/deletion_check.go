@@ -7,20 +7,9 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
 )
-
-// DeletionCheck is what a request for a deletion would be about, and why it would be refused.
-type DeletionCheck struct {
-	Objects int64 `json:"objects"`
-	Files   int64 `json:"files"` // single ones, in addition to those of the objects
-	Bytes   int64 `json:"bytes"` // of all active files that would be deleted
-
-	Unknown      []string      `json:"unknown"` // the institution has no such object or file: the first of them
-	UnknownCount int64         `json:"unknown_count"`
-	Refused      []Undeletable `json:"refused"` // these cannot be deleted now: the first of them
-	RefusedCount int64         `json:"refused_count"`
-}
 
 // mostListed is how many names of each kind a check lists.
 const mostListed = 1000
@@ -36,7 +25,7 @@ SELECT coalesce(sum(size), 0)::bigint FROM (
 	WHERE d.deletion_request_id = $1 AND f.state = 'A') f`
 
 // CheckDeletion reports what [Records.RequestDeletion] would do, and changes nothing.
-func (r Records) CheckDeletion(ctx context.Context, by string, identifiers []string) (c DeletionCheck, err error) {
+func (r Records) CheckDeletion(ctx context.Context, by string, identifiers []string) (c record.DeletionCheck, err error) {
 	err = pgx.BeginFunc(ctx, r.db, func(tx pgx.Tx) error {
 		if c, err = r.checkDeletion(ctx, tx, by, identifiers); err != nil {
 			return err
@@ -49,7 +38,7 @@ func (r Records) CheckDeletion(ctx context.Context, by string, identifiers []str
 	return c, nil
 }
 
-func (r Records) checkDeletion(ctx context.Context, tx pgx.Tx, by string, identifiers []string) (c DeletionCheck, err error) {
+func (r Records) checkDeletion(ctx context.Context, tx pgx.Tx, by string, identifiers []string) (c record.DeletionCheck, err error) {
 	u, err := r.requester(ctx, tx, by, identifiers)
 	if err != nil {
 		return c, err
@@ -66,7 +55,7 @@ func (r Records) checkDeletion(ctx context.Context, tx pgx.Tx, by string, identi
 	if err != nil {
 		return c, err
 	}
-	c = DeletionCheck{
+	c = record.DeletionCheck{
 		Objects: int64(len(n.objects)), Files: int64(len(n.files)),
 		Unknown: firstOf(n.unknown), UnknownCount: int64(len(n.unknown)), Refused: firstOf(refused), RefusedCount: int64(len(refused)),
 	}

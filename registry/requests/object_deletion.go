@@ -6,16 +6,9 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
 )
-
-// ObjectDeletion is what has become of an object by deletions, and what is about to.
-type ObjectDeletion struct {
-	Item         *int64            `json:"deleted_by_item"`     // that deletes the object as a whole, or has deleted it; nil: none
-	FilesDeleted *int64            `json:"files_deleted"`       // nil: not counted
-	FilesGoing   int64             `json:"files_being_deleted"` // of a deletion that is not completed
-	Requests     []DeletionRequest `json:"requests"`            // that name the object or files of it, the newest first
-}
 
 // mostRequests is how many deletion requests of one object are read.
 const mostRequests = 100
@@ -23,7 +16,7 @@ const mostRequests = 100
 // ObjectDeletion returns what is on record of deletions of an object
 // (generic_files_deleting, deletion_requests_object, deletion_requests_file). Files that were
 // deleted are counted if counted (generic_files_object).
-func (r Records) ObjectDeletion(ctx context.Context, objectID int64, counted bool) (d ObjectDeletion, err error) {
+func (r Records) ObjectDeletion(ctx context.Context, objectID int64, counted bool) (d record.ObjectDeletion, err error) {
 	err = r.db.QueryRow(ctx, `
 		SELECT o.deleted_by_item,
 			CASE WHEN $2 THEN (SELECT count(*) FROM generic_files f WHERE f.intellectual_object_id = o.id AND f.state = 'D') END,
@@ -34,7 +27,7 @@ func (r Records) ObjectDeletion(ctx context.Context, objectID int64, counted boo
 	if err != nil {
 		return d, fmt.Errorf("look up deletions of object %d: %w", objectID, err)
 	}
-	d.Requests, err = registry.Collect[DeletionRequest](ctx, r.db, "list the deletion requests of an object", deletionRequestsSQL+`
+	d.Requests, err = registry.Collect[record.DeletionRequest](ctx, r.db, "list the deletion requests of an object", deletionRequestsSQL+`
 		WHERE d.id IN (
 			SELECT deletion_request_id FROM deletion_requests_intellectual_objects WHERE intellectual_object_id = @object
 			UNION ALL

@@ -3,10 +3,10 @@ package requests
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
 )
 
@@ -21,7 +21,7 @@ type DoomedFile struct {
 
 // DoomedCopy is one of its copies.
 type DoomedCopy struct {
-	registry.StoredCopy
+	record.StoredCopy
 
 	Kept    string `json:"kept"`    // why its bytes must stay; "": they go
 	Ours    bool   `json:"ours"`    // a deletion may have removed it, or this one saw it today: it is not looked for
@@ -51,12 +51,7 @@ LIMIT @n`
 // DoomedFiles returns up to n of the files that an item has still to delete, in the
 // order of their IDs, from after one on.
 func (r Records) DoomedFiles(ctx context.Context, w DeletionWork, after int64, n int) ([]DoomedFile, error) {
-	rows, _ := r.db.Query(ctx, doomedSQL, pgx.NamedArgs{"item": w.Item, "object": w.ObjectID, "file": w.FileID, "after": after, "n": n})
-	list, err := pgx.CollectRows(rows, pgx.RowToStructByName[DoomedFile])
-	if err != nil {
-		return nil, fmt.Errorf("list what item %d deletes: %w", w.Item, err)
-	}
-	return list, nil
+	return registry.Collect[DoomedFile](ctx, r.db, fmt.Sprintf("list what item %d deletes", w.Item), doomedSQL, pgx.NamedArgs{"item": w.Item, "object": w.ObjectID, "file": w.FileID, "after": after, "n": n})
 }
 
 // A Receipt records a copy that a deletion removes.
@@ -106,10 +101,7 @@ func (r Records) NoteLate(ctx context.Context, w DeletionWork, receipts []Receip
 	for _, c := range receipts {
 		files, targets, keys = append(files, c.FileID), append(targets, c.Target), append(keys, c.Key)
 	}
-	if _, err := r.db.Exec(ctx, `SELECT deletion_was_late($1, $2, $3, $4)`, w.Item, files, targets, keys); err != nil {
-		return fmt.Errorf("record %d copies that item %d deleted before it was cancelled: %w", len(receipts), w.Item, err)
-	}
-	return nil
+	return registry.Do(ctx, r.db, fmt.Sprintf("record %d copies that item %d deleted before it was cancelled", len(receipts), w.Item), `SELECT deletion_was_late($1, $2, $3, $4)`, w.Item, files, targets, keys)
 }
 
 func (r Records) noteReceipts(ctx context.Context, w DeletionWork, receipts []Receipt, queue func(*pgx.Batch, Receipt)) error {
@@ -158,25 +150,6 @@ func (r Records) AcceptMissing(ctx context.Context, item int64, by string) (int6
 	return tag.RowsAffected(), nil
 }
 
-// DeletedCopy is a receipt as people see it.
-type DeletedCopy struct {
-	Item       int64      `json:"work_item_id"`
-	FileID     int64      `json:"generic_file_id" db:"file_id"`
-	Identifier string     `json:"identifier"` // of the file
-	Target     string     `json:"target"`
-	Bucket     string     `json:"bucket"`
-	Key        string     `json:"key"`
-	URL        string     `json:"url" db:"url"`
-	SeenAt     *time.Time `json:"seen_at"`       // when it was looked for; nil: that was not done then
-	Missing    bool       `json:"found_missing"` // it was not there, and nobody here had deleted it
-	AcceptedBy string     `json:"accepted_by"`   // who let the deletion go on without it
-	RemovedAt  *time.Time `json:"removed_at"`    // nil: it was not deleted
-	Kept       string     `json:"kept"`          // why its bytes stay; "": they are gone
-	AbsentAt   *time.Time `json:"absent_at"`     // nil: not seen to be gone
-
-	KeptByStore string `json:"kept_by_store"` // until when its store kept it, as it said last; "": it did not
-}
-
 const receiptSQL = `
 SELECT d.work_item_id AS item, d.generic_file_id AS file_id, f.identifier, d.target, d.bucket, d.key, d.url, d.seen_at, d.found_missing AS missing, d.accepted_by,
 	d.removed_at, d.kept, d.absent_at, d.kept_by_store
@@ -184,20 +157,15 @@ FROM deletion_receipts d JOIN generic_files f ON f.id = d.generic_file_id`
 
 // Receipts returns up to n receipts of a deletion request (work_items_deletion,
 // deletion_receipts_pkey).
-func (r Records) Receipts(ctx context.Context, request int64, n int) ([]DeletedCopy, error) {
-	rows, _ := r.db.Query(ctx, receiptSQL+`
+func (r Records) Receipts(ctx context.Context, request int64, n int) ([]record.DeletedCopy, error) {
+	return registry.Collect[record.DeletedCopy](ctx, r.db, fmt.Sprintf("list the receipts of request %d", request), receiptSQL+`
 		WHERE d.work_item_id IN (SELECT id FROM all_work_items WHERE deletion_request_id = $1)
 		ORDER BY f.identifier, d.target, d.key LIMIT $2`, request, n)
-	list, err := pgx.CollectRows(rows, pgx.RowToStructByName[DeletedCopy])
-	if err != nil {
-		return nil, fmt.Errorf("list the receipts of request %d: %w", request, err)
-	}
-	return list, nil
 }
 
 // FileReceipts returns what deletions did to the copies of a file
 // (deletion_receipts_file).
-func (r Records) FileReceipts(ctx context.Context, fileID int64) ([]DeletedCopy, error) {
-	return registry.Collect[DeletedCopy](ctx, r.db, "list the receipts of a file", receiptSQL+`
+func (r Records) FileReceipts(ctx context.Context, fileID int64) ([]record.DeletedCopy, error) {
+	return registry.Collect[record.DeletedCopy](ctx, r.db, "list the receipts of a file", receiptSQL+`
 		WHERE d.generic_file_id = @file ORDER BY d.work_item_id, d.target, d.key`, pgx.NamedArgs{"file": fileID})
 }

@@ -4,10 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
 )
 
@@ -23,26 +23,6 @@ type RestorationRequest struct {
 	Class, Tier string
 	Days        int
 	Priority    int
-}
-
-// A Quote is what a restoration from an archive class costs and how long the
-// provider takes.
-type Quote struct {
-	Files         int64         `json:"files"`
-	Bytes         int64         `json:"bytes"`
-	Class         string        `json:"storage_class"` // "": the copies can be read as they are, for nothing
-	Tier          string        `json:"tier"`
-	Days          int           `json:"days"`
-	Price         string        `json:"price_usd"` // exact, such as 1774.00
-	Cap           string        `json:"cap_usd"`   // above which someone must approve
-	NeedsApproval bool          `json:"needs_approval"`
-	Takes         time.Duration `json:"takes_ns"` // at most, as the provider says
-}
-
-// Restoration is what came of a request.
-type Restoration struct {
-	Item  registry.WorkItem `json:"item"`
-	Quote Quote             `json:"quote"`
 }
 
 // restorable is what a request names.
@@ -79,7 +59,7 @@ WHERE f.identifier = $1 AND ($2 OR f.institution_id = $3)`
 // (intellectual_objects_identifier_key, generic_files_identifier_key). What another
 // institution has is not there.
 func (r Records) find(ctx context.Context, db registry.RowQuerier, q RestorationRequest) (t restorable, err error) {
-	var u registry.User
+	var u record.User
 	if q.By != "" {
 		if u, err = r.registry.Actor(ctx, db, q.By); err != nil {
 			return t, err
@@ -108,14 +88,14 @@ func (r Records) find(ctx context.Context, db registry.RowQuerier, q Restoration
 }
 
 // Quote reports what a restoration would cost, and changes nothing.
-func (r Records) Quote(ctx context.Context, q RestorationRequest) (Quote, error) {
+func (r Records) Quote(ctx context.Context, q RestorationRequest) (record.Quote, error) {
 	t, err := r.find(ctx, r.db, q)
-	var quote Quote
+	var quote record.Quote
 	if err == nil {
 		quote, err = r.quote(ctx, r.db, q, t.Files, t.Bytes)
 	}
 	if err != nil {
-		return Quote{}, fmt.Errorf("estimate the cost of the restoration of %q: %w", q.Identifier, err)
+		return record.Quote{}, fmt.Errorf("estimate the cost of the restoration of %q: %w", q.Identifier, err)
 	}
 	return quote, nil
 }
@@ -135,8 +115,8 @@ SELECT round($3::numeric / 1073741824 * p.per_gib + $4::numeric / 1000 * p.per_1
 FROM retrieval_prices p CROSS JOIN request_settings s
 WHERE p.storage_class = $1 AND p.tier = $2`
 
-func (r Records) quote(ctx context.Context, db registry.RowQuerier, q RestorationRequest, files, bytes int64) (Quote, error) {
-	quote := Quote{Files: files, Bytes: bytes, Class: q.Class, Tier: q.Tier, Days: q.Days, Price: "0.00", Cap: "0.00"}
+func (r Records) quote(ctx context.Context, db registry.RowQuerier, q RestorationRequest, files, bytes int64) (record.Quote, error) {
+	quote := record.Quote{Files: files, Bytes: bytes, Class: q.Class, Tier: q.Tier, Days: q.Days, Price: "0.00", Cap: "0.00"}
 	if q.Class == "" {
 		quote.Tier, quote.Days = "", 0
 		return quote, nil
@@ -189,8 +169,8 @@ func (r Records) BeingRestored(ctx context.Context, key string) (live bool, err 
 // RequestRestoration puts a restoration into the queue. It is ErrRefused while an
 // item is in work on the same object, or file of it. One that costs more than the
 // cap waits, Suspended, for [Registry.ApproveRetrieval].
-func (r Records) RequestRestoration(ctx context.Context, q RestorationRequest) (Restoration, error) {
-	var done Restoration
+func (r Records) RequestRestoration(ctx context.Context, q RestorationRequest) (record.Restoration, error) {
+	var done record.Restoration
 	var id int64
 	err := registry.Again(func() error {
 		return pgx.BeginFunc(ctx, r.db, func(tx pgx.Tx) (err error) {
@@ -199,14 +179,14 @@ func (r Records) RequestRestoration(ctx context.Context, q RestorationRequest) (
 		})
 	})
 	if err != nil {
-		return Restoration{}, fmt.Errorf("restore %q: %w", q.Identifier, registry.Refusal(err))
+		return record.Restoration{}, fmt.Errorf("restore %q: %w", q.Identifier, registry.Refusal(err))
 	}
 	done.Item, err = r.registry.WorkItem(ctx, id)
 	return done, err
 }
 
 // RequestRestorationIn is [Records.RequestRestoration] within a transaction.
-func (r Records) RequestRestorationIn(ctx context.Context, tx pgx.Tx, q RestorationRequest) (id int64, quote Quote, err error) {
+func (r Records) RequestRestorationIn(ctx context.Context, tx pgx.Tx, q RestorationRequest) (id int64, quote record.Quote, err error) {
 	t, err := r.find(ctx, tx, q)
 	if err != nil {
 		return 0, quote, err
@@ -243,7 +223,7 @@ func (r Records) RequestRestorationIn(ctx context.Context, tx pgx.Tx, q Restorat
 // ApproveRetrieval lets a restoration go on that costs more than the cap. Who approves is
 // an admin, or an institutional admin of its institution, and another person than who has
 // requested it (two_people).
-func (r Records) ApproveRetrieval(ctx context.Context, item int64, by string) (registry.WorkItem, error) {
+func (r Records) ApproveRetrieval(ctx context.Context, item int64, by string) (record.WorkItem, error) {
 	err := registry.Again(func() error {
 		return pgx.BeginFunc(ctx, r.db, func(tx pgx.Tx) error {
 			u, err := r.registry.Actor(ctx, tx, by)
@@ -283,7 +263,7 @@ func (r Records) ApproveRetrieval(ctx context.Context, item int64, by string) (r
 		})
 	})
 	if err != nil {
-		return registry.WorkItem{}, fmt.Errorf("approve the cost of item %d: %w", item, registry.Refusal(err))
+		return record.WorkItem{}, fmt.Errorf("approve the cost of item %d: %w", item, registry.Refusal(err))
 	}
 	return r.registry.WorkItem(ctx, item)
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
 )
 
@@ -28,7 +29,7 @@ type Retrieval struct {
 
 // Retrieval returns how the copies are restored that an item is about.
 func (r Records) Retrieval(ctx context.Context, item int64) (Retrieval, error) {
-	rows, _ := r.db.Query(ctx, `
+	return registry.One[Retrieval](ctx, r.db, fmt.Sprintf("look up the retrieval of item %d", item), `
 		SELECT coalesce('file ' || f.identifier, 'object ' || w.object_identifier) AS about,
 			q.storage_class AS class, q.tier, q.days, q.price::text AS price, q.cap::text AS cap, q.price <= q.cap OR q.approved_at IS NOT NULL AS approved,
 			coalesce(p.poll, interval '1 hour') AS poll, coalesce(q.approved_at, w.created_at) + p.takes AS expected
@@ -36,11 +37,6 @@ func (r Records) Retrieval(ctx context.Context, item int64) (Retrieval, error) {
 		LEFT JOIN generic_files f ON f.id = w.generic_file_id
 		LEFT JOIN retrieval_prices p ON p.storage_class = q.storage_class AND p.tier = q.tier
 		WHERE q.work_item_id = $1`, item)
-	q, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[Retrieval])
-	if err != nil {
-		return q, fmt.Errorf("look up the retrieval of item %d: %w", item, registry.Refusal(err))
-	}
-	return q, nil
 }
 
 // RetrievalTimes reports how much time is between two polls of a retrieval, and how long
@@ -58,37 +54,12 @@ func (r Records) RetrievalTimes(ctx context.Context, class, tier string) (poll, 
 
 // NoteReadable notes until when the copies of a retrieval can be read.
 func (r Records) NoteReadable(ctx context.Context, item int64, until time.Time) error {
-	_, err := r.db.Exec(ctx, `UPDATE retrievals SET readable_until = $2 WHERE work_item_id = $1`, item, registry.TimeOrNull(until))
-	if err != nil {
-		return fmt.Errorf("record until when the copies of item %d can be read: %w", item, registry.Refusal(err))
-	}
-	return nil
-}
-
-// Request is what an item is about that is no ingest, beyond what the item says.
-type Request struct {
-	File    string   `json:"file"`    // its identifier; "" of a whole object
-	Archive *Archive `json:"archive"` // from which it comes; nil if its copies could be read
-	Waits   string   `json:"waits"`   // when a deletion begins, or for what it waits, and how it is stopped; "": it does not wait
-}
-
-// Archive is the archive class from which something is restored.
-type Archive struct {
-	Class    string     `json:"storage_class"`
-	Tier     string     `json:"tier"`
-	Days     int        `json:"days"`           // for which the copies stay readable
-	Expected *time.Time `json:"expected"`       // when they can be read, by the table of prices; nil if unknown
-	Until    *time.Time `json:"readable_until"` // nil before they can be read
-	Price    string     `json:"price_usd"`      // exact, such as 1774.00
-	Cap      string     `json:"cap_usd"`        // above which a person must approve
-	Approved bool       `json:"approved"`       // or it costs no more than the cap
-	Item     int64      `json:"item"`           // that has them made readable
-	Next     *int64     `json:"next_item"`      // that gives them back; nil before it is made
+	return registry.Do(ctx, r.db, fmt.Sprintf("record until when the copies of item %d can be read", item), `UPDATE retrievals SET readable_until = $2 WHERE work_item_id = $1`, item, registry.TimeOrNull(until))
 }
 
 // RequestOf returns what a request is about: both the item that has copies made
 // readable, and the one that gives them back then.
-func (r Records) RequestOf(ctx context.Context, w registry.WorkItem) (q Request, err error) {
+func (r Records) RequestOf(ctx context.Context, w record.WorkItem) (q record.RetrievalRequest, err error) {
 	if w.GenericFileID != nil {
 		err := r.db.QueryRow(ctx, `SELECT identifier FROM generic_files WHERE id = $1`, *w.GenericFileID).Scan(&q.File)
 		if err != nil && !errors.Is(err, pgx.ErrNoRows) {
@@ -108,7 +79,7 @@ func (r Records) RequestOf(ctx context.Context, w registry.WorkItem) (q Request,
 		FROM retrievals q JOIN all_work_items w ON w.id = q.work_item_id
 		LEFT JOIN retrieval_prices p ON p.storage_class = q.storage_class AND p.tier = q.tier
 		WHERE q.work_item_id = $1 OR q.next_item = $1`, w.ID)
-	a, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[Archive])
+	a, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[record.Archive])
 	if errors.Is(err, pgx.ErrNoRows) {
 		return q, nil
 	}

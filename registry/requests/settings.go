@@ -2,63 +2,25 @@ package requests
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/base64"
-	"encoding/json"
 	"fmt"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
 )
 
-// Settings are what requests go by: how long files are kept, how long an approved deletion
-// waits, and what retrievals cost.
-type Settings struct {
-	Wait    float64          `json:"deletion_wait_hours"` // before anything is removed, unless an institution has its own
-	Cap     string           `json:"retrieval_cap_usd"`   // exact, such as 100.00: above it a person has to approve
-	Options []StorageOption  `json:"storage_options"`
-	Prices  []RetrievalPrice `json:"retrieval_prices"`
-}
-
-// StorageOption is a storage option, and how long its files must be kept.
-type StorageOption struct {
-	Name          string `json:"name"`
-	RetentionDays int    `json:"retention_days"`
-}
-
-// RetrievalPrice is what it costs to make archived copies readable, in US dollars, and how
-// long that takes.
-type RetrievalPrice struct {
-	Class       string  `json:"storage_class"`
-	Tier        string  `json:"tier"`
-	PerGiB      string  `json:"per_gib_usd" db:"per_gib"`
-	PerThousand string  `json:"per_1000_requests_usd"`
-	Takes       float64 `json:"takes_seconds"` // at most, as the provider says
-	Poll        float64 `json:"poll_seconds"`  // between two polls of the provider
-}
-
-// Version changes with the settings.
-func (s Settings) Version() string {
-	text, err := json.Marshal(s)
-	if err != nil {
-		return ""
-	}
-	sum := sha256.Sum256(text)
-	return base64.RawURLEncoding.EncodeToString(sum[:9])
-}
-
 // Settings returns the settings of requests. All three tables have a few rows.
-func (r Records) Settings(ctx context.Context) (s Settings, err error) {
+func (r Records) Settings(ctx context.Context) (s record.Settings, err error) {
 	if err := r.db.QueryRow(ctx, `SELECT retrieval_cap::text, extract(epoch FROM deletion_wait)::float8 / 3600 FROM request_settings`).Scan(&s.Cap, &s.Wait); err != nil {
 		return s, fmt.Errorf("read the settings of requests: %w", err)
 	}
-	s.Options, err = registry.Collect[StorageOption](ctx, r.db, "list storage options", `SELECT name, retention_days FROM storage_options ORDER BY name`, pgx.NamedArgs{})
+	s.Options, err = registry.Collect[record.StorageOption](ctx, r.db, "list storage options", `SELECT name, retention_days FROM storage_options ORDER BY name`, pgx.NamedArgs{})
 	if err != nil {
 		return s, err
 	}
-	s.Prices, err = registry.Collect[RetrievalPrice](ctx, r.db, "list prices", `
+	s.Prices, err = registry.Collect[record.RetrievalPrice](ctx, r.db, "list prices", `
 		SELECT storage_class AS class, tier, per_gib::text AS per_gib, per_1000_requests::text AS per_thousand,
 			extract(epoch FROM takes)::float8 AS takes, extract(epoch FROM poll)::float8 AS poll
 		FROM retrieval_prices ORDER BY storage_class, takes, tier`, pgx.NamedArgs{})
@@ -95,10 +57,7 @@ func (r Records) SetRequests(ctx context.Context, dollars *string, hours *float6
 // DeleteAtOnce has approved deletions wait for nothing, unless a person has set a time: for
 // installations in which nothing is worth keeping.
 func (r Records) DeleteAtOnce(ctx context.Context) error {
-	if _, err := r.db.Exec(ctx, `UPDATE request_settings SET deletion_wait = '0' WHERE deletion_wait = '24 hours'`); err != nil {
-		return fmt.Errorf("set the wait of deletions: %w", registry.Refusal(err))
-	}
-	return nil
+	return registry.Do(ctx, r.db, "set the wait of deletions", `UPDATE request_settings SET deletion_wait = '0' WHERE deletion_wait = '24 hours'`)
 }
 
 // PriceChanges are what is set of a price; nil leaves it.

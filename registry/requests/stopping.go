@@ -9,6 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
 )
 
@@ -16,8 +17,8 @@ import (
 // it ends the items of the request that have not ended, in the same transaction: what they have
 // not removed stays. Any institutional admin of the institution may, and any admin of the
 // archive. A request that was carried out is ErrRefused.
-func (r Records) CancelDeletion(ctx context.Context, id int64, by, reason string) (DeletionRequest, error) {
-	return r.decideDeletion(ctx, id, by, "cancel", func(ctx context.Context, tx pgx.Tx, u registry.User, approved *time.Time) error {
+func (r Records) CancelDeletion(ctx context.Context, id int64, by, reason string) (record.DeletionRequest, error) {
+	return r.decideDeletion(ctx, id, by, "cancel", func(ctx context.Context, tx pgx.Tx, u record.User, approved *time.Time) error {
 		running, err := runningOf(ctx, tx, id)
 		if err != nil {
 			return err
@@ -75,7 +76,7 @@ ORDER BY w.retry, w.id FOR UPDATE OF w`
 
 // decideDeletion decides about a request that is not cancelled, and keeps others from it in the
 // meantime. That of another institution is not there.
-func (r Records) decideDeletion(ctx context.Context, id int64, by, verb string, decide func(context.Context, pgx.Tx, registry.User, *time.Time) error) (DeletionRequest, error) {
+func (r Records) decideDeletion(ctx context.Context, id int64, by, verb string, decide func(context.Context, pgx.Tx, record.User, *time.Time) error) (record.DeletionRequest, error) {
 	err := registry.Again(func() error {
 		return pgx.BeginFunc(ctx, r.db, func(tx pgx.Tx) error {
 			u, err := r.registry.Actor(ctx, tx, by)
@@ -100,7 +101,7 @@ func (r Records) decideDeletion(ctx context.Context, id int64, by, verb string, 
 		})
 	})
 	if err != nil {
-		return DeletionRequest{}, fmt.Errorf("%s deletion request %d: %w", verb, id, registry.Refusal(err))
+		return record.DeletionRequest{}, fmt.Errorf("%s deletion request %d: %w", verb, id, registry.Refusal(err))
 	}
 	return r.DeletionRequest(ctx, id)
 }

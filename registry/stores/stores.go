@@ -53,10 +53,7 @@ SELECT a->>'endpoint', a->>'server', nullif((a->>'measured_at')::timestamptz, '0
 ON CONFLICT (endpoint) DO UPDATE SET
 	server = coalesce(nullif(excluded.server, ''), s.server), measured_at = greatest(s.measured_at, excluded.measured_at), seen_at = now(),
 	ways = newest_of(s.ways, excluded.ways), buckets = newest_of(s.buckets, excluded.buckets)`
-	if _, err := r.db.Exec(ctx, sql, []byte(seen)); err != nil {
-		return fmt.Errorf("keep what is known of a store: %w", err)
-	}
-	return nil
+	return registry.Do(ctx, r.db, "keep what is known of a store", sql, []byte(seen))
 }
 
 // List returns all stores, by endpoint.

@@ -119,16 +119,12 @@ type UnrecordedCopies struct {
 
 // NoteUnrecorded keeps which copies an item may have made, until they are deleted.
 func (r Records) NoteUnrecorded(ctx context.Context, item int64, c UnrecordedCopies) error {
-	_, err := r.db.Exec(ctx, `
+	return registry.Do(ctx, r.db, fmt.Sprintf("record the copies of item %d", item), `
 		INSERT INTO unrecorded_copies AS u (work_item_id, targets, uuids, keys)
 		VALUES ($1, $2, $3::text[]::uuid[], coalesce($4::text[], '{}'))
 		ON CONFLICT (work_item_id) DO UPDATE SET targets = excluded.targets,
 			uuids = ARRAY (SELECT unnest(u.uuids) UNION SELECT unnest(excluded.uuids)),
 			keys = ARRAY (SELECT unnest(u.keys) UNION SELECT unnest(excluded.keys))`, item, c.Targets, c.UUIDs, c.Keys)
-	if err != nil {
-		return fmt.Errorf("record the copies of item %d: %w", item, err)
-	}
-	return nil
 }
 
 // UnrecordedItems returns up to n items, after one, for which copies are noted.
@@ -153,12 +149,7 @@ func (r Records) itemIDs(ctx context.Context, sql string, after int64, n int) ([
 
 // Unrecorded returns the copies that are noted for an item.
 func (r Records) Unrecorded(ctx context.Context, item int64) (UnrecordedCopies, error) {
-	rows, _ := r.db.Query(ctx, `SELECT targets, uuids::text[] AS uuids, keys FROM unrecorded_copies WHERE work_item_id = $1`, item)
-	u, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[UnrecordedCopies])
-	if err != nil {
-		return u, fmt.Errorf("look up the copies of item %d: %w", item, registry.Refusal(err))
-	}
-	return u, nil
+	return registry.One[UnrecordedCopies](ctx, r.db, fmt.Sprintf("look up the copies of item %d", item), `SELECT targets, uuids::text[] AS uuids, keys FROM unrecorded_copies WHERE work_item_id = $1`, item)
 }
 
 // OffRecord returns those of some uuids that are no file's and name no copy, in any
@@ -177,10 +168,7 @@ func (r Records) OffRecord(ctx context.Context, targets, uuids []string) ([]stri
 
 // ForgetUnrecorded says that the copies noted for an item are deleted or on record.
 func (r Records) ForgetUnrecorded(ctx context.Context, item int64) error {
-	if _, err := r.db.Exec(ctx, `DELETE FROM unrecorded_copies WHERE work_item_id = $1`, item); err != nil {
-		return fmt.Errorf("delete the list of copies of item %d: %w", item, err)
-	}
-	return nil
+	return registry.Do(ctx, r.db, fmt.Sprintf("delete the list of copies of item %d", item), `DELETE FROM unrecorded_copies WHERE work_item_id = $1`, item)
 }
 
 // StoringSince returns how long ago the first of the passes through Store began

@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/jackc/pgx/v5"
+	"github.com/farol-preservation/farol/registry"
 )
 
 // RetiredCopy is a stored copy that a re-ingest has replaced.
@@ -17,15 +17,10 @@ type RetiredCopy struct {
 // RetiredCopies returns what an item has replaced and nobody deleted yet. A key
 // that any record still names is not among them.
 func (r Records) RetiredCopies(ctx context.Context, item int64) ([]RetiredCopy, error) {
-	rows, _ := r.db.Query(ctx, `
+	return registry.Collect[RetiredCopy](ctx, r.db, fmt.Sprintf("list copies that item %d replaced", item), `
 		SELECT target, bucket, key FROM retired_copies c
 		WHERE work_item_id = $1
 		  AND NOT EXISTS (SELECT FROM storage_records s WHERE s.key = c.key AND s.target = c.target)`, item)
-	list, err := pgx.CollectRows(rows, pgx.RowToStructByName[RetiredCopy])
-	if err != nil {
-		return nil, fmt.Errorf("list copies that item %d replaced: %w", item, err)
-	}
-	return list, nil
 }
 
 // retiredSQL forgets replaced copies and says in an event of each what was deleted
@@ -47,17 +42,11 @@ FROM gone g JOIN generic_files f ON f.id = g.generic_file_id`
 func (r Records) RecordRetired(ctx context.Context, item int64, target string, keys []string) error {
 	args := r.registry.EventArgs()
 	args["item"], args["target"], args["keys"] = item, target, keys
-	if _, err := r.db.Exec(ctx, retiredSQL, args); err != nil {
-		return fmt.Errorf("record that copies replaced by item %d are deleted: %w", item, err)
-	}
-	return nil
+	return registry.Do(ctx, r.db, fmt.Sprintf("record that copies replaced by item %d are deleted", item), retiredSQL, args)
 }
 
 // ForgetRetiredCopies forgets what is left of the copies that an item replaced:
 // those which a record names again, so that they stay.
 func (r Records) ForgetRetiredCopies(ctx context.Context, item int64) error {
-	if _, err := r.db.Exec(ctx, `DELETE FROM retired_copies WHERE work_item_id = $1`, item); err != nil {
-		return fmt.Errorf("delete the list of copies that item %d replaced: %w", item, err)
-	}
-	return nil
+	return registry.Do(ctx, r.db, fmt.Sprintf("delete the list of copies that item %d replaced", item), `DELETE FROM retired_copies WHERE work_item_id = $1`, item)
 }

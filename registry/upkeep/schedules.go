@@ -8,27 +8,9 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
 )
-
-// Schedule is a recurring job, as people see it.
-type Schedule struct {
-	Job       string           `json:"job"`
-	Every     time.Duration    `json:"every_ns"` // as the last process that ran it was configured
-	Paused    bool             `json:"paused"`
-	Pauses    []registry.Pause `json:"pauses"` // in force; the job is run again when none is left
-	Running   bool             `json:"running"`
-	Holder    string           `json:"holder"` // who runs it, or ran it last
-	BeganAt   *time.Time       `json:"began_at"`
-	EndedAt   *time.Time       `json:"ended_at"` // the last run that came to its end
-	Took      *time.Duration   `json:"took_ns"`  // that run; nil while another is under way
-	NextRunAt time.Time        `json:"next_run_at"`
-	Late      time.Duration    `json:"late_ns"` // since it was due; 0 if it is paused or under way
-	Result    string           `json:"result"`  // of the run that ended last
-	Error     string           `json:"error"`   // what that could not do
-	Runs      int64            `json:"runs"`
-	Failures  int64            `json:"failures"`
-}
 
 const scheduleColumns = `
 	job, every, paused, pauses_of('Schedule', job) AS pauses, held_until > now() AS running, holder, began_at, ended_at,
@@ -38,37 +20,27 @@ const scheduleColumns = `
 	result, error, runs, failures`
 
 // Schedules lists the recurring jobs.
-func (r Records) Schedules(ctx context.Context) ([]Schedule, error) {
-	rows, _ := r.db.Query(ctx, `SELECT `+scheduleColumns+` FROM schedules ORDER BY job`)
-	list, err := pgx.CollectRows(rows, pgx.RowToStructByName[Schedule])
-	if err != nil {
-		return nil, fmt.Errorf("list the schedules: %w", err)
-	}
-	return list, nil
+func (r Records) Schedules(ctx context.Context) ([]record.Schedule, error) {
+	return registry.Collect[record.Schedule](ctx, r.db, "list the schedules", `SELECT `+scheduleColumns+` FROM schedules ORDER BY job`)
 }
 
 // PauseSchedule keeps a job from being run when it is due, or ends the caller's pauses of it.
 // What it returns is still paused where other pauses are left. The reason may be "". A job that
 // nobody has ever run is ErrNotFound.
-func (r Records) PauseSchedule(ctx context.Context, job string, paused bool, reason string) (Schedule, error) {
+func (r Records) PauseSchedule(ctx context.Context, job string, paused bool, reason string) (record.Schedule, error) {
 	if _, err := r.db.Exec(ctx, `SELECT pause_schedule($1, $2, $3)`, job, paused, reason); err != nil {
-		return Schedule{}, fmt.Errorf("pause or resume the job %s: %w", job, registry.Refusal(err))
+		return record.Schedule{}, fmt.Errorf("pause or resume the job %s: %w", job, registry.Refusal(err))
 	}
-	rows, _ := r.db.Query(ctx, `SELECT `+scheduleColumns+` FROM schedules WHERE job = $1`, job)
-	s, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[Schedule])
-	if err != nil {
-		return Schedule{}, fmt.Errorf("pause or resume the job %s: %w", job, registry.Refusal(err))
-	}
-	return s, nil
+	return registry.One[record.Schedule](ctx, r.db, fmt.Sprintf("pause or resume the job %s", job), `SELECT `+scheduleColumns+` FROM schedules WHERE job = $1`, job)
 }
 
 // RunSoon has a job be due now, for the scheduler that polls next. A job that is in progress
 // or paused is [registry.ErrRefused], and one that nobody has ever run ErrNotFound.
-func (r Records) RunSoon(ctx context.Context, job string) (Schedule, error) {
+func (r Records) RunSoon(ctx context.Context, job string) (record.Schedule, error) {
 	rows, _ := r.db.Query(ctx, `
 		UPDATE schedules SET next_run_at = CASE WHEN paused OR held_until > now() THEN next_run_at ELSE now() END WHERE job = $1
 		RETURNING `+scheduleColumns, job)
-	s, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[Schedule])
+	s, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[record.Schedule])
 	switch {
 	case err != nil:
 		err = registry.Refusal(err)
@@ -78,7 +50,7 @@ func (r Records) RunSoon(ctx context.Context, job string) (Schedule, error) {
 		err = fmt.Errorf("%w: %s is paused; resume it first", registry.ErrRefused, job)
 	}
 	if err != nil {
-		return Schedule{}, fmt.Errorf("run the job %s: %w", job, err)
+		return record.Schedule{}, fmt.Errorf("run the job %s: %w", job, err)
 	}
 	return s, nil
 }
@@ -94,10 +66,7 @@ WHERE s.every <> excluded.every`
 
 // SetSchedule says how often a job is to be run. One that is new is due at once.
 func (r Records) SetSchedule(ctx context.Context, job string, every time.Duration) error {
-	if _, err := r.db.Exec(ctx, setScheduleSQL, job, every); err != nil {
-		return fmt.Errorf("schedule %s: %w", job, registry.Refusal(err))
-	}
-	return nil
+	return registry.Do(ctx, r.db, fmt.Sprintf("schedule %s", job), setScheduleSQL, job, every)
 }
 
 // RunLease is how long a run is its holder's, unless that keeps it.
@@ -236,19 +205,10 @@ func (r Records) changeRun(ctx context.Context, verb, sql string, run Run, args 
 // JanitorJob is the name of the janitor's rounds among the recurring jobs.
 const JanitorJob = "janitor"
 
-// Round is what is known of the janitor's rounds.
-type Round struct {
-	Holder  string     `json:"holder"` // who makes one now, or made the last
-	Running bool       `json:"running"`
-	BeganAt *time.Time `json:"began_at"`
-	EndedAt *time.Time `json:"ended_at"` // the last that came to its end
-	Error   string     `json:"error"`    // what that one could not do
-}
-
 // LastRound returns what is known of the rounds.
-func (r Records) LastRound(ctx context.Context) (Round, error) {
+func (r Records) LastRound(ctx context.Context) (record.Round, error) {
 	rows, _ := r.db.Query(ctx, `SELECT holder, held_until > now() AS running, began_at, ended_at, error FROM schedules WHERE job = $1`, JanitorJob)
-	round, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[Round])
+	round, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[record.Round])
 	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
 		return round, fmt.Errorf("look up the janitor's rounds: %w", err)
 	}

@@ -4,8 +4,7 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/jackc/pgx/v5"
-
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
 )
 
@@ -16,7 +15,7 @@ type WaitingRetrieval struct {
 	Class       string // storage class that its copies are in
 	Rested      bool   // it was not woken for as long as is between two polls of its own
 	File        string // identifier
-	Copies      []registry.StoredCopy
+	Copies      []record.StoredCopy
 }
 
 // waitingRetrievalsSQL finds those that a poll of theirs has put off
@@ -48,19 +47,11 @@ LIMIT $2`
 
 // WaitingRetrievals returns up to n items, after one, that wait for their provider.
 func (r Records) WaitingRetrievals(ctx context.Context, after int64, n int) ([]WaitingRetrieval, error) {
-	rows, _ := r.db.Query(ctx, waitingRetrievalsSQL, after, n)
-	list, err := pgx.CollectRows(rows, pgx.RowToStructByName[WaitingRetrieval])
-	if err != nil {
-		return nil, fmt.Errorf("list items that wait for their provider: %w", err)
-	}
-	return list, nil
+	return registry.Collect[WaitingRetrieval](ctx, r.db, "list items that wait for their provider", waitingRetrievalsSQL, after, n)
 }
 
 // WakeRetrieval has an item that waits for its provider taken up now, unless
 // someone has had it since it was listed.
-func (r Records) WakeRetrieval(ctx context.Context, w WaitingRetrieval) (woken bool, err error) {
-	if err := r.db.QueryRow(ctx, `SELECT wake_retrieval($1, $2)`, w.Item, w.Token).Scan(&woken); err != nil {
-		return false, fmt.Errorf("wake item %d: %w", w.Item, err)
-	}
-	return woken, nil
+func (r Records) WakeRetrieval(ctx context.Context, w WaitingRetrieval) (bool, error) {
+	return registry.Value[bool](ctx, r.db, fmt.Sprintf("wake item %d", w.Item), `SELECT wake_retrieval($1, $2)`, w.Item, w.Token)
 }

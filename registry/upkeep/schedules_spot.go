@@ -33,12 +33,7 @@ ORDER BY i.id`
 // DueForSpotRestore lists the active institutions whose last spot restoration is as
 // long ago as theirs are apart.
 func (r Records) DueForSpotRestore(ctx context.Context) ([]SpotInstitution, error) {
-	rows, _ := r.db.Query(ctx, dueForSpotSQL, 0)
-	list, err := pgx.CollectRows(rows, pgx.RowToStructByName[SpotInstitution])
-	if err != nil {
-		return nil, fmt.Errorf("list institutions that are due for a spot restoration: %w", err)
-	}
-	return list, nil
+	return registry.Collect[SpotInstitution](ctx, r.db, "list institutions that are due for a spot restoration", dueForSpotSQL, 0)
 }
 
 // SpotChoice says what an object may be drawn from.

@@ -15,6 +15,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/people"
 	"github.com/farol-preservation/farol/web/limit"
@@ -31,7 +32,7 @@ type Caller struct {
 
 	// For the REST API.
 	Person      people.Person           // who has signed in, or whose personal token it is; ID 0: none
-	Session     people.Session          // ID 0: none
+	Session     record.Session          // ID 0: none
 	Permissions []permission.Permission // of the person or the token
 	Scope       registry.Scope
 	IP          netip.Addr
@@ -208,7 +209,7 @@ func (a *Tokens) Caller(r *http.Request) (Caller, error) {
 // callerOf is whom a token stands for. A personal token may what it names and its person
 // still may; with the person it ends. That of a service may nothing with the REST API while
 // its institution is deactivated.
-func (a *Tokens) callerOf(ctx context.Context, t registry.Token) (Caller, error) {
+func (a *Tokens) callerOf(ctx context.Context, t record.Token) (Caller, error) {
 	c := Caller{Name: t.Name, TokenID: t.ID, Institution: t.Institution, Rights: append([]string{}, t.Rights...), Scope: registry.Everything()}
 	if len(t.Stages) > 0 {
 		c.Stages = t.Stages

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry/people"
 	"github.com/farol-preservation/farol/web/access"
 )
@@ -59,7 +60,7 @@ func TestCookiesBelongToTheHost(t *testing.T) {
 // Who knows the password of a person but has no second factor uses up nothing of the person's.
 func TestHalfSessionIsNotThePerson(t *testing.T) {
 	t.Parallel()
-	c := access.Caller{Person: people.Person{ID: 7}, Session: people.Session{ID: 1, Level: people.LevelPassword}, IP: netip.MustParseAddr("192.0.2.1")}
+	c := access.Caller{Person: people.Person{ID: 7}, Session: record.Session{ID: 1, Level: people.LevelPassword}, IP: netip.MustParseAddr("192.0.2.1")}
 	if got := c.ID(); got != "192.0.2.1/32" {
 		t.Errorf("with a password only: %s", got)
 	}

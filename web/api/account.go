@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/people"
 	"github.com/farol-preservation/farol/web/access"
@@ -61,13 +62,13 @@ func (a *API) account(t *ops.API) {
 		ID: "me.set", Method: patch, Path: "/api/v1/me", Summary: "Change your name, your time zone, or the colors of pages", Access: ops.SignedIn, Session: true, Audit: true,
 	}, a.setMe)
 	ops.Register(t, ops.Operation{ID: "me.sessions", Method: get, Path: "/api/v1/me/sessions", Summary: "List your sessions", Access: ops.SignedIn, Session: true},
-		func(ctx context.Context, c access.Caller, _ *empty) (*body[list[SessionRow]], error) {
+		func(ctx context.Context, c access.Caller, _ *empty) (*body[list[record.SessionRow]], error) {
 			found, err := a.people().Sessions(ctx, c.Person.ID)
-			rows := []SessionRow{}
+			rows := []record.SessionRow{}
 			for _, s := range found {
-				rows = append(rows, SessionRow{s, s.ID == c.Session.ID})
+				rows = append(rows, record.SessionRow{s, s.ID == c.Session.ID})
 			}
-			return &body[list[SessionRow]]{list[SessionRow]{Items: rows}}, err
+			return &body[list[record.SessionRow]]{list[record.SessionRow]{Items: rows}}, err
 		})
 	ops.Register(t, ops.Operation{
 		ID: "me.end_session", Method: remove, Path: "/api/v1/me/sessions/{id}", Summary: "End one of your sessions", Access: ops.SignedIn,

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry/browse"
 	"github.com/farol-preservation/farol/registry/people"
 	"github.com/farol-preservation/farol/web/access"
@@ -30,7 +31,7 @@ func (a *API) alerts(t *ops.API) {
 	}
 	ops.Register(t, reads("alerts.list", "/api/v1/alerts", "List alerts, newest first",
 		"Those for the own institution, and those for yourself alone. Staff has those of all institutions; operators have those for the staff.", permission.AlertsRead),
-		func(ctx context.Context, c access.Caller, in *query) (*body[list[browse.Alert]], error) {
+		func(ctx context.Context, c access.Caller, in *query) (*body[list[record.ListedAlert]], error) {
 			if in.Unread && c.Person.ID == 0 {
 				return nil, ops.Problem(http.StatusBadRequest, ops.CodeBadRequest, "unread is for people: the token of a service reads nothing")
 			}
@@ -38,9 +39,9 @@ func (a *API) alerts(t *ops.API) {
 			return listOf(ctx, a, c, "alerts", in.AlertFilter, in.Paging, in.Counting, browse.Records.Alerts)
 		})
 	ops.Register(t, reads("alerts.show", "/api/v1/alerts/{id}", "Show an alert", "It is one that the list has for you.", permission.AlertsRead),
-		func(ctx context.Context, c access.Caller, in *ByID) (*body[browse.Alert], error) {
+		func(ctx context.Context, c access.Caller, in *ByID) (*body[record.ListedAlert], error) {
 			found, err := a.browse(c).Alert(ctx, in.ID, browse.AlertFilter{For: c.Person.ID, Staff: c.Operates()})
-			return &body[browse.Alert]{found}, err
+			return &body[record.ListedAlert]{found}, err
 		})
 	ops.Register(t, ops.Operation{
 		ID: "alerts.read", Method: post, Path: "/api/v1/alerts/read", Summary: "Mark alerts as read", Access: ops.Holders, Needs: permission.AlertsRead,
@@ -68,7 +69,7 @@ func (a *API) actions(t *ops.API) {
 	ops.Register(t, reads("actions.list", "/api/v1/actions", "List what people did and were refused, newest first",
 		"actor, subject_type with subject_id, institution and a window of since and before are found by an index; the others narrow what these find. "+
 			"An institution has the actions of its people, and those about its records. Operators have those about the queue.", permission.AuditRead),
-		func(ctx context.Context, c access.Caller, in *query) (*body[list[browse.Action]], error) {
+		func(ctx context.Context, c access.Caller, in *query) (*body[list[record.ListedAction]], error) {
 			in.Queue = c.Operates()
 			return listOf(ctx, a, c, "actions", in.ActionFilter, in.Paging, in.Counting, browse.Records.Actions)
 		})

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
 )
 
@@ -55,7 +56,7 @@ func (p page) subjects() string {
 	return strings.Join(list, " ")
 }
 
-func (s *site) alert(subject string, institution registry.Institution, user int64) int64 {
+func (s *site) alert(subject string, institution record.Institution, user int64) int64 {
 	s.t.Helper()
 	return ask[int64](s, `INSERT INTO alerts (type, subject, content, institution_id, user_id) VALUES ('Item Failed', $1, 'c', nullif($2, 0::bigint), nullif($3, 0::bigint)) RETURNING id`,
 		subject, institution.ID, user)
@@ -71,7 +72,7 @@ func TestAlertsAreForThosePeople(t *testing.T) {
 	operator, staff := s.in("operator@archive.org", registry.RoleOperator, ""), s.in("staff@archive.org", registry.RoleAdmin, "")
 	program := ann.program("alerts.read")
 	s.exec(`DELETE FROM alerts`)
-	none := registry.Institution{}
+	none := record.Institution{}
 	s.alert("t1", s.test, 0)
 	hers := s.alert("ann", none, ann.person.ID)
 	foreign := s.alert("o1", s.other, 0)
@@ -154,7 +155,7 @@ func TestServiceReadsNoAlerts(t *testing.T) {
 	s.exec(`DELETE FROM alerts`)
 	s.alert("t1", s.test, 0)
 	s.alert("o1", s.other, 0)
-	s.alert("staffs", registry.Institution{}, staff.person.ID)
+	s.alert("staffs", record.Institution{}, staff.person.ID)
 	service := s.serviceBy(staff, map[string]any{"name": "dashboard", "institution_identifier": "test.edu", "permissions": []string{"alerts.read"}})
 	if got := service.all("/api/v1/alerts").subjects(); got != "t1" {
 		t.Errorf("it reads %q", got)

@@ -11,6 +11,7 @@ import (
 	"maps"
 	"net/http"
 
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/people"
 	"github.com/farol-preservation/farol/web/access"
@@ -45,7 +46,7 @@ type API struct {
 	Next func(ctx context.Context, pools []string, n int) ([]int64, error)
 
 	// Mirror compares the queue with what nsqd shows of it; nil: nsqd's address is not known.
-	Mirror func(context.Context) (MirrorView, error)
+	Mirror func(context.Context) (record.MirrorView, error)
 
 	// Stops is closed when the process ends, and open streams with it; nil: never.
 	Stops <-chan struct{}

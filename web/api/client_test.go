@@ -16,6 +16,7 @@ import (
 
 	"github.com/farol-preservation/farol/client"
 	"github.com/farol-preservation/farol/internal/testenv"
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/web/permission"
 )
@@ -47,7 +48,7 @@ func all[T any](t *testing.T, list iter.Seq2[T, error]) (found []T) {
 }
 
 // The types of the client have the fields that the API's document has, and no others.
-func TestClientHasTheFieldsOfTheAPI(t *testing.T) {
+func TestRecordsAreTheSchemasOfTheAPI(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	var doc struct {
@@ -57,15 +58,19 @@ func TestClientHasTheFieldsOfTheAPI(t *testing.T) {
 	}
 	c := s.browser()
 	c.reads(c.wants(200, "GET", "/api/v1/openapi.json", nil), &doc)
-	for schema, of := range map[string]any{
-		"WorkItem": client.WorkItem{}, "ItemView": client.ShownItem{}, "Obstacle": client.Obstacle{}, "ItemEstimate": client.ItemEstimate{}, "Interval": client.Interval{}, "ListedObject": client.ListedObject{}, "ObjectView": client.Object{},
-		"ObjectSummary": client.ObjectSummary{}, "ListedFile": client.ListedFile{}, "ListedCopy": client.Copy{}, "FileView": client.File{}, "Digest": client.Digest{}, "FileCopy": client.FileCopy{},
-		"CopyFailure": client.CopyFailure{}, "ObjectCopies": client.ObjectCopies{}, "ObjectDeletion": client.ObjectDeletion{}, "ListedChecksum": client.Checksum{},
-		"ListedEvent": client.Event{}, "PlanFilter": client.PlanFilter{}, "PlanMakeBody": client.PlanRequest{}, "Plan": client.Plan{}, "View": client.ShownPlan{},
-		"Item": client.PlanItem{}, "Cause": client.PlanCause{}, "RestorationBody": client.RestorationRequest{}, "Quote": client.Quote{}, "Restoration": client.Restoration{},
-		"DeletionCheck": client.DeletionCheck{}, "Undeletable": client.Undeletable{}, "DeletionRequest": client.Deletion{},
-		"ListedNamed": client.NamedRecord{}, "DeletedCopy": client.Receipt{}, "ExportView": client.Export{}, "ExportScope": client.ExportScope{}, "ExportBodyBody": client.ExportRequest{},
+	for _, of := range []any{
+		record.WorkItem{}, record.ItemView{}, record.Obstacle{}, record.ItemEstimate{}, record.Interval{}, record.RequeueStage{}, record.Attempt{}, record.Change{},
+		record.Group{}, record.StageSettings{}, record.StagePause{}, record.Worker{}, record.Service{}, record.Queue{}, record.QueuePartition{}, record.Schedule{},
+		record.ListedObject{}, record.ObjectView{}, record.ObjectSummary{}, record.ObjectCopies{}, record.ObjectDeletion{}, record.ListedFile{}, record.FileView{},
+		record.ListedCopy{}, record.FileCopy{}, record.CopyFailure{}, record.Digest{}, record.ListedChecksum{}, record.ListedEvent{}, record.Sample{}, record.Institution{},
+		record.PlanRequest{}, record.PlanFilter{}, record.Plan{}, record.PlanView{}, record.PlanItem{}, record.PlanCause{},
+		record.RestorationRequest{}, record.Quote{}, record.Restoration{}, record.ShownRestoration{}, record.DeletionCheck{}, record.Undeletable{}, record.DeletionRequest{},
+		record.ListedNamed{}, record.DeletedCopy{}, record.DeletionReview{}, record.Settings{},
+		record.ExportRequest{}, record.ExportScope{}, record.ExportView{}, record.DepositsReport{}, record.CostsReport{}, record.OutcomesReport{},
+		record.FixityView{}, record.FixityStatus{}, record.FixityTarget{}, record.FixityPolicy{}, record.FixityBadCopy{},
+		record.Profile{}, record.SessionRow{}, record.TokenView{}, record.ServiceToken{}, record.ListedAction{}, record.ListedAlert{}, record.MailSettings{},
 	} {
+		schema := reflect.TypeOf(of).Name()
 		var want []string
 		for name := range doc.Components.Schemas[schema].Properties {
 			if name != "$schema" {
@@ -88,7 +93,7 @@ func fieldsOf(t reflect.Type) (names []string) {
 		switch {
 		case f.Anonymous:
 			names = append(names, fieldsOf(f.Type)...)
-		case name != "-":
+		case name != "" && name != "-" && f.Tag.Get("hidden") == "":
 			names = append(names, name)
 		}
 	}
@@ -119,13 +124,13 @@ func TestClientSendsEachFilter(t *testing.T) {
 		t.Fatal(err)
 	}
 	c, ctx := made.Registry(), t.Context()
-	all(t, c.Items(ctx, full[client.ItemFilter]()))
-	all(t, c.Objects(ctx, full[client.ObjectFilter]()))
-	all(t, c.Files(ctx, full[client.FileFilter]()))
-	all(t, c.Events(ctx, full[client.EventFilter]()))
-	all(t, c.Plans(ctx, "ready"))
-	all(t, c.Restorations(ctx, full[client.RestorationFilter]()))
-	all(t, c.Exports(ctx, "test.edu"))
+	all(t, client.List[record.WorkItem](ctx, c, "items", full[record.ItemFilter]()))
+	all(t, client.List[record.ListedObject](ctx, c, "objects", full[record.ObjectFilter]()))
+	all(t, client.List[record.ListedFile](ctx, c, "files", full[record.FileFilter]()))
+	all(t, client.List[record.ListedEvent](ctx, c, "events", full[record.EventFilter]()))
+	all(t, client.List[record.Plan](ctx, c, "plans", full[record.PlanListFilter]()))
+	all(t, client.List[record.WorkItem](ctx, c, "restorations", full[record.RestorationFilter]()))
+	all(t, client.List[record.ExportView](ctx, c, "exports", full[record.ExportFilter]()))
 	for _, path := range []string{"items", "objects", "files", "events", "plans", "restorations", "exports"} {
 		var want []string
 		for _, p := range doc.Paths["/api/v1/"+path]["get"].Parameters {
@@ -146,21 +151,22 @@ func TestClientSendsEachFilter(t *testing.T) {
 func full[T any]() (f T) {
 	v := reflect.ValueOf(&f).Elem()
 	for _, field := range v.Fields() {
-		switch x := field.Addr().Interface().(type) {
-		case *string:
-			*x = "x"
-		case *[]string:
-			*x = []string{"x"}
-		case *int64:
-			*x = 1
-		case **int64:
-			*x = new(int64)
-		case *bool:
-			*x = true
-		case *time.Time:
-			*x = time.Now()
+		switch {
+		case field.Type() == reflect.TypeFor[time.Time]():
+			field.Set(reflect.ValueOf(time.Now()))
+		case field.Kind() == reflect.String:
+			field.SetString("x")
+		case field.Kind() == reflect.Slice:
+			field.Set(reflect.MakeSlice(field.Type(), 1, 1))
+			field.Index(0).SetString("x")
+		case field.Kind() == reflect.Int64:
+			field.SetInt(1)
+		case field.Kind() == reflect.Bool:
+			field.SetBool(true)
+		case field.Kind() == reflect.Pointer:
+			field.Set(reflect.New(field.Type().Elem()))
 		default:
-			panic(fmt.Sprintf("a filter has a %T", x)) // which this test has to know
+			panic(fmt.Sprintf("a filter has a %s", field.Type())) // which this test has to know
 		}
 	}
 	return f
@@ -175,66 +181,70 @@ func TestClientReadsAndDecides(t *testing.T) {
 	s.parked(s.other, 1)
 	o, admin := s.in("operator@archive.org", registry.RoleOperator, "").clientOf(s.url), s.in("admin@test.edu", registry.RoleInstitutionalAdmin, "test.edu").clientOf(s.url)
 	ctx := t.Context()
-	items := all(t, o.Items(ctx, client.ItemFilter{Status: []string{"Failed", "Suspended"}, Institution: "test.edu"}))
+	items := all(t, client.List[record.WorkItem](ctx, o, "items", record.ItemFilter{Status: []record.Status{"Failed", "Suspended"}, Institution: "test.edu"}))
 	if len(items) != 120 || items[0].ID < items[119].ID || items[0].Name != "parked-120.tar" {
 		t.Errorf("%d items, first %+v", len(items), items[0])
 	}
-	for _, err := range o.Items(ctx, client.ItemFilter{}) {
+	for _, err := range client.List[record.WorkItem](ctx, o, "items", nil) {
 		if err != nil {
 			t.Fatal(err)
 		}
 		break // which reads no other page
 	}
-	id := items[0].ID
-	v, err := o.Item(ctx, id)
-	if err != nil || v.Version == "" || v.Status != "Failed" {
+	item := fmt.Sprintf("items/%d", items[0].ID)
+	v, etag, err := client.Ask[record.ItemView](ctx, o, client.Call{Path: item})
+	if err != nil || etag == "" || v.Status != "Failed" {
 		t.Fatalf("item = %+v, %v", v, err)
 	}
-	if v, err = o.SetPriority(ctx, id, -7, v.Version); err != nil || v.Priority != -7 {
+	decide := func(method, what, etag string, body any) (record.ItemView, string, error) {
+		return client.Ask[record.ItemView](ctx, o, client.Call{Method: method, Path: item + what, IfMatch: etag, Body: body})
+	}
+	if v, etag, err = decide("PATCH", "", etag, map[string]int{"priority": -7}); err != nil || v.Priority != -7 {
 		t.Errorf("priority = %+v, %v", v, err)
 	}
-	if v, err = o.RequeueItem(ctx, id, "Receive", v.Version); err != nil || v.Stage != "Receive" || v.Status != "Pending" {
+	if v, _, err = decide("POST", "/requeue", etag, map[string]string{"stage": "Receive"}); err != nil || v.Stage != "Receive" || v.Status != "Pending" {
 		t.Errorf("requeued = %+v, %v", v, err)
 	}
 	var refused *client.Error
-	if _, err = o.CancelItem(ctx, id, "No.", `"1.2.true"`); !errors.As(err, &refused) || refused.Status != 412 || refused.Code != "changed" {
+	if _, _, err = decide("POST", "/cancel", `"1.2.true"`, map[string]string{"reason": "No."}); !errors.As(err, &refused) || refused.Status != 412 || refused.Code != "changed" {
 		t.Errorf("by an old version: %v", err)
 	}
-	if v, err = o.CancelItem(ctx, id, "Trials.", ""); err != nil || v.Status != "Cancelled" || v.Note != "Trials." {
+	if v, _, err = decide("POST", "/cancel", "", map[string]string{"reason": "Trials."}); err != nil || v.Status != "Cancelled" || v.Note != "Trials." {
 		t.Errorf("cancelled = %+v, %v", v, err)
 	}
-	if _, err = o.ReleaseItem(ctx, id, ""); !errors.As(err, &refused) || refused.Code != "refused" {
+	if _, _, err = decide("POST", "/release", "", nil); !errors.As(err, &refused) || refused.Code != "refused" {
 		t.Errorf("released: %v", err)
 	}
-	objects := all(t, admin.Objects(ctx, client.ObjectFilter{State: "A"}))
+	objects := all(t, client.List[record.ListedObject](ctx, admin, "objects", record.ObjectFilter{State: "A"}))
 	if len(objects) != 1 || objects[0].Identifier != "test.edu/bag" {
 		t.Fatalf("objects = %+v", objects)
 	}
-	x, err := admin.ObjectByIdentifier(ctx, "test.edu/bag")
-	if y, e := admin.Object(ctx, x.ID); err != nil || e != nil || !reflect.DeepEqual(x, y) || x.Summary.Files != 1 {
+	x, err := client.Get[record.ObjectView](ctx, admin, "objects/by-identifier?identifier=test.edu/bag")
+	if y, e := client.Get[record.ObjectView](ctx, admin, fmt.Sprintf("objects/%d", x.ID)); err != nil || e != nil || !reflect.DeepEqual(x, y) || x.Summary.Files != 1 {
 		t.Errorf("object = %+v, %v; %+v, %v", x, err, y, e)
 	}
-	files := all(t, admin.Files(ctx, client.FileFilter{Object: "test.edu/bag"}))
+	files := all(t, client.List[record.ListedFile](ctx, admin, "files", record.FileFilter{Object: "test.edu/bag"}))
 	if len(files) != 1 || files[0].Copies != 1 {
 		t.Fatalf("files = %+v", files)
 	}
-	if f, err := admin.FileByIdentifier(ctx, "test.edu/bag/data/f"); err != nil || f.ID != files[0].ID || len(f.Copies) != 1 || len(f.Digests) != 1 {
+	file := fmt.Sprintf("files/%d", files[0].ID)
+	if f, err := client.Get[record.FileView](ctx, admin, "files/by-identifier?identifier=test.edu/bag/data/f"); err != nil || f.ID != files[0].ID || len(f.Copies) != 1 || len(f.Digests) != 1 {
 		t.Errorf("file = %+v, %v", f, err)
 	}
-	if f, err := admin.File(ctx, files[0].ID); err != nil || f.Identifier != "test.edu/bag/data/f" {
+	if f, err := client.Get[record.FileView](ctx, admin, file); err != nil || f.Identifier != "test.edu/bag/data/f" {
 		t.Errorf("file = %+v, %v", f, err)
 	}
-	copies, sums := all(t, admin.Copies(ctx, files[0].ID)), all(t, admin.Checksums(ctx, files[0].ID))
+	copies, sums := all(t, client.List[record.ListedCopy](ctx, admin, file+"/copies", nil)), all(t, client.List[record.ListedChecksum](ctx, admin, file+"/checksums", nil))
 	if len(copies) != 1 || copies[0].Target != "Standard-VA" || len(sums) != 1 || sums[0].Algorithm != "md5" {
 		t.Errorf("copies = %+v, checksums = %+v", copies, sums)
 	}
-	if events := all(t, admin.Events(ctx, client.EventFilter{Object: x.ID})); len(events) != 1 || events[0].EventType != "ingestion" {
+	if events := all(t, client.List[record.ListedEvent](ctx, admin, "events", record.EventFilter{Object: x.ID})); len(events) != 1 || events[0].EventType != "ingestion" {
 		t.Errorf("events = %+v", events)
 	}
-	if _, err := admin.ObjectByIdentifier(ctx, "other.edu/bag"); !errors.As(err, &refused) || refused.Status != 404 {
+	if _, err := client.Get[record.ObjectView](ctx, admin, "objects/by-identifier?identifier=other.edu/bag"); !errors.As(err, &refused) || refused.Status != 404 {
 		t.Errorf("another's object: %v", err)
 	}
-	for _, err := range admin.Events(ctx, client.EventFilter{}) {
+	for _, err := range client.List[record.ListedEvent](ctx, admin, "events", nil) {
 		if !errors.As(err, &refused) || refused.Code != "too-broad" {
 			t.Errorf("all events: %v", err)
 		}
@@ -252,64 +262,71 @@ func TestClientPlansAndRequests(t *testing.T) {
 	o, admin := operator.clientOf(s.url), s.in("admin@test.edu", registry.RoleInstitutionalAdmin, "test.edu").clientOf(s.url)
 	second := s.in("second@test.edu", registry.RoleInstitutionalAdmin, "test.edu")
 	ctx := t.Context()
-	p, err := o.MakePlan(ctx, client.PlanRequest{Action: "requeue", Filter: client.PlanFilter{ErrorCode: "timeout"}})
+	p, etag, err := client.Ask[record.PlanView](ctx, o, client.Call{Method: "POST", Path: "plans", Body: record.PlanRequest{Action: "requeue", Filter: record.PlanFilter{ErrorCode: "timeout"}}})
 	if err != nil || p.Items != 3 || len(p.Sample) != 3 {
 		t.Fatalf("plan = %+v, %v", p, err)
 	}
-	if _, err := o.ApplyPlan(ctx, p.ID, 5, p.Version); err != nil {
+	plan := fmt.Sprintf("plans/%d", p.ID)
+	if _, _, err := client.Ask[record.PlanView](ctx, o, client.Call{Method: "POST", Path: plan + "/apply", IfMatch: etag, Body: map[string]float64{"tolerance": 5}}); err != nil {
 		t.Fatal(err)
 	}
 	operator.until(p.ID, "applied")
-	if done := all(t, o.PlanItems(ctx, p.ID, "done")); len(done) != 3 || done[0].Status != "Failed" {
+	if done := all(t, client.List[record.PlanItem](ctx, o, plan+"/items?state=done", nil)); len(done) != 3 || done[0].Status != "Failed" {
 		t.Errorf("items of the plan = %+v", done)
 	}
-	if _, err := o.UndoPlan(ctx, p.ID, ""); err != nil {
+	if _, err := client.Post[record.PlanView](ctx, o, plan+"/undo", nil); err != nil {
 		t.Fatal(err)
 	}
 	operator.until(p.ID, "undone")
-	if list := all(t, o.Plans(ctx, "undone")); len(list) != 1 || list[0].ID != p.ID {
+	if list := all(t, client.List[record.Plan](ctx, o, "plans", record.PlanListFilter{State: []string{"undone"}})); len(list) != 1 || list[0].ID != p.ID {
 		t.Errorf("plans = %+v", list)
 	}
-	if p, err = o.Plan(ctx, p.ID); err != nil || p.State != "undone" || o.DeletePlan(ctx, p.ID, p.Version) != nil {
+	if p, etag, err = client.Ask[record.PlanView](ctx, o, client.Call{Path: plan}); err != nil || p.State != "undone" {
 		t.Errorf("plan = %+v, %v", p, err)
 	}
-	q, err := admin.QuoteRestoration(ctx, client.RestorationRequest{Object: "test.edu/bag"})
+	if _, err := o.Do(ctx, client.Call{Method: "DELETE", Path: plan, IfMatch: etag}, nil); err != nil {
+		t.Error(err)
+	}
+	q, err := client.Post[record.Quote](ctx, admin, "restorations/quote", record.RestorationRequest{Object: "test.edu/bag"})
 	if err != nil || q.Files != 1 || q.NeedsApproval {
 		t.Errorf("quote = %+v, %v", q, err)
 	}
-	r, err := admin.Restore(ctx, client.RestorationRequest{File: "test.edu/bag/data/f"})
-	if list := all(t, admin.Restorations(ctx, client.RestorationFilter{Object: "test.edu/bag"})); err != nil || len(list) != 1 || list[0].ID != r.Item.ID {
+	r, err := client.Post[record.Restoration](ctx, admin, "restorations", record.RestorationRequest{File: "test.edu/bag/data/f"})
+	if list := all(t, client.List[record.WorkItem](ctx, admin, "restorations", record.RestorationFilter{Object: "test.edu/bag"})); err != nil || len(list) != 1 || list[0].ID != r.Item.ID {
 		t.Errorf("restorations = %+v, %v", list, err)
 	}
 	var refused *client.Error
-	if err := admin.ApproveRestoration(ctx, r.Item.ID); !errors.As(err, &refused) || refused.Status != 404 {
+	if _, err := client.Post[struct{}](ctx, admin, fmt.Sprintf("restorations/%d/approve", r.Item.ID), nil); !errors.As(err, &refused) || refused.Status != 404 {
 		t.Errorf("approved what costs nothing: %v", err)
 	}
-	if w, err := admin.CancelRestoration(ctx, r.Item.ID, "Not needed."); err != nil || w.ID != r.Item.ID || w.Status != "Cancelled" || !strings.Contains(w.Note, "Not needed.") {
+	cancelled, err := client.Post[record.ShownRestoration](ctx, admin, fmt.Sprintf("restorations/%d/cancel", r.Item.ID), map[string]string{"reason": "Not needed."})
+	if w := cancelled.Item; err != nil || w.ID != r.Item.ID || w.Status != "Cancelled" || !strings.Contains(w.Note, "Not needed.") {
 		t.Errorf("cancelled = %+v, %v", w, err)
 	}
-	c, err := admin.CheckDeletion(ctx, []string{"test.edu/bag"})
+	c, err := client.Post[record.DeletionCheck](ctx, admin, "deletions/check", map[string][]string{"identifiers": {"test.edu/bag"}})
 	if err != nil || c.Objects != 1 || c.RefusedCount != 0 {
 		t.Errorf("check = %+v, %v", c, err)
 	}
-	d, err := admin.RequestDeletion(ctx, []string{"test.edu/bag/data/f"})
+	request := map[string][]string{"identifiers": {"test.edu/bag/data/f"}}
+	d, err := client.Post[record.DeletionRequest](ctx, admin, "deletions", request)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if d, err = admin.CancelDeletion(ctx, d.ID, "Kept."); err != nil || d.CancelledBy != "admin@test.edu" || d.Reason != "Kept." {
+	if d, err = client.Post[record.DeletionRequest](ctx, admin, fmt.Sprintf("deletions/%d/cancel", d.ID), map[string]string{"reason": "Kept."}); err != nil || d.CancelledBy != "admin@test.edu" || d.Reason != "Kept." {
 		t.Errorf("cancelled = %+v, %v", d, err)
 	}
-	if d, err = admin.RequestDeletion(ctx, []string{"test.edu/bag/data/f"}); err != nil {
+	if d, err = client.Post[record.DeletionRequest](ctx, admin, "deletions", request); err != nil {
 		t.Fatal(err)
 	}
 	second.wants(200, "POST", fmt.Sprintf("/api/v1/deletions/%d/approve", d.ID), nil)
-	if d, err = admin.Deletion(ctx, d.ID); err != nil || d.Items != 1 || d.ApprovedAs != "second@test.edu" {
+	deletion := fmt.Sprintf("deletions/%d", d.ID)
+	if d, err = client.Get[record.DeletionRequest](ctx, admin, deletion); err != nil || d.Items != 1 || d.ApprovedAs != "second@test.edu" {
 		t.Errorf("deletion = %+v, %v", d, err)
 	}
-	if list := all(t, admin.Deletions(ctx, "test.edu", "approved")); len(list) != 1 || list[0].ID != d.ID {
+	if list := all(t, client.List[record.DeletionRequest](ctx, admin, "deletions?institution=test.edu&state=approved", nil)); len(list) != 1 || list[0].ID != d.ID {
 		t.Errorf("deletions = %+v", list)
 	}
-	named, receipts := all(t, admin.NamedBy(ctx, d.ID)), all(t, admin.Receipts(ctx, d.ID))
+	named, receipts := all(t, client.List[record.ListedNamed](ctx, admin, deletion+"/named", nil)), all(t, client.List[record.DeletedCopy](ctx, admin, deletion+"/receipts", nil))
 	if len(named) != 1 || named[0].Kind != "file" || len(receipts) != 0 {
 		t.Errorf("named = %+v, receipts = %+v", named, receipts)
 	}
@@ -322,7 +339,7 @@ func TestClientDownloadsExports(t *testing.T) {
 	s.stock()
 	admin := s.in("admin@test.edu", registry.RoleInstitutionalAdmin, "test.edu")
 	c := admin.clientOf(s.url)
-	e, err := c.MakeExport(t.Context(), client.ExportRequest{Kind: "inventory"})
+	e, err := client.Post[record.ExportView](t.Context(), c, "exports", record.ExportRequest{Kind: "inventory"})
 	if err != nil || e.Content == nil || e.Institution != "test.edu" {
 		t.Fatalf("export = %+v, %v", e, err)
 	}
@@ -331,10 +348,10 @@ func TestClientDownloadsExports(t *testing.T) {
 	if err != nil || !strings.Contains(text.String(), "test.edu/bag/data/f") {
 		t.Errorf("content = %s, %v", text.String(), err)
 	}
-	if list := all(t, c.Exports(t.Context(), "test.edu")); len(list) != 1 || list[0].ID != e.ID {
+	if list := all(t, client.List[record.ExportView](t.Context(), c, "exports", record.ExportFilter{Institution: "test.edu"})); len(list) != 1 || list[0].ID != e.ID {
 		t.Errorf("exports = %+v", list)
 	}
-	if e, err = c.Export(t.Context(), e.ID); err != nil || e.SHA256 == nil || *e.SHA256 != digest || *e.Records != 1 {
+	if e, err = client.Get[record.ExportView](t.Context(), c, fmt.Sprintf("exports/%d", e.ID)); err != nil || e.SHA256 == nil || *e.SHA256 != digest || *e.Records != 1 {
 		t.Errorf("export = %+v, %v, want the digest %s", e, err, digest)
 	}
 	var refused *client.Error
@@ -373,11 +390,11 @@ func TestClientThroughTrouble(t *testing.T) {
 	s.old()
 	admin := s.in("admin@test.edu", registry.RoleInstitutionalAdmin, "test.edu").clientOf(testenv.LossyServer(t, s.url))
 	for range 6 {
-		d, err := admin.RequestDeletion(t.Context(), []string{"test.edu/bag/data/f"})
+		d, err := client.Post[record.DeletionRequest](t.Context(), admin, "deletions", map[string][]string{"identifiers": {"test.edu/bag/data/f"}})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := admin.CancelDeletion(t.Context(), d.ID, ""); err != nil {
+		if _, err := client.Post[record.DeletionRequest](t.Context(), admin, fmt.Sprintf("deletions/%d/cancel", d.ID), map[string]string{}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -398,7 +415,7 @@ func TestClientStaysAtItsServer(t *testing.T) {
 			t.Fatal(err)
 		}
 		failed := false
-		for _, err := range c.Registry().Items(t.Context(), client.ItemFilter{}) {
+		for _, err := range client.List[record.WorkItem](t.Context(), c.Registry(), "items", nil) {
 			failed = err != nil
 		}
 		if !failed {
@@ -415,24 +432,24 @@ func TestClientChangesThroughTrouble(t *testing.T) {
 	s.stock()
 	s.parked(s.test, 3)
 	o := s.in("operator@archive.org", registry.RoleOperator, "").clientOf(testenv.LossyServer(t, s.url))
-	id := s.ids(s.test)["items"]
+	item := fmt.Sprintf("items/%d", s.ids(s.test)["items"])
 	for n := range 6 {
-		var v client.ShownItem
+		var etag string
 		for range 1 + n%2 { // so that answers of each kind are lost
 			var err error
-			if v, err = o.Item(t.Context(), id); err != nil {
+			if _, etag, err = client.Ask[record.ItemView](t.Context(), o, client.Call{Path: item}); err != nil {
 				t.Fatal(err)
 			}
 		}
-		var err error
-		if v, err = o.SetPriority(t.Context(), id, n-20, v.Version); err != nil || v.Priority != n-20 {
+		v, _, err := client.Ask[record.ItemView](t.Context(), o, client.Call{Method: "PATCH", Path: item, IfMatch: etag, Body: map[string]int{"priority": n - 20}})
+		if err != nil || v.Priority != n-20 {
 			t.Errorf("priority %d: %+v, %v", n-20, v.Priority, err)
 		}
-		p, err := o.MakePlan(t.Context(), client.PlanRequest{Action: "requeue", Filter: client.PlanFilter{ErrorCode: "timeout"}})
+		p, err := client.Post[record.PlanView](t.Context(), o, "plans", record.PlanRequest{Action: "requeue", Filter: record.PlanFilter{ErrorCode: "timeout"}})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := o.DeletePlan(t.Context(), p.ID, ""); err != nil {
+		if _, err := o.Do(t.Context(), client.Call{Method: "DELETE", Path: fmt.Sprintf("plans/%d", p.ID)}, nil); err != nil {
 			t.Errorf("plan %d: %v", p.ID, err)
 		}
 	}
@@ -472,7 +489,7 @@ func TestClientRepeatsWhatIsSafeToRepeat(t *testing.T) {
 		t.Fatal(err)
 	}
 	failed := 0
-	for _, err := range c.Registry().Items(t.Context(), client.ItemFilter{}) {
+	for _, err := range client.List[record.WorkItem](t.Context(), c.Registry(), "items", nil) {
 		if failed++; err == nil || failed > 1 {
 			t.Fatalf("a list that leads to itself: %v", err)
 		}

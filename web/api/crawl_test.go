@@ -16,6 +16,7 @@ import (
 
 	"github.com/farol-preservation/farol/internal/testenv"
 	"github.com/farol-preservation/farol/progress"
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/people"
 	"github.com/farol-preservation/farol/web/ops"
@@ -221,10 +222,10 @@ func newCrawled(t *testing.T) *crawled {
 	s.exec(`INSERT INTO generic_files (institution_id, intellectual_object_id, identifier, uuid, file_format, size, storage_option, last_fixity_check)
 		SELECT institution_id, id, identifier || '/data/f', gen_random_uuid(), 'text/plain', CASE storage_option WHEN 'Standard' THEN 7 ELSE 1000000000000000 END, storage_option, now()
 		FROM intellectual_objects WHERE identifier IN ('test.edu/old', 'test.edu/cold')`)
-	for in, name := range map[registry.Institution]string{s.test: "t1", s.other: "o1"} {
+	for in, name := range map[record.Institution]string{s.test: "t1", s.other: "o1"} {
 		s.alert(name, in, 0)
 	}
-	s.alert("staff", registry.Institution{}, 0)
+	s.alert("staff", record.Institution{}, 0)
 	var costly struct{ Item struct{ ID int64 } }
 	a := c.people["A"]
 	a.reads(a.wants(http.StatusCreated, "POST", "/api/v1/restorations", `{"object": "test.edu/cold"}`, "Idempotency-Key", "costly"), &costly)

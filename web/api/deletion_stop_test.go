@@ -6,12 +6,12 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
-	"github.com/farol-preservation/farol/registry/requests"
 )
 
 // approved is a deletion of the file that stock has put on record.
-func (s *site) approved(first, second *caller, key string) (d requests.DeletionRequest) {
+func (s *site) approved(first, second *caller, key string) (d record.DeletionRequest) {
 	s.t.Helper()
 	first.reads(first.wants(http.StatusCreated, "POST", "/api/v1/deletions", `{"identifiers": ["test.edu/bag/data/f"]}`, "Idempotency-Key", key), &d)
 	second.reads(second.wants(200, "POST", fmt.Sprintf("/api/v1/deletions/%d/approve", d.ID), nil), &d)
@@ -112,7 +112,7 @@ func TestWaitOfDeletionsIsAPolicy(t *testing.T) {
 	if a := admin.wants(200, "GET", at, nil); !strings.Contains(a.body, `"deletion_wait_hours":1,`) {
 		t.Errorf("it is %s", a.body)
 	}
-	var now requests.Settings
+	var now record.Settings
 	staff.reads(staff.wants(200, "PATCH", "/api/v1/settings/requests", map[string]any{"deletion_wait_hours": 36}), &now)
 	if now.Wait != 36 || now.Cap != "100.00" {
 		t.Errorf("settings = %+v", now)

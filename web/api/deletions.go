@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/browse"
 	"github.com/farol-preservation/farol/registry/requests"
@@ -33,36 +34,36 @@ func (a *API) deletions(t *ops.API) {
 			Before
 			Counting
 		},
-		) (*body[list[requests.DeletionRequest]], error) {
+		) (*body[list[record.DeletionRequest]], error) {
 			return listOf(ctx, a, c, "deletions", in.DeletionFilter, in.from("deletions", in.DeletionFilter, browse.Key{ID: in.BeforeID}), in.Counting, browse.Records.Deletions)
 		})
 	ops.Register(t, op("deletions.show", get, "/{id}", "Show a deletion request, and how far it is", permission.DeletionsRead),
-		func(ctx context.Context, c access.Caller, in *ByID) (*body[requests.DeletionRequest], error) {
+		func(ctx context.Context, c access.Caller, in *ByID) (*body[record.DeletionRequest], error) {
 			return a.deletion(ctx, c, in.ID)
 		})
 	review := op("deletions.review", get, "/{id}/review", "Show what a deletion would delete now, what stands in its way, and what has changed since it was requested", permission.DeletionsRead)
-	ops.Register(t, review, func(ctx context.Context, c access.Caller, in *ByID) (*body[browse.DeletionReview], error) {
+	ops.Register(t, review, func(ctx context.Context, c access.Caller, in *ByID) (*body[record.DeletionReview], error) {
 		found, err := a.browse(c).DeletionReview(ctx, in.ID)
-		return &body[browse.DeletionReview]{found}, err
+		return &body[record.DeletionReview]{found}, err
 	})
 	ops.Register(t, op("deletions.named", get, "/{id}/named", "List the objects and files that a deletion request names", permission.DeletionsRead), a.named)
 	ops.Register(t, op("deletions.receipts", get, "/{id}/receipts", "List what was done to each copy", permission.DeletionsRead), a.receipts)
 
 	check := op("deletions.check", post, "/check", "Check what a deletion would be about, and what would be refused", permission.DeletionsRequest)
 	check.About, check.Body, check.Person = "Nothing is changed.", deletionBytes, true
-	ops.Register(t, check, func(ctx context.Context, c access.Caller, in *body[deletionBody]) (*body[requests.DeletionCheck], error) {
+	ops.Register(t, check, func(ctx context.Context, c access.Caller, in *body[deletionBody]) (*body[record.DeletionCheck], error) {
 		found, err := requests.In(a.Registry).CheckDeletion(ctx, c.Person.Email, in.Body.Identifiers)
-		return &body[requests.DeletionCheck]{found}, err
+		return &body[record.DeletionCheck]{found}, err
 	})
 	request := op("deletions.request", post, "", "Request the deletion of objects and files of your institution", permission.DeletionsRequest)
 	request.Status, request.Body, request.Person, request.Once, request.Audit = http.StatusCreated, deletionBytes, true, true, true
 	request.About = "Nothing is deleted before another person approves it. What is refused of one is refused of all."
-	ops.Register(t, request, func(ctx context.Context, c access.Caller, in *body[deletionBody]) (*body[requests.DeletionRequest], error) {
+	ops.Register(t, request, func(ctx context.Context, c access.Caller, in *body[deletionBody]) (*body[record.DeletionRequest], error) {
 		entry := registry.AuditEntry{Operation: request.ID, SubjectType: "deletion", Institution: c.Person.InstitutionID, Detail: map[string]any{"named": len(in.Body.Identifiers)}}
-		return act(ctx, a, c, &entry, func(ctx context.Context) (*body[requests.DeletionRequest], error) {
+		return act(ctx, a, c, &entry, func(ctx context.Context) (*body[record.DeletionRequest], error) {
 			d, err := requests.In(a.Registry).RequestDeletion(ctx, c.Person.Email, in.Body.Identifiers)
 			entry.SubjectID = fmt.Sprint(d.ID)
-			return &body[requests.DeletionRequest]{d}, err
+			return &body[record.DeletionRequest]{d}, err
 		})
 	})
 	a.decideDeletions(t, op)
@@ -78,23 +79,23 @@ func (a *API) decideDeletions(t *ops.API, op func(id, method, path, summary stri
 	cancel.Person, cancel.Audit = true, true
 	cancel.About = "Any institutional admin of the institution may, and any admin of the archive. After the approval its items end as Cancelled, " +
 		"and what they have not removed stays. The institution is alerted, with the reason and with what was removed before."
-	ops.Register(t, approve, func(ctx context.Context, c access.Caller, in *ByID) (*body[requests.DeletionRequest], error) {
-		return a.decideDeletion(ctx, c, approve.ID, in.ID, nil, func(ctx context.Context) (requests.DeletionRequest, error) {
+	ops.Register(t, approve, func(ctx context.Context, c access.Caller, in *ByID) (*body[record.DeletionRequest], error) {
+		return a.decideDeletion(ctx, c, approve.ID, in.ID, nil, func(ctx context.Context) (record.DeletionRequest, error) {
 			return requests.In(a.Registry).ApproveDeletion(ctx, in.ID, c.Person.Email, c.OnPaper)
 		})
 	})
 	try := op("deletions.check_approval", post, "/{id}/approve/check", "Find out whether the approval of a deletion would be refused", "")
 	try.Access = ops.Here
-	ops.Register(t, try, func(ctx context.Context, c access.Caller, in *ByID) (*body[requests.DeletionRequest], error) {
+	ops.Register(t, try, func(ctx context.Context, c access.Caller, in *ByID) (*body[record.DeletionRequest], error) {
 		d, err := requests.In(a.Registry).MayApproveDeletion(ctx, in.ID, c.Person.Email, c.OnPaper)
-		return &body[requests.DeletionRequest]{d}, err
+		return &body[record.DeletionRequest]{d}, err
 	})
-	ops.Register(t, cancel, func(ctx context.Context, c access.Caller, in *deletionCancel) (*body[requests.DeletionRequest], error) {
+	ops.Register(t, cancel, func(ctx context.Context, c access.Caller, in *deletionCancel) (*body[record.DeletionRequest], error) {
 		reason := ""
 		if in.Body != nil {
 			reason = in.Body.Reason
 		}
-		return a.decideDeletion(ctx, c, cancel.ID, in.ID, map[string]any{"reason": reason}, func(ctx context.Context) (requests.DeletionRequest, error) {
+		return a.decideDeletion(ctx, c, cancel.ID, in.ID, map[string]any{"reason": reason}, func(ctx context.Context) (record.DeletionRequest, error) {
 			return requests.In(a.Registry).CancelDeletion(ctx, in.ID, c.Person.Email, reason)
 		})
 	})
@@ -108,18 +109,18 @@ type deletionCancel struct {
 	}
 }
 
-func (a *API) decideDeletion(ctx context.Context, c access.Caller, operation string, id int64, detail map[string]any, do func(context.Context) (requests.DeletionRequest, error)) (*body[requests.DeletionRequest], error) {
+func (a *API) decideDeletion(ctx context.Context, c access.Caller, operation string, id int64, detail map[string]any, do func(context.Context) (record.DeletionRequest, error)) (*body[record.DeletionRequest], error) {
 	entry := registry.AuditEntry{Operation: operation, SubjectType: "deletion", SubjectID: fmt.Sprint(id), Detail: detail}
-	return act(ctx, a, c, &entry, func(ctx context.Context) (*body[requests.DeletionRequest], error) {
+	return act(ctx, a, c, &entry, func(ctx context.Context) (*body[record.DeletionRequest], error) {
 		decided, err := do(ctx)
 		entry.Institution = c.Person.InstitutionID // of staff none: the database looks up that of the request
-		return &body[requests.DeletionRequest]{decided}, err
+		return &body[record.DeletionRequest]{decided}, err
 	})
 }
 
-func (a *API) deletion(ctx context.Context, c access.Caller, id int64) (*body[requests.DeletionRequest], error) {
+func (a *API) deletion(ctx context.Context, c access.Caller, id int64) (*body[record.DeletionRequest], error) {
 	d, err := a.browse(c).Deletion(ctx, id)
-	return &body[requests.DeletionRequest]{d}, err
+	return &body[record.DeletionRequest]{d}, err
 }
 
 // pagedByID is a request for a page of what belongs to one record.
@@ -128,14 +129,14 @@ type pagedByID struct {
 	Paging
 }
 
-func (a *API) named(ctx context.Context, c access.Caller, in *pagedByID) (*body[list[browse.Named]], error) {
+func (a *API) named(ctx context.Context, c access.Caller, in *pagedByID) (*body[list[record.ListedNamed]], error) {
 	if _, err := a.browse(c).Deletion(ctx, in.ID); err != nil {
 		return nil, err
 	}
 	return listOf(ctx, a, c, "named", browse.NamedFilter{Deletion: in.ID}, in.Paging, Counting{}, browse.Records.Named)
 }
 
-func (a *API) receipts(ctx context.Context, c access.Caller, in *pagedByID) (*body[list[requests.DeletedCopy]], error) {
+func (a *API) receipts(ctx context.Context, c access.Caller, in *pagedByID) (*body[list[record.DeletedCopy]], error) {
 	if _, err := a.browse(c).Deletion(ctx, in.ID); err != nil {
 		return nil, err
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/farol-preservation/farol/bag"
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/storage"
 	"github.com/farol-preservation/farol/web/access"
@@ -148,13 +149,13 @@ func (a *API) deposits(t *ops.API) {
 }
 
 // depositor is the institution that a caller means, and its receiving bucket.
-func (a *API) depositor(ctx context.Context, c access.Caller, identifier string) (registry.Institution, *storage.Bucket, error) {
+func (a *API) depositor(ctx context.Context, c access.Caller, identifier string) (record.Institution, *storage.Bucket, error) {
 	_, own := c.Scope.Institution()
 	if identifier = cmp.Or(identifier, own); identifier == "" {
-		return registry.Institution{}, nil, ops.Problem(http.StatusBadRequest, ops.CodeBadRequest, "name the institution whose bag it is")
+		return record.Institution{}, nil, ops.Problem(http.StatusBadRequest, ops.CodeBadRequest, "name the institution whose bag it is")
 	}
 	if a.Deposits.Bucket == nil {
-		return registry.Institution{}, nil, later("this server has no connection to the receiving buckets: its administrator sets AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY")
+		return record.Institution{}, nil, later("this server has no connection to the receiving buckets: its administrator sets AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY")
 	}
 	in, err := a.people().InstitutionNamed(ctx, c.Scope, identifier)
 	if err != nil {
@@ -165,9 +166,9 @@ func (a *API) depositor(ctx context.Context, c access.Caller, identifier string)
 }
 
 // receiver is [API.depositor] for a bag of a name that it may have.
-func (a *API) receiver(ctx context.Context, c access.Caller, n DepositName) (registry.Institution, *storage.Bucket, error) {
+func (a *API) receiver(ctx context.Context, c access.Caller, n DepositName) (record.Institution, *storage.Bucket, error) {
 	if fault := nameFault(n.Name); fault != "" {
-		return registry.Institution{}, nil, ops.Problem(http.StatusBadRequest, ops.CodeBadRequest, fault)
+		return record.Institution{}, nil, ops.Problem(http.StatusBadRequest, ops.CodeBadRequest, fault)
 	}
 	return a.depositor(ctx, c, n.Institution)
 }
@@ -234,7 +235,7 @@ func (a *API) beginDeposit(ctx context.Context, c access.Caller, in *body[deposi
 	return &body[depositView]{v}, a.Registry.Noted(ctx, c.Actor(), entry, err)
 }
 
-func (a *API) begunDeposit(ctx context.Context, owner registry.Institution, bucket *storage.Bucket, b depositBody) (u storage.OpenUpload, err error) {
+func (a *API) begunDeposit(ctx context.Context, owner record.Institution, bucket *storage.Bucket, b depositBody) (u storage.OpenUpload, err error) {
 	if owner.State != "A" {
 		return u, fmt.Errorf("%w: the institution is deactivated, and its receiving bucket is not read", registry.ErrRefused)
 	}

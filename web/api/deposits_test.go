@@ -23,6 +23,7 @@ import (
 	"github.com/farol-preservation/farol/bag"
 	"github.com/farol-preservation/farol/bag/bagtest"
 	"github.com/farol-preservation/farol/internal/testenv"
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/storage"
 	"github.com/farol-preservation/farol/web/api"
@@ -40,7 +41,7 @@ func (s *site) receive() {
 			AccessKeyID: at.AccessKeyID, SecretAccessKey: storage.Secret(at.SecretAccessKey),
 		})
 	}
-	for _, in := range []*registry.Institution{&s.test, &s.other} {
+	for _, in := range []*record.Institution{&s.test, &s.other} {
 		in.ReceivingBucket = at.Prefix + in.Identifier
 		s.exec(`UPDATE institutions SET receiving_bucket = $2 WHERE id = $1`, in.ID, in.ReceivingBucket)
 		b, err := open(in.ReceivingBucket)
@@ -55,7 +56,7 @@ func (s *site) receive() {
 }
 
 // receiving is a receiving bucket.
-func (s *site) receiving(in registry.Institution) *storage.Bucket {
+func (s *site) receiving(in record.Institution) *storage.Bucket {
 	s.t.Helper()
 	b, err := s.api.Deposits.Bucket(in.ReceivingBucket)
 	if err != nil {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/farol-preservation/farol/explain"
 	"github.com/farol-preservation/farol/explain/estimate"
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/web/access"
 	"github.com/farol-preservation/farol/web/ops"
 	"github.com/farol-preservation/farol/web/permission"
@@ -23,26 +24,20 @@ type estimatesQuery struct {
 	ID []int64 `query:"id,explode" required:"true" minItems:"1" maxItems:"200" doc:"Of live items, up to 200"`
 }
 
-// ItemEstimate is when an item ends.
-type ItemEstimate struct {
-	ID int64 `json:"id"`
-	estimate.Times
-}
-
 // estimates say when items end.
 func (a *API) estimates(t *ops.API) {
 	ops.Register(t, reads("items.estimates", "/api/v1/items/estimates", "Estimate when items end",
 		"An item ends within the interval in 8 of 10 cases. Items that are not in the queue are left out.", permission.ItemsRead),
-		func(ctx context.Context, c access.Caller, in *estimatesQuery) (*body[list[ItemEstimate]], error) {
-			found := []ItemEstimate{}
+		func(ctx context.Context, c access.Caller, in *estimatesQuery) (*body[list[record.ItemEstimate]], error) {
+			found := []record.ItemEstimate{}
 			ends, err := a.ends(ctx, c, in.ID...)
 			for _, id := range in.ID {
 				if t, ok := ends[id]; ok {
-					found = append(found, ItemEstimate{id, t})
+					found = append(found, record.ItemEstimate{id, t})
 					delete(ends, id)
 				}
 			}
-			return &body[list[ItemEstimate]]{list[ItemEstimate]{Items: found}}, err
+			return &body[list[record.ItemEstimate]]{list[record.ItemEstimate]{Items: found}}, err
 		})
 }
 
@@ -70,14 +65,14 @@ func (a *API) ends(ctx context.Context, c access.Caller, ids ...int64) (map[int6
 
 // emptied estimates when the bands are empty. People of an institution see only its items of a
 // band, and others are served between them.
-func (a *API) emptied(ctx context.Context, c access.Caller, bands []QueueBand) ([]BandView, error) {
-	list := []BandView{}
+func (a *API) emptied(ctx context.Context, c access.Caller, bands []record.QueueBand) ([]record.BandView, error) {
+	list := []record.BandView{}
 	m, err := a.model(ctx)
 	if err != nil {
 		return nil, err
 	}
 	for _, b := range bands {
-		v := BandView{QueueBand: b}
+		v := record.BandView{QueueBand: b}
 		switch {
 		case !c.Scope.All():
 			v.Unknown = "it is shown to those who see the whole queue"

@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/farol-preservation/farol/client"
 	"github.com/farol-preservation/farol/internal/testenv"
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
 )
 
@@ -31,7 +31,7 @@ func served(t *testing.T) (*site, *caller, map[string]int64, map[string]int64) {
 func TestEndsThatAreNotKnown(t *testing.T) {
 	t.Parallel()
 	_, own, ids, others := served(t)
-	var found struct{ Items []client.ItemEstimate }
+	var found struct{ Items []record.ItemEstimate }
 	own.reads(own.wants(200, "GET", fmt.Sprintf("/api/v1/items/estimates?id=%d&id=%d&id=%d", ids["items"], others["items"], 1), nil), &found)
 	if len(found.Items) != 2 || found.Items[0].End != nil || found.Items[0].Unknown != "no live worker takes its stage" || found.Items[1].Unknown != "it has ended" {
 		t.Errorf("%+v", found)
@@ -46,7 +46,7 @@ func TestEndsAreEstimated(t *testing.T) {
 	s.exec(`INSERT INTO worker_processes (worker, node, pid, host, pid_started, pools, heartbeat) VALUES ('w', 'n', 1, 'h', 1, '[{"name": "all", "slots": 1}]', '1 hour')`)
 	staff := s.in("operator@archive.org", registry.RoleOperator, "")
 	path := fmt.Sprintf("/api/v1/items/estimates?id=%d&id=%d&id=%d", ids["items"], others["items"], 1)
-	var of, all struct{ Items []client.ItemEstimate }
+	var of, all struct{ Items []record.ItemEstimate }
 	own.reads(own.wants(200, "GET", path, nil), &of)
 	staff.reads(staff.wants(200, "GET", path, nil), &all)
 	if len(of.Items) != 2 || len(all.Items) != 3 || of.Items[0].ID != ids["items"] || of.Items[0].End == nil {
@@ -57,7 +57,7 @@ func TestEndsAreEstimated(t *testing.T) {
 		!e.StageEnd.Likely.Before(e.End.Likely) {
 		t.Errorf("%+v %+v", e.End, e.StageEnd)
 	}
-	var shown client.ShownItem
+	var shown record.ItemView
 	own.reads(own.wants(200, "GET", fmt.Sprint("/api/v1/items/", ids["items"]), nil), &shown)
 	if shown.End == nil || shown.End.Likely.Sub(of.Items[0].End.Likely).Abs() > time.Minute {
 		t.Errorf("shown as %+v", shown.End)

@@ -11,6 +11,7 @@ import (
 	"io"
 	"net/http"
 
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/exports"
 	"github.com/farol-preservation/farol/web/access"
@@ -26,38 +27,14 @@ const mostStreams = 8
 // ten minutes.
 const mostStreamed int64 = 1_000_000
 
-type exportScope struct {
-	Institution string `json:"institution,omitempty" maxLength:"255" doc:"Identifier; without it and without object, your own institution"`
-	Object      string `json:"object,omitempty" maxLength:"1000" doc:"Identifier of an object of the institution: only this one"`
-}
-
-type exportBody struct {
-	Body struct {
-		Kind  exports.Kind `json:"kind" enum:"inventory,manifest,events,premis,evidence" doc:"inventory: active files as CSV; manifest: their SHA-256; events: JSON lines; premis: PREMIS 3 XML; evidence: all of this of one object, as a ZIP archive"`
-		Scope exportScope  `json:"scope,omitempty"`
-	}
-}
-
-// ExportFilter narrows the list of exports.
-type ExportFilter struct {
-	Institution string `query:"institution" maxLength:"255" doc:"Identifier of the institution"`
-}
-
 type exportQuery struct {
-	ExportFilter
+	record.ExportFilter
 	Paging
 	Before
 }
 
-// ExportView is an export with where its content is.
-type ExportView struct {
-	exports.Record
-
-	Content *string `json:"content" doc:"Path of the content; null: it is in the restoration bucket, or will be"`
-}
-
-func exportViewOf(r exports.Record) ExportView {
-	v := ExportView{Record: r}
+func exportViewOf(r record.Export) record.ExportView {
+	v := record.ExportView{Export: r}
 	if r.WorkItem == nil {
 		path := fmt.Sprintf("/api/v1/exports/%d/content", r.ID)
 		v.Content = &path
@@ -76,9 +53,9 @@ func (a *API) exports(t *ops.API) {
 	ops.Register(t, o, a.makeExport)
 	ops.Register(t, export("exports.list", get, "/api/v1/exports", "List exports, newest first", ""), a.listExports)
 	ops.Register(t, export("exports.show", get, "/api/v1/exports/{id}", "Show an export", "After the content was written, it has its size and SHA-256."),
-		func(ctx context.Context, c access.Caller, in *ByID) (*body[ExportView], error) {
+		func(ctx context.Context, c access.Caller, in *ByID) (*body[record.ExportView], error) {
 			r, _, err := exports.In(a.Registry, c.Scope).Show(ctx, in.ID, kindsFor(c))
-			return &body[ExportView]{exportViewOf(r)}, err
+			return &body[record.ExportView]{exportViewOf(r)}, err
 		})
 	streams := make(chan struct{}, mostStreams)
 	content := export("exports.content", get, "/api/v1/exports/{id}/content", "Download the content of an export",
@@ -102,7 +79,7 @@ func kindsFor(c access.Caller) []exports.Kind {
 	return exports.WithKinds(c.Person.Role == registry.RoleInstitutionalUser)
 }
 
-func (a *API) listExports(ctx context.Context, c access.Caller, in *exportQuery) (*body[list[ExportView]], error) {
+func (a *API) listExports(ctx context.Context, c access.Caller, in *exportQuery) (*body[list[record.ExportView]], error) {
 	before, err := decodeCursor[int64]("exports", in.ExportFilter, in.After)
 	if err != nil {
 		return nil, err
@@ -112,38 +89,38 @@ func (a *API) listExports(ctx context.Context, c access.Caller, in *exportQuery)
 	if err != nil {
 		return nil, err
 	}
-	views := make([]ExportView, len(found))
+	views := make([]record.ExportView, len(found))
 	for i, r := range found {
 		views[i] = exportViewOf(r)
 	}
-	return pageOf(ctx, views, in.Limit, func(v ExportView) string { return encodeCursor("exports", in.ExportFilter, v.ID) }), nil
+	return pageOf(ctx, views, in.Limit, func(v record.ExportView) string { return encodeCursor("exports", in.ExportFilter, v.ID) }), nil
 }
 
-func (a *API) makeExport(ctx context.Context, c access.Caller, in *exportBody) (*body[ExportView], error) {
+func (a *API) makeExport(ctx context.Context, c access.Caller, in *body[record.ExportRequest]) (*body[record.ExportView], error) {
 	scope := in.Body.Scope
 	if _, own := c.Scope.Institution(); scope.Institution == "" && scope.Object == "" {
 		scope.Institution = own
 	}
 	records := exports.In(a.Registry, c.Scope)
 	entry := registry.AuditEntry{Operation: "exports.make", SubjectType: "export", Detail: map[string]any{"kind": in.Body.Kind, "institution": scope.Institution, "object": scope.Object}}
-	r, err := act(ctx, a, c, &entry, func(ctx context.Context) (exports.Record, error) {
+	r, err := act(ctx, a, c, &entry, func(ctx context.Context) (record.Export, error) {
 		if !mayExport(c, in.Body.Kind) {
-			return exports.Record{}, fmt.Errorf("%w: an institutional_user may export inventories and manifests only", registry.ErrRefused)
+			return record.Export{}, fmt.Errorf("%w: an institutional_user may export inventories and manifests only", registry.ErrRefused)
 		}
 		of, err := records.Find(ctx, in.Body.Kind, scope.Institution, scope.Object)
 		if err != nil {
-			return exports.Record{}, err
+			return record.Export{}, err
 		}
 		entry.Institution = of.Institution
 		id, err := a.newExport(ctx, records, of)
 		if err != nil {
-			return exports.Record{}, err
+			return record.Export{}, err
 		}
 		entry.SubjectID = fmt.Sprint(id)
 		r, _, err := records.Show(ctx, id, exports.Kinds())
 		return r, err
 	})
-	return &body[ExportView]{exportViewOf(r)}, err
+	return &body[record.ExportView]{exportViewOf(r)}, err
 }
 
 func mayExport(c access.Caller, kind exports.Kind) bool {
@@ -176,7 +153,7 @@ func (a *API) newExport(ctx context.Context, records exports.Records, of exports
 func (a *API) content(c access.Caller, id int64, of exports.Of, streams chan struct{}) *ops.Content {
 	sum := sha256.New()
 	return &ops.Content{
-		Type: of.Kind.MediaType(), Name: of.Name(),
+		Type: of.MediaType(), Name: of.Name(),
 		Digest: func() []byte { return sum.Sum(nil) },
 		Write: func(ctx context.Context, w io.Writer) error {
 			select {

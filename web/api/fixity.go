@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/fixity"
 	"github.com/farol-preservation/farol/web/access"
@@ -25,16 +26,9 @@ const (
 )
 
 type (
-	fixityArchive = fixity.Status
-	fixityOwn     = fixity.Own
+	fixityArchive = record.FixityStatus
+	fixityOwn     = record.FixityOwn
 )
-
-// FixityView is the status of fixity checks, as far as a caller may see it.
-type FixityView struct {
-	Age         float64        `json:"age_seconds" doc:"It is computed once a minute at most"`
-	Archive     *fixityArchive `json:"archive" doc:"null for people of an institution"`
-	Institution *fixityOwn     `json:"institution" doc:"Of the caller's own; null for those who see all"`
-}
 
 // BadCopyFilter narrows the list of bad copies.
 type BadCopyFilter struct {
@@ -72,14 +66,14 @@ func (a *API) fixity(t *ops.API) {
 		"How many copies are overdue, bad or cannot be checked. People of an institution see its copies; those of an institution with more than 20,000 files are not counted.", permission.FixityRead), a.showFixity)
 	ops.Register(t, reads("fixity.bad", "/api/v1/fixity/bad", "List bad copies", "", permission.FixityRead), a.listBad)
 	ops.Register(t, reads("fixity.policies", "/api/v1/fixity/policies", "List how often the copies in each storage target are checked", "", permission.FixityRead),
-		func(ctx context.Context, c access.Caller, _ *empty) (*body[list[fixity.Policy]], error) {
+		func(ctx context.Context, c access.Caller, _ *empty) (*body[list[record.FixityPolicy]], error) {
 			found, err := fixity.In(a.Registry).Policies(ctx)
 			for i := range found {
 				if !c.Scope.All() {
 					found[i].PauseReason = ""
 				}
 			}
-			return &body[list[fixity.Policy]]{list[fixity.Policy]{Items: found}}, err
+			return &body[list[record.FixityPolicy]]{list[record.FixityPolicy]{Items: found}}, err
 		})
 	ops.Register(t, ops.Operation{
 		ID: "fixity.check", Method: post, Path: "/api/v1/fixity/checks", Summary: "Check the copies of an object or a file now", Status: http.StatusAccepted,
@@ -89,16 +83,16 @@ func (a *API) fixity(t *ops.API) {
 		ID: "fixity.set_policy", Method: http.MethodPut, Path: "/api/v1/fixity/policies/{target}", Summary: "Set how often the copies in a storage target are checked",
 		Access: ops.Holders, Needs: permission.FixityPolicy, Audit: true, About: "A change applies at once to all copies. A pause of the target ends.",
 	},
-		func(ctx context.Context, c access.Caller, in *policyInput) (*body[fixity.Policy], error) {
+		func(ctx context.Context, c access.Caller, in *policyInput) (*body[record.FixityPolicy], error) {
 			days := 0
 			if in.Body.Days != nil {
 				days = *in.Body.Days
 			}
 			entry := registry.AuditEntry{Operation: "fixity.set_policy", SubjectType: "target", SubjectID: in.Target, Detail: map[string]any{"mode": in.Body.Mode, "days": days}}
-			p, err := act(ctx, a, c, &entry, func(ctx context.Context) (fixity.Policy, error) {
+			p, err := act(ctx, a, c, &entry, func(ctx context.Context) (record.FixityPolicy, error) {
 				return fixity.In(a.Registry).SetPolicy(ctx, in.Target, in.Body.Mode, days)
 			})
-			return &body[fixity.Policy]{p}, err
+			return &body[record.FixityPolicy]{p}, err
 		})
 	a.brakes(t)
 }
@@ -106,14 +100,14 @@ func (a *API) fixity(t *ops.API) {
 // brakes are the providers at which repair has stopped.
 func (a *API) brakes(t *ops.API) {
 	ops.Register(t, reads("brakes.list", "/api/v1/brakes", "List the providers at which repair has stopped", "The reason is for staff and operators.", permission.FixityRead),
-		func(ctx context.Context, c access.Caller, _ *empty) (*body[list[fixity.RepairStop]], error) {
+		func(ctx context.Context, c access.Caller, _ *empty) (*body[list[record.FixityRepairStop]], error) {
 			found, err := fixity.In(a.Registry).RepairStops(ctx)
 			for i := range found {
 				if !c.Scope.All() {
 					found[i].Reason = ""
 				}
 			}
-			return &body[list[fixity.RepairStop]]{list[fixity.RepairStop]{Items: found}}, err
+			return &body[list[record.FixityRepairStop]]{list[record.FixityRepairStop]{Items: found}}, err
 		})
 	ops.Register(t, ops.Operation{
 		ID: "brakes.release", Method: post, Path: "/api/v1/brakes/{provider}/release", Summary: "Let repair continue at a provider", Status: http.StatusNoContent,
@@ -127,25 +121,25 @@ func (a *API) brakes(t *ops.API) {
 		})
 }
 
-func (a *API) showFixity(ctx context.Context, c access.Caller, in *fixityQuery) (*body[FixityView], error) {
+func (a *API) showFixity(ctx context.Context, c access.Caller, in *fixityQuery) (*body[record.FixityView], error) {
 	if err := hereOnly(c, "worst", in.Worst != worstShown); err != nil {
 		return nil, err
 	}
-	r, v := fixity.In(a.Registry), FixityView{}
+	r, v := fixity.In(a.Registry), record.FixityView{}
 	if c.Scope.All() {
 		s, age, err := a.figures.fixity.glance(ctx, fixityAge, func(ctx context.Context) (fixityArchive, error) {
 			return r.Status(ctx, fixity.StatusQuery{Days: a.Fixity.Days, Tries: a.Fixity.Tries, Worst: in.Worst})
 		})
 		v.Age, v.Archive = age.Seconds(), &s
-		return &body[FixityView]{v}, err
+		return &body[record.FixityView]{v}, err
 	}
 	id, _ := c.Scope.Institution()
 	own, age, err := a.figures.own.of(id).glance(ctx, fixityAge, func(ctx context.Context) (fixityOwn, error) { return r.OwnStatus(ctx, c.Scope, a.Fixity.Days) })
 	v.Age, v.Institution = age.Seconds(), &own
-	return &body[FixityView]{v}, err
+	return &body[record.FixityView]{v}, err
 }
 
-func (a *API) listBad(ctx context.Context, c access.Caller, in *badQuery) (*body[list[fixity.BadCopy]], error) {
+func (a *API) listBad(ctx context.Context, c access.Caller, in *badQuery) (*body[list[record.FixityBadCopy]], error) {
 	after, err := decodeCursor[int64]("bad-copies", in.BadCopyFilter, in.After)
 	if err != nil {
 		return nil, err
@@ -159,23 +153,23 @@ func (a *API) listBad(ctx context.Context, c access.Caller, in *badQuery) (*body
 			found[i].QuarantinedAs = "" // a bucket of the archive's own
 		}
 	}
-	return pageOf(ctx, found, in.Limit, func(b fixity.BadCopy) string { return encodeCursor("bad-copies", in.BadCopyFilter, b.Failure) }), nil
+	return pageOf(ctx, found, in.Limit, func(b record.FixityBadCopy) string { return encodeCursor("bad-copies", in.BadCopyFilter, b.Failure) }), nil
 }
 
-func (a *API) checkFixity(ctx context.Context, c access.Caller, in *body[checkBody]) (*body[list[fixity.Requested]], error) {
+func (a *API) checkFixity(ctx context.Context, c access.Caller, in *body[checkBody]) (*body[list[record.FixityRequested]], error) {
 	b := in.Body
 	id, _ := c.Scope.Institution()
 	entry := registry.AuditEntry{
 		Operation: "fixity.check", SubjectType: "copies", SubjectID: b.Identifier, Institution: id, Detail: map[string]any{"target": b.Target, "again": b.Again},
 	}
-	asked, err := act(ctx, a, c, &entry, func(ctx context.Context) ([]fixity.Requested, error) {
+	asked, err := act(ctx, a, c, &entry, func(ctx context.Context) ([]record.FixityRequested, error) {
 		asked, err := fixity.In(a.Registry).RequestIn(ctx, c.Scope, b.Identifier, b.Target, b.Again)
 		if err == nil && len(asked) == 0 {
 			err = fmt.Errorf("%w: it has no copies in %s", registry.ErrRefused, targetsOf(b.Target))
 		}
 		return asked, err
 	})
-	return &body[list[fixity.Requested]]{list[fixity.Requested]{Items: asked}}, err
+	return &body[list[record.FixityRequested]]{list[record.FixityRequested]{Items: asked}}, err
 }
 
 func targetsOf(target string) string {

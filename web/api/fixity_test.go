@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
 )
 
@@ -16,7 +17,7 @@ func (s *site) spoil() {
 }
 
 // spoiled has the copies of an institution known to be bad.
-func (s *site) spoiled(in registry.Institution) {
+func (s *site) spoiled(in record.Institution) {
 	s.t.Helper()
 	s.exec(`INSERT INTO fixity_failures (storage_record_id, generic_file_id, target, provider, url, problem, algorithm, expected, found, found_at, seen_at, quarantined_as)
 		SELECT r.id, f.id, target, 'AWS', url, 'altered', 'sha256', 'x', 'y', now(), now(), 'quarantine/' || r.id
@@ -150,7 +151,7 @@ func TestFixityIsDecidedAbout(t *testing.T) {
 // service is a program with a token that is nobody's; "" is of no institution.
 func (s *site) service(institution string, permissions ...string) *caller {
 	s.t.Helper()
-	_, secret, err := s.registry.AddToken(s.t.Context(), registry.Token{Name: "service", Institution: institution, Permissions: permissions})
+	_, secret, err := s.registry.AddToken(s.t.Context(), record.Token{Name: "service", Institution: institution, Permissions: permissions})
 	if err != nil {
 		s.t.Fatal(err)
 	}

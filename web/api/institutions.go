@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/people"
 	"github.com/farol-preservation/farol/web/access"
@@ -42,7 +43,7 @@ func (a *API) institutions(t *ops.API) {
 		Paging
 	}
 	ops.Register(t, ops.Operation{ID: "institutions.list", Method: get, Path: "/api/v1/institutions", Summary: "List institutions", Access: ops.Holders, Needs: permission.InstitutionsRead},
-		func(ctx context.Context, c access.Caller, in *query) (*body[list[registry.Institution]], error) {
+		func(ctx context.Context, c access.Caller, in *query) (*body[list[record.Institution]], error) {
 			after, err := decodeCursor[int64]("institutions", in.InstitutionFilter, in.After)
 			if err != nil {
 				return nil, err
@@ -54,10 +55,10 @@ func (a *API) institutions(t *ops.API) {
 			for i := range found {
 				found[i] = named(c, found[i])
 			}
-			return pageOf(ctx, found, in.Limit, func(i registry.Institution) string { return encodeCursor("institutions", in.InstitutionFilter, i.ID) }), nil
+			return pageOf(ctx, found, in.Limit, func(i record.Institution) string { return encodeCursor("institutions", in.InstitutionFilter, i.ID) }), nil
 		})
 	ops.Register(t, ops.Operation{ID: "institutions.show", Method: get, Path: "/api/v1/institutions/{id}", Summary: "Show an institution", Access: ops.Holders, Needs: permission.InstitutionsRead},
-		func(ctx context.Context, c access.Caller, in *ByID) (*tagged[registry.Institution], error) {
+		func(ctx context.Context, c access.Caller, in *ByID) (*tagged[record.Institution], error) {
 			i, err := a.people().Institution(ctx, c.Scope, in.ID)
 			return withTag(named(c, i), i.Version), err
 		})
@@ -78,7 +79,7 @@ func (a *API) institutions(t *ops.API) {
 			ID: "institutions." + verb, Method: post, Path: "/api/v1/institutions/{id}/" + verb, Summary: summary, Access: ops.Holders,
 			Needs: permission.InstitutionsWrite, Fresh: true, Audit: true,
 		},
-			func(ctx context.Context, c access.Caller, in *ByID) (*tagged[registry.Institution], error) {
+			func(ctx context.Context, c access.Caller, in *ByID) (*tagged[record.Institution], error) {
 				return a.changeInstitution(ctx, c, "institutions."+verb, in.ID, 0, people.InstitutionChanges{State: &state}, nil)
 			})
 	}
@@ -86,14 +87,14 @@ func (a *API) institutions(t *ops.API) {
 
 // named is an institution as a caller may see it: of operators' no more than whose items are
 // in the queue.
-func named(c access.Caller, i registry.Institution) registry.Institution {
+func named(c access.Caller, i record.Institution) record.Institution {
 	if !c.Operates() {
 		return i
 	}
-	return registry.Institution{ID: i.ID, Name: i.Name, Identifier: i.Identifier, State: i.State, CreatedAt: i.CreatedAt, Version: i.Version}
+	return record.Institution{ID: i.ID, Name: i.Name, Identifier: i.Identifier, State: i.State, CreatedAt: i.CreatedAt, Version: i.Version}
 }
 
-func (a *API) addInstitution(ctx context.Context, c access.Caller, in *body[institutionBody]) (*tagged[registry.Institution], error) {
+func (a *API) addInstitution(ctx context.Context, c access.Caller, in *body[institutionBody]) (*tagged[record.Institution], error) {
 	b := in.Body
 	if b.ReceivingBucket == "" {
 		b.ReceivingBucket = "aptrust.receiving." + b.Identifier
@@ -102,8 +103,8 @@ func (a *API) addInstitution(ctx context.Context, c access.Caller, in *body[inst
 		b.RestoreBucket = "aptrust.restore." + b.Identifier
 	}
 	entry := registry.AuditEntry{Operation: "institutions.add", SubjectType: "institution", SubjectID: b.Identifier}
-	return act(ctx, a, c, &entry, func(ctx context.Context) (*tagged[registry.Institution], error) {
-		added, err := a.Registry.AddInstitution(ctx, registry.Institution{
+	return act(ctx, a, c, &entry, func(ctx context.Context) (*tagged[record.Institution], error) {
+		added, err := a.Registry.AddInstitution(ctx, record.Institution{
 			Name: b.Name, Identifier: b.Identifier, ReceivingBucket: b.ReceivingBucket, RestoreBucket: b.RestoreBucket,
 		})
 		entry.Institution = added.ID
@@ -111,7 +112,7 @@ func (a *API) addInstitution(ctx context.Context, c access.Caller, in *body[inst
 	})
 }
 
-func (a *API) setInstitution(ctx context.Context, c access.Caller, in *institutionPatch) (*tagged[registry.Institution], error) {
+func (a *API) setInstitution(ctx context.Context, c access.Caller, in *institutionPatch) (*tagged[record.Institution], error) {
 	version, err := in.version()
 	if err != nil {
 		return nil, err
@@ -124,9 +125,9 @@ func (a *API) setInstitution(ctx context.Context, c access.Caller, in *instituti
 	}, map[string]any{"set": in.Body})
 }
 
-func (a *API) changeInstitution(ctx context.Context, c access.Caller, operation string, id, version int64, changes people.InstitutionChanges, detail map[string]any) (*tagged[registry.Institution], error) {
+func (a *API) changeInstitution(ctx context.Context, c access.Caller, operation string, id, version int64, changes people.InstitutionChanges, detail map[string]any) (*tagged[record.Institution], error) {
 	entry := registry.AuditEntry{Operation: operation, SubjectType: "institution", SubjectID: fmt.Sprint(id), Detail: detail}
-	return act(ctx, a, c, &entry, func(ctx context.Context) (*tagged[registry.Institution], error) {
+	return act(ctx, a, c, &entry, func(ctx context.Context) (*tagged[record.Institution], error) {
 		i, err := a.people().ChangeInstitution(ctx, c.Scope, id, version, changes)
 		entry.Institution = i.ID
 		return withTag(i, i.Version), err

@@ -6,8 +6,8 @@ import (
 	"net/http"
 
 	"github.com/farol-preservation/farol/explain"
-	"github.com/farol-preservation/farol/explain/estimate"
 	"github.com/farol-preservation/farol/pipeline/interim"
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/browse"
 	"github.com/farol-preservation/farol/registry/requests"
@@ -22,21 +22,6 @@ type itemQuery struct {
 	Paging
 	Before
 	Counting
-}
-
-// ItemView is an item with what it waits for.
-type ItemView struct {
-	registry.WorkItem
-	estimate.Times
-
-	Stages []registry.Stage    `json:"stages" doc:"Those of its action, in their order"`
-	Why    []registry.Obstacle `json:"why" doc:"What keeps it from being claimed now"`
-}
-
-// ItemHistory is what happened to an item.
-type ItemHistory struct {
-	Attempts []registry.Attempt `json:"attempts"`
-	Changes  []registry.Change  `json:"changes" doc:"By people"`
 }
 
 type (
@@ -92,12 +77,12 @@ func (a *API) items(t *ops.API) {
 		"The same as `farol item explain`. What failed within a bag is known while the server reaches Redis."), a.explainItem)
 	ops.Register(t, read("items.record", "/api/v1/items/{id}/record", "Show everything recorded about an item", "The same as `farol item show`: its attempts, changes by people, progress, and its object."), a.itemRecord)
 	ops.Register(t, reads("items.requeue_stages", "/api/v1/items/{id}/requeue", "Show the stages that an item can be requeued to, and what is redone", "", permission.ItemsDecide),
-		func(ctx context.Context, c access.Caller, in *ByID) (*body[list[registry.RequeueStage]], error) {
+		func(ctx context.Context, c access.Caller, in *ByID) (*body[list[record.RequeueStage]], error) {
 			if _, err := a.browse(c).Item(ctx, in.ID); err != nil {
 				return nil, err
 			}
 			found, err := a.Registry.RequeueStages(ctx, in.ID)
-			return &body[list[registry.RequeueStage]]{list[registry.RequeueStage]{Items: found}}, err
+			return &body[list[record.RequeueStage]]{list[record.RequeueStage]{Items: found}}, err
 		})
 	a.decisions(t)
 }
@@ -109,10 +94,10 @@ func (a *API) decisions(t *ops.API) {
 	}
 	ops.Register(t, decide("items.requeue", post, "/api/v1/items/{id}/requeue", "Requeue an item", "What is redone depends on the stage; the rules are those of requeue() in the database."),
 		func(ctx context.Context, c access.Caller, in *requeueBody) (*itemAnswer, error) {
-			return a.decide(ctx, c, "items.requeue", in.ID, in.Condition, map[string]any{"stage": in.Body.Stage, "accept_missing": in.Body.Accept}, func(ctx context.Context) (registry.WorkItem, error) {
+			return a.decide(ctx, c, "items.requeue", in.ID, in.Condition, map[string]any{"stage": in.Body.Stage, "accept_missing": in.Body.Accept}, func(ctx context.Context) (record.WorkItem, error) {
 				if in.Body.Accept {
 					if err := a.acceptMissing(ctx, in.ID); err != nil {
-						return registry.WorkItem{}, err
+						return record.WorkItem{}, err
 					}
 				}
 				return a.Registry.Requeue(ctx, in.ID, in.Body.Stage)
@@ -125,7 +110,7 @@ func (a *API) decisions(t *ops.API) {
 		"Institutional admins cancel items of deletions. What an item has removed stays removed.")
 	cancel.Or, cancel.Command = permission.DeletionsCancel, "item cancel ID"
 	ops.Register(t, cancel, func(ctx context.Context, c access.Caller, in *reasonBody) (*itemAnswer, error) {
-		return a.decide(ctx, c, "items.cancel", in.ID, in.Condition, map[string]any{"reason": in.Body.Reason}, func(ctx context.Context) (registry.WorkItem, error) {
+		return a.decide(ctx, c, "items.cancel", in.ID, in.Condition, map[string]any{"reason": in.Body.Reason}, func(ctx context.Context) (record.WorkItem, error) {
 			if !c.Holds(permission.ItemsDecide) {
 				w, err := a.Registry.WorkItem(ctx, in.ID)
 				if err != nil {
@@ -143,12 +128,12 @@ func (a *API) decisions(t *ops.API) {
 	release.Command = "item release ID"
 	ops.Register(t, release,
 		func(ctx context.Context, c access.Caller, in *decideInput) (*itemAnswer, error) {
-			return a.decide(ctx, c, "items.release", in.ID, in.Condition, nil, func(ctx context.Context) (registry.WorkItem, error) { return a.Registry.Release(ctx, in.ID) })
+			return a.decide(ctx, c, "items.release", in.ID, in.Condition, nil, func(ctx context.Context) (record.WorkItem, error) { return a.Registry.Release(ctx, in.ID) })
 		})
 	note := decide("items.add_note", post, "/api/v1/items/{id}/notes", "Add a note to an item", "It stands in the history of the item, which stays as it is. A note is never changed: a later one corrects it.")
 	note.Command = "item note ID NOTE"
 	ops.Register(t, note, func(ctx context.Context, c access.Caller, in *noteBody) (*itemAnswer, error) {
-		return a.decide(ctx, c, "items.add_note", in.ID, Condition{}, map[string]any{"note": in.Body.Note}, func(ctx context.Context) (registry.WorkItem, error) {
+		return a.decide(ctx, c, "items.add_note", in.ID, Condition{}, map[string]any{"note": in.Body.Note}, func(ctx context.Context) (record.WorkItem, error) {
 			return a.Registry.AddNote(ctx, in.ID, in.Body.Note)
 		})
 	})
@@ -158,24 +143,24 @@ func (a *API) decisions(t *ops.API) {
 // itemAnswer is an item with its version.
 type itemAnswer struct {
 	ETag string `header:"ETag"`
-	Body ItemView
+	Body record.ItemView
 }
 
 // itemTag changes with whatever a decision depends on.
-func itemTag(w registry.WorkItem) string {
+func itemTag(w record.WorkItem) string {
 	return fmt.Sprintf(`"%d.%d.%t"`, w.ClaimToken, w.Priority, w.NeedsAdminReview)
 }
 
 // seen is an item as a caller may see it: hosts and processes are for those who look after
 // them.
-func seen(c access.Caller, w registry.WorkItem) registry.WorkItem {
+func seen(c access.Caller, w record.WorkItem) record.WorkItem {
 	if !c.Holds(permission.ItemsWorkers) {
 		w.Node, w.PID, w.Worker = nil, nil, nil
 	}
 	return w
 }
 
-func (a *API) listItems(ctx context.Context, c access.Caller, in *itemQuery) (*body[list[registry.WorkItem]], error) {
+func (a *API) listItems(ctx context.Context, c access.Caller, in *itemQuery) (*body[list[record.WorkItem]], error) {
 	if in.Worker != "" && !c.Holds(permission.ItemsWorkers) || in.Plan != 0 && !c.Holds(permission.PlansRead) {
 		return nil, ops.Problem(http.StatusForbidden, ops.CodeNotAllowed, "the filters worker and plan need the permissions items.workers and plans.read")
 	}
@@ -195,7 +180,7 @@ func (a *API) item(ctx context.Context, c access.Caller, id int64) (*itemAnswer,
 	if err != nil {
 		return nil, err
 	}
-	v := ItemView{WorkItem: seen(c, w), Stages: append([]registry.Stage{}, w.Order...), Why: []registry.Obstacle{}}
+	v := record.ItemView{WorkItem: seen(c, w), Stages: append([]registry.Stage{}, w.Order...), Why: []record.Obstacle{}}
 	why, err := explain.Obstacles(ctx, a.Registry, id)
 	if err != nil {
 		return nil, err
@@ -213,18 +198,18 @@ func (a *API) item(ctx context.Context, c access.Caller, id int64) (*itemAnswer,
 
 // obstacles leaves out what names the work of others: a reason may name items of other
 // institutions, and hosts.
-func (a *API) obstacles(c access.Caller, why []registry.Obstacle) []registry.Obstacle {
+func (a *API) obstacles(c access.Caller, why []record.Obstacle) []record.Obstacle {
 	if c.Scope.All() {
-		return append([]registry.Obstacle{}, why...)
+		return append([]record.Obstacle{}, why...)
 	}
-	list := []registry.Obstacle{}
+	list := []record.Obstacle{}
 	for _, o := range why {
-		list = append(list, registry.Obstacle{Reason: o.Reason})
+		list = append(list, record.Obstacle{Reason: o.Reason})
 	}
 	return list
 }
 
-func (a *API) itemHistory(ctx context.Context, c access.Caller, in *ByID) (*body[ItemHistory], error) {
+func (a *API) itemHistory(ctx context.Context, c access.Caller, in *ByID) (*body[record.ItemHistory], error) {
 	if _, err := a.browse(c).Item(ctx, in.ID); err != nil {
 		return nil, err
 	}
@@ -236,13 +221,13 @@ func (a *API) itemHistory(ctx context.Context, c access.Caller, in *ByID) (*body
 	if err != nil {
 		return nil, err
 	}
-	h := ItemHistory{append([]registry.Attempt{}, attempts...), append([]registry.Change{}, changes...)}
+	h := record.ItemHistory{append([]record.Attempt{}, attempts...), append([]record.Change{}, changes...)}
 	if !c.Holds(permission.ItemsWorkers) {
 		for i := range h.Attempts {
 			h.Attempts[i].Node, h.Attempts[i].PID, h.Attempts[i].Worker = "", 0, ""
 		}
 	}
-	return &body[ItemHistory]{h}, nil
+	return &body[record.ItemHistory]{h}, nil
 }
 
 // source explains items as far as a caller may know of them.
@@ -267,7 +252,7 @@ func (a *API) itemRecord(ctx context.Context, c access.Caller, in *ByID) (*body[
 		return nil, err
 	}
 	if !c.Holds(permission.ObjectsRead) {
-		v.Object, v.Events = nil, []registry.Event{}
+		v.Object, v.Events = nil, []record.Event{}
 	}
 	return &body[explain.Item]{*v}, nil
 }
@@ -290,16 +275,16 @@ func (a *API) requeueWhere(ctx context.Context, c access.Caller, in *body[struct
 	Stage  registry.Stage `json:"stage,omitempty" doc:"Without it, the stage that each item is at"`
 	DryRun bool           `json:"dry_run,omitempty" doc:"Show what would happen"`
 }],
-) (*body[list[registry.RequeueLine]], error) {
+) (*body[list[record.RequeueLine]], error) {
 	if in.Body.DryRun {
 		lines, err := a.Registry.RequeueWhere(ctx, in.Body.Where, in.Body.Stage, false)
-		return &body[list[registry.RequeueLine]]{list[registry.RequeueLine]{Items: lines}}, err
+		return &body[list[record.RequeueLine]]{list[record.RequeueLine]{Items: lines}}, err
 	}
 	entry := registry.AuditEntry{Operation: "items.requeue_where", SubjectType: "items", Detail: map[string]any{"where": in.Body.Where, "stage": in.Body.Stage}}
-	return act(ctx, a, c, &entry, func(ctx context.Context) (*body[list[registry.RequeueLine]], error) {
+	return act(ctx, a, c, &entry, func(ctx context.Context) (*body[list[record.RequeueLine]], error) {
 		lines, err := a.Registry.RequeueWhere(ctx, in.Body.Where, in.Body.Stage, true)
 		entry.Detail["did"] = lines
-		return &body[list[registry.RequeueLine]]{list[registry.RequeueLine]{Items: lines}}, err
+		return &body[list[record.RequeueLine]]{list[record.RequeueLine]{Items: lines}}, err
 	})
 }
 
@@ -317,15 +302,15 @@ func (a *API) setItem(ctx context.Context, c access.Caller, in *itemPatch) (*ite
 	if change == (registry.ItemChange{}) {
 		return nil, nothingToSet("priority, note or needs_admin_review")
 	}
-	return a.decide(ctx, c, "items.set", in.ID, in.Condition, map[string]any{"set": in.Body}, func(ctx context.Context) (registry.WorkItem, error) {
+	return a.decide(ctx, c, "items.set", in.ID, in.Condition, map[string]any{"set": in.Body}, func(ctx context.Context) (record.WorkItem, error) {
 		return a.Registry.SetItem(ctx, in.ID, change)
 	})
 }
 
 // decide changes an item, unless it is another than the one that the decision was about.
-func (a *API) decide(ctx context.Context, c access.Caller, operation string, id int64, m Condition, detail map[string]any, do func(context.Context) (registry.WorkItem, error)) (*itemAnswer, error) {
+func (a *API) decide(ctx context.Context, c access.Caller, operation string, id int64, m Condition, detail map[string]any, do func(context.Context) (record.WorkItem, error)) (*itemAnswer, error) {
 	entry := registry.AuditEntry{Operation: operation, SubjectType: "item", SubjectID: fmt.Sprint(id), Detail: detail}
-	_, err := act(ctx, a, c, &entry, func(ctx context.Context) (registry.WorkItem, error) {
+	_, err := act(ctx, a, c, &entry, func(ctx context.Context) (record.WorkItem, error) {
 		before, err := a.Registry.LockItem(ctx, c.Scope, id)
 		if err != nil {
 			return before, err

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/farol-preservation/farol/internal/testenv"
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/web/ops"
 )
@@ -38,7 +39,7 @@ type twoWorlds struct {
 
 // fill gives an institution records of every kind that people list, with the same names as
 // in other institutions where names may be the same.
-func (s *site) fill(in registry.Institution) (callers []*caller) {
+func (s *site) fill(in record.Institution) (callers []*caller) {
 	s.t.Helper()
 	s.parked(in, 12)
 	s.exec(`INSERT INTO generic_files (institution_id, intellectual_object_id, identifier, uuid, file_format, size, storage_option, last_fixity_check)

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/upkeep"
 	"github.com/farol-preservation/farol/web/access"
@@ -69,42 +70,42 @@ func (a *API) health(t *ops.API) {
 // workers are the live worker processes.
 func (a *API) workers(t *ops.API) {
 	ops.Register(t, reads("workers.list", "/api/v1/workers", "List live worker processes", "", permission.ItemsWorkers),
-		func(ctx context.Context, _ access.Caller, _ *empty) (*body[list[registry.Worker]], error) {
+		func(ctx context.Context, _ access.Caller, _ *empty) (*body[list[record.Worker]], error) {
 			found, err := a.Registry.Workers(ctx)
-			return &body[list[registry.Worker]]{list[registry.Worker]{Items: found}}, err
+			return &body[list[record.Worker]]{list[record.Worker]{Items: found}}, err
 		})
 	ops.Register(t, reads("workers.ended", "/api/v1/workers/ended", "List the last 20 worker processes that have ended, and how", "", permission.ItemsWorkers),
-		func(ctx context.Context, _ access.Caller, _ *empty) (*body[list[registry.EndedWorker]], error) {
+		func(ctx context.Context, _ access.Caller, _ *empty) (*body[list[record.EndedWorker]], error) {
 			found, err := a.Registry.EndedWorkers(ctx, endedShown)
-			return &body[list[registry.EndedWorker]]{list[registry.EndedWorker]{Items: found}}, err
+			return &body[list[record.EndedWorker]]{list[record.EndedWorker]{Items: found}}, err
 		})
 	ops.Register(t, ops.Operation{
 		ID: "workers.drain", Method: post, Path: "/api/v1/workers/{worker}/drain", Summary: "Drain a worker", Access: ops.Holders, Needs: permission.WorkersDrain, Audit: true,
 		About: "It claims nothing more, gives running stages its grace period to end, returns the other items to the queue, and stops. This cannot be undone: start the worker again.",
 	},
-		func(ctx context.Context, c access.Caller, in *byWorker) (*body[registry.Worker], error) {
+		func(ctx context.Context, c access.Caller, in *byWorker) (*body[record.Worker], error) {
 			entry := registry.AuditEntry{Operation: "workers.drain", SubjectType: "worker", SubjectID: in.Worker}
-			w, err := act(ctx, a, c, &entry, func(ctx context.Context) (registry.Worker, error) { return a.Registry.Drain(ctx, in.Worker) })
-			return &body[registry.Worker]{w}, err
+			w, err := act(ctx, a, c, &entry, func(ctx context.Context) (record.Worker, error) { return a.Registry.Drain(ctx, in.Worker) })
+			return &body[record.Worker]{w}, err
 		})
 }
 
 // schedules are the recurring jobs.
 func (a *API) schedules(t *ops.API) {
 	ops.Register(t, reads("schedules.list", "/api/v1/schedules", "List recurring jobs with their last result and next run", "", permission.SchedulesRead),
-		func(ctx context.Context, _ access.Caller, _ *empty) (*body[list[upkeep.Schedule]], error) {
+		func(ctx context.Context, _ access.Caller, _ *empty) (*body[list[record.Schedule]], error) {
 			found, err := upkeep.In(a.Registry).Schedules(ctx)
-			return &body[list[upkeep.Schedule]]{list[upkeep.Schedule]{Items: append([]upkeep.Schedule{}, found...)}}, err
+			return &body[list[record.Schedule]]{list[record.Schedule]{Items: append([]record.Schedule{}, found...)}}, err
 		})
 	ops.Register(t, ops.Operation{
 		ID: "schedules.set", Method: patch, Path: "/api/v1/schedules/{job}", Summary: "Pause or resume a recurring job", Access: ops.Holders, Needs: permission.SchedulesWrite, Audit: true,
 		About: "The job is run again when no pause is left. Pauses of other people stay, and are in the answer: POST /api/v1/stages/resume ends one by its ID.",
 	},
-		func(ctx context.Context, c access.Caller, in *schedulePatch) (*body[upkeep.Schedule], error) {
+		func(ctx context.Context, c access.Caller, in *schedulePatch) (*body[record.Schedule], error) {
 			if in.Body.Paused == nil {
 				return nil, nothingToSet("paused")
 			}
-			return a.changeSchedule(ctx, c, "schedules.set", in.Job, map[string]any{"set": in.Body}, func(ctx context.Context, r upkeep.Records) (upkeep.Schedule, error) {
+			return a.changeSchedule(ctx, c, "schedules.set", in.Job, map[string]any{"set": in.Body}, func(ctx context.Context, r upkeep.Records) (record.Schedule, error) {
 				return r.PauseSchedule(ctx, in.Job, *in.Body.Paused, in.Body.Reason)
 			})
 		})
@@ -112,13 +113,13 @@ func (a *API) schedules(t *ops.API) {
 		ID: "schedules.run", Method: post, Path: "/api/v1/schedules/{job}/run", Summary: "Have a recurring job run now", Status: http.StatusAccepted, Access: ops.Holders,
 		Needs: permission.SchedulesWrite, Audit: true, About: "The next scheduler that polls runs it; GET /api/v1/schedules shows the result. A job that is paused or in progress is refused.",
 	},
-		func(ctx context.Context, c access.Caller, in *ByJob) (*body[upkeep.Schedule], error) {
-			return a.changeSchedule(ctx, c, "schedules.run", in.Job, nil, func(ctx context.Context, r upkeep.Records) (upkeep.Schedule, error) { return r.RunSoon(ctx, in.Job) })
+		func(ctx context.Context, c access.Caller, in *ByJob) (*body[record.Schedule], error) {
+			return a.changeSchedule(ctx, c, "schedules.run", in.Job, nil, func(ctx context.Context, r upkeep.Records) (record.Schedule, error) { return r.RunSoon(ctx, in.Job) })
 		})
 }
 
-func (a *API) changeSchedule(ctx context.Context, c access.Caller, operation, job string, detail map[string]any, do func(context.Context, upkeep.Records) (upkeep.Schedule, error)) (*body[upkeep.Schedule], error) {
+func (a *API) changeSchedule(ctx context.Context, c access.Caller, operation, job string, detail map[string]any, do func(context.Context, upkeep.Records) (record.Schedule, error)) (*body[record.Schedule], error) {
 	entry := registry.AuditEntry{Operation: operation, SubjectType: "schedule", SubjectID: job, Detail: detail}
-	s, err := act(ctx, a, c, &entry, func(ctx context.Context) (upkeep.Schedule, error) { return do(ctx, upkeep.In(a.Registry)) })
-	return &body[upkeep.Schedule]{s}, err
+	s, err := act(ctx, a, c, &entry, func(ctx context.Context) (record.Schedule, error) { return do(ctx, upkeep.In(a.Registry)) })
+	return &body[record.Schedule]{s}, err
 }

@@ -6,13 +6,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
 )
 
 // load has different numbers of items of each institution waiting, running and parked.
 func (s *site) load() {
 	s.t.Helper()
-	for n, in := range []registry.Institution{s.test, s.other} {
+	for n, in := range []record.Institution{s.test, s.other} {
 		s.exec(`INSERT INTO work_items (institution_id, action, stage, name, bucket, etag, size, bag_date)
 			SELECT $1, 'Ingest', 'Receive', 'queued' || n || '.tar', 'in', 'e' || n, 1000, now() FROM generate_series(1, $2) n`, in.ID, 5+10*n)
 		s.exec(`UPDATE work_items SET status = 'Suspended' WHERE institution_id = $1 AND name = 'queued1.tar'`, in.ID)
@@ -251,7 +252,7 @@ func TestWorkersAreDrained(t *testing.T) {
 	}
 	s.exec(`INSERT INTO worker_processes (worker, node, host, pid, pid_started, heartbeat, ended_at, ending)
 		SELECT 'gone-' || n, 'node-2', 'host', n, 1, interval '1 minute', now() - n * interval '1 minute', 'oom' FROM generate_series(1, 21) n`)
-	var ended struct{ Items []registry.EndedWorker }
+	var ended struct{ Items []record.EndedWorker }
 	o.reads(o.wants(200, "GET", "/api/v1/workers/ended", nil), &ended)
 	if n := len(ended.Items); n != 20 || ended.Items[0].Worker != "gone-1" || ended.Items[19].Worker != "gone-20" || ended.Items[0].Ending != "oom" {
 		t.Errorf("%d workers have ended: %+v", n, ended.Items)

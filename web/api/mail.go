@@ -4,8 +4,8 @@ import (
 	"context"
 	"net/http"
 
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry/outbox"
-	"github.com/farol-preservation/farol/registry/people"
 	"github.com/farol-preservation/farol/web/access"
 	"github.com/farol-preservation/farol/web/ops"
 )
@@ -36,17 +36,17 @@ func (a *API) mails(t *ops.API) {
 			return &body[forgotView]{forgotView{"if an account has this e-mail address, a mail with a link to set a new password is on its way"}}, err
 		})
 	ops.Register(t, ops.Operation{ID: "me.mail", Method: get, Path: "/api/v1/me/mail", Summary: "Show when you get mail", Access: ops.SignedIn, Session: true},
-		func(ctx context.Context, c access.Caller, _ *empty) (*body[people.MailSettings], error) {
+		func(ctx context.Context, c access.Caller, _ *empty) (*body[record.MailSettings], error) {
 			s, err := a.people().Mail(ctx, c.Person.ID)
-			return &body[people.MailSettings]{s}, err
+			return &body[record.MailSettings]{s}, err
 		})
 	ops.Register(t, ops.Operation{
 		ID: "me.set_mail", Method: patch, Path: "/api/v1/me/mail", Summary: "Change when you get mail", Access: ops.SignedIn, Session: true, Audit: true,
 		About: "Alerts about the own account are always mailed at once.",
 	},
-		func(ctx context.Context, c access.Caller, in *body[mailPatch]) (*body[people.MailSettings], error) {
-			s, err := a.Auth.SetMail(ctx, c.Person, people.MailSettings(in.Body), a.from(ctx, c))
-			return &body[people.MailSettings]{s}, err
+		func(ctx context.Context, c access.Caller, in *body[mailPatch]) (*body[record.MailSettings], error) {
+			s, err := a.Auth.SetMail(ctx, c.Person, record.MailSettings(in.Body), a.from(ctx, c))
+			return &body[record.MailSettings]{s}, err
 		})
 	a.mailsOfOthers(t)
 }
@@ -65,17 +65,17 @@ type (
 // mailsOfOthers are what commands with the registry's own URL know of people's mail.
 func (a *API) mailsOfOthers(t *ops.API) {
 	ops.Register(t, ops.Operation{ID: "users.mail", Method: get, Path: "/api/v1/users/{id}/mail", Summary: "Show when a person gets mail", Access: ops.Here},
-		func(ctx context.Context, _ access.Caller, in *ByID) (*body[people.MailSettings], error) {
+		func(ctx context.Context, _ access.Caller, in *ByID) (*body[record.MailSettings], error) {
 			s, err := a.people().Mail(ctx, in.ID)
-			return &body[people.MailSettings]{s}, err
+			return &body[record.MailSettings]{s}, err
 		})
 	ops.Register(t, ops.Operation{
 		ID: "users.set_mail", Method: patch, Path: "/api/v1/users/{id}/mail", Summary: "Change when a person gets mail", Access: ops.Here, Audit: true,
 	},
-		func(ctx context.Context, c access.Caller, in *userMail) (*body[people.MailSettings], error) {
-			return onUser(ctx, a, c, "users.set_mail", in.ID, map[string]any{"set": in.Body}, func(ctx context.Context) (*body[people.MailSettings], error) {
-				s, err := a.people().SetMail(ctx, in.ID, people.MailSettings(in.Body))
-				return &body[people.MailSettings]{s}, err
+		func(ctx context.Context, c access.Caller, in *userMail) (*body[record.MailSettings], error) {
+			return onUser(ctx, a, c, "users.set_mail", in.ID, map[string]any{"set": in.Body}, func(ctx context.Context) (*body[record.MailSettings], error) {
+				s, err := a.people().SetMail(ctx, in.ID, record.MailSettings(in.Body))
+				return &body[record.MailSettings]{s}, err
 			})
 		})
 	ops.Register(t, ops.Operation{ID: "mails.list", Method: get, Path: "/api/v1/mails", Summary: "List mail that waits", Access: ops.Here},

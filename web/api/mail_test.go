@@ -5,8 +5,8 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
-	"github.com/farol-preservation/farol/registry/people"
 )
 
 // A person chooses when mail comes; a token cannot silence alerts.
@@ -14,14 +14,14 @@ func TestOwnMail(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	ann, bob := s.in("ann@test.edu", registry.RoleInstitutionalUser, "test.edu"), s.in("bob@test.edu", registry.RoleInstitutionalUser, "test.edu")
-	var m people.MailSettings
+	var m record.MailSettings
 	ann.reads(ann.wants(200, "GET", "/api/v1/me/mail", nil), &m)
-	if m != (people.MailSettings{Deletions: "now", Restorations: "now", Fixity: "now", Problems: "now"}) {
+	if m != (record.MailSettings{Deletions: "now", Restorations: "now", Fixity: "now", Problems: "now"}) {
 		t.Errorf("%+v", m)
 	}
 	ann.wants(200, "PATCH", "/api/v1/me/mail", map[string]any{"fixity": "never"})
 	ann.reads(ann.wants(200, "PATCH", "/api/v1/me/mail", map[string]any{"problems": "daily"}), &m)
-	if m != (people.MailSettings{Deletions: "now", Restorations: "now", Fixity: "never", Problems: "daily"}) {
+	if m != (record.MailSettings{Deletions: "now", Restorations: "now", Fixity: "never", Problems: "daily"}) {
 		t.Errorf("%+v", m)
 	}
 	bob.reads(bob.wants(200, "GET", "/api/v1/me/mail", nil), &m)

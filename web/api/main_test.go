@@ -19,6 +19,7 @@ import (
 
 	"github.com/farol-preservation/farol/internal/handlers"
 	"github.com/farol-preservation/farol/internal/testenv"
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/people"
 	"github.com/farol-preservation/farol/web/access"
@@ -47,8 +48,8 @@ type site struct {
 	people   people.Records
 	table    *ops.API
 	api      *api.API
-	test     registry.Institution
-	other    registry.Institution
+	test     record.Institution
+	other    record.Institution
 }
 
 func newSite(t *testing.T, change ...func(*api.API)) *site {
@@ -102,9 +103,9 @@ func newSite(t *testing.T, change ...func(*api.API)) *site {
 	return s
 }
 
-func (s *site) institution(identifier string) registry.Institution {
+func (s *site) institution(identifier string) record.Institution {
 	s.t.Helper()
-	in, err := s.registry.AddInstitution(context.Background(), registry.Institution{
+	in, err := s.registry.AddInstitution(context.Background(), record.Institution{
 		Name: "The " + identifier, Identifier: identifier, ReceivingBucket: "in." + identifier, RestoreBucket: "out." + identifier,
 	})
 	if err != nil {
@@ -226,7 +227,7 @@ func (c *caller) wants(status int, method, path string, body any, headers ...str
 // person registers a person who sets a password by an invitation.
 func (s *site) person(email, role, institution string) *caller {
 	s.t.Helper()
-	u, err := s.registry.AddUser(context.Background(), registry.User{Email: email, Name: "Some Person", Role: role, Institution: institution})
+	u, err := s.registry.AddUser(context.Background(), record.User{Email: email, Name: "Some Person", Role: role, Institution: institution})
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -278,7 +279,7 @@ func (c *caller) program(permissions ...string) *caller {
 	var made struct{ Token string }
 	name := fmt.Sprint("program ", time.Now().UnixNano())
 	if slices.ContainsFunc(permissions, func(p string) bool { return permission.Permission(p).Browser() }) { // an earlier version gave them
-		_, secret, err := c.s.registry.AddToken(c.s.t.Context(), registry.Token{Name: name, UserID: c.person.ID, Permissions: permissions})
+		_, secret, err := c.s.registry.AddToken(c.s.t.Context(), record.Token{Name: name, UserID: c.person.ID, Permissions: permissions})
 		if err != nil {
 			c.s.t.Fatal(err)
 		}

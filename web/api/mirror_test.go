@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/farol-preservation/farol/internal/testenv"
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/web/api"
 )
@@ -19,17 +20,17 @@ func TestMirrorIsReadInTheBackground(t *testing.T) {
 	var reads atomic.Int64
 	held := make(chan struct{})
 	s := newSite(t, func(a *api.API) {
-		a.Mirror = func(context.Context) (api.MirrorView, error) {
+		a.Mirror = func(context.Context) (record.MirrorView, error) {
 			n := reads.Add(1)
 			if n > 1 {
 				<-held
 			}
-			return api.MirrorView{Known: true, Topics: []api.MirrorTopic{{Topic: "t", Depth: n}}}, nil
+			return record.MirrorView{Known: true, Topics: []record.MirrorTopic{{Topic: "t", Depth: n}}}, nil
 		}
 	})
 	o := s.in("operator@archive.org", registry.RoleOperator, "")
 	depth := func() int64 {
-		var v api.MirrorView
+		var v record.MirrorView
 		a := o.wants(200, "GET", "/api/v1/mirror", nil)
 		if err := json.Unmarshal([]byte(a.body), &v); err != nil || len(v.Topics) != 1 {
 			t.Fatal(err, a.body)

@@ -3,7 +3,7 @@ package api
 import (
 	"context"
 
-	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/web/access"
 	"github.com/farol-preservation/farol/web/ops"
 	"github.com/farol-preservation/farol/web/permission"
@@ -24,7 +24,7 @@ func (a *API) next(t *ops.API) {
 	slots := make(chan struct{}, mostNext)
 	ops.Register(t, reads("items.next", "/api/v1/items/next", "List the items that workers would claim now, in their order",
 		"The same as `farol item next`. Nothing is claimed. 503 while others ask the same.", permission.ItemsWorkers),
-		func(ctx context.Context, c access.Caller, in *nextQuery) (*body[list[registry.WorkItem]], error) {
+		func(ctx context.Context, c access.Caller, in *nextQuery) (*body[list[record.WorkItem]], error) {
 			select {
 			case slots <- struct{}{}:
 				defer func() { <-slots }()
@@ -36,6 +36,6 @@ func (a *API) next(t *ops.API) {
 				return nil, err
 			}
 			found, err := a.browse(c).ItemsOf(ctx, ids)
-			return &body[list[registry.WorkItem]]{list[registry.WorkItem]{Items: found}}, err
+			return &body[list[record.WorkItem]]{list[record.WorkItem]{Items: found}}, err
 		})
 }

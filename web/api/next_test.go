@@ -8,6 +8,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/web/api"
 )
@@ -22,7 +23,7 @@ func TestItemsThatComeNext(t *testing.T) {
 	o := s.in("operator@archive.org", registry.RoleOperator, "")
 	next := func(query string) (names []string) {
 		t.Helper()
-		var list struct{ Items []registry.WorkItem }
+		var list struct{ Items []record.WorkItem }
 		o.reads(o.wants(http.StatusOK, "GET", "/api/v1/items/next"+query, nil), &list)
 		for _, w := range list.Items {
 			names = append(names, w.Institution+" "+w.Name)

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
 )
 
@@ -32,7 +33,7 @@ func TestNotesAreAddedToItems(t *testing.T) {
 	staff.wants(http.StatusBadRequest, "POST", path+"/notes", map[string]any{"note": ""})
 	staff.wants(http.StatusNotFound, "POST", "/api/v1/items/999/notes", map[string]any{"note": "Who?"})
 
-	var history struct{ Changes []registry.Change }
+	var history struct{ Changes []record.Change }
 	staff.reads(staff.wants(http.StatusOK, "GET", path+"/history", nil), &history)
 	var notes []string
 	for _, c := range history.Changes {

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/plans"
 	"github.com/farol-preservation/farol/web/access"
@@ -16,28 +17,12 @@ import (
 	"github.com/farol-preservation/farol/web/permission"
 )
 
-type planMake struct {
-	Body struct {
-		Action   string         `json:"action" enum:"requeue,cancel,set priority"`
-		Stage    registry.Stage `json:"stage,omitempty" maxLength:"100" doc:"To requeue to; without it, the stage that each item is at"`
-		Priority *int           `json:"priority,omitempty" minimum:"-100" maximum:"100" doc:"To set; -100 goes first"`
-		Reason   string         `json:"reason,omitempty" maxLength:"1000" doc:"Note of cancelled items, for the depositors"`
-		Filter   plans.Filter   `json:"filter" doc:"Which items"`
-		Where    string         `json:"where,omitempty" hidden:"true" doc:"Only items for which this SQL condition is true; for commands with the registry's own URL"`
-	}
-}
-
 type planApply struct {
 	ByID
 	Condition
 	Body struct {
 		Tolerance float64 `json:"tolerance,omitempty" default:"5" minimum:"0" maximum:"100" doc:"Per cent of the items that may have changed since the plan was made"`
 	}
-}
-
-// PlanFilter narrows the list of plans.
-type PlanFilter struct {
-	State []string `query:"state,explode" maxItems:"5" enum:"ready,applying,applied,undoing,undone" doc:"Any of these"`
 }
 
 // PlanItemFilter narrows the list of a plan's items.
@@ -48,7 +33,7 @@ type PlanItemFilter struct {
 // planAnswer is a plan with its version.
 type planAnswer struct {
 	ETag string `header:"ETag"`
-	Body plans.View
+	Body record.PlanView
 }
 
 // plans are bulk changes.
@@ -65,7 +50,7 @@ func (a *API) plans(t *ops.API) {
 	ops.Register(t, op("plans.items", get, "/{id}/items", "List the items of a plan, by ID", permission.PlansRead), a.planItems)
 	ops.Register(t, op("plans.delete", remove, "/{id}", "Delete a plan that was not applied, or was undone", permission.PlansMake),
 		func(ctx context.Context, c access.Caller, in *decideInput) (*empty, error) {
-			_, err := a.changePlan(ctx, c, "plans.delete", in.ID, in.Condition, func(ctx context.Context, p plans.Plan) (plans.Plan, error) {
+			_, err := a.changePlan(ctx, c, "plans.delete", in.ID, in.Condition, func(ctx context.Context, p record.Plan) (record.Plan, error) {
 				return p, plans.In(a.Registry).Delete(ctx, p.ID)
 			})
 			return &empty{}, err
@@ -73,7 +58,7 @@ func (a *API) plans(t *ops.API) {
 	approve := op("plans.approve", post, "/{id}/approve", "Approve a large plan of another person's", permission.PlansApprove)
 	approve.Person, approve.Fresh = true, true
 	ops.Register(t, approve, func(ctx context.Context, c access.Caller, in *decideInput) (*planAnswer, error) {
-		return a.shownPlan(ctx, c, approve.ID, in.ID, in.Condition, func(ctx context.Context, p plans.Plan) (plans.Plan, error) {
+		return a.shownPlan(ctx, c, approve.ID, in.ID, in.Condition, func(ctx context.Context, p record.Plan) (record.Plan, error) {
 			return plans.In(a.Registry).Approve(ctx, p.ID)
 		})
 	})
@@ -86,21 +71,21 @@ func (a *API) plans(t *ops.API) {
 	undo.About = "A plan that is being applied is applied no further."
 	ops.Register(t, undo, func(ctx context.Context, c access.Caller, in *decideInput) (*planAnswer, error) {
 		if c.Operator {
-			return a.runPlan(ctx, c, undo.ID, in.ID, func(report func(int)) (plans.Plan, error) { return plans.In(a.Registry).Undo(ctx, in.ID, report) })
+			return a.runPlan(ctx, c, undo.ID, in.ID, func(report func(int)) (record.Plan, error) { return plans.In(a.Registry).Undo(ctx, in.ID, report) })
 		}
-		return a.shownPlan(ctx, c, undo.ID, in.ID, in.Condition, func(ctx context.Context, p plans.Plan) (plans.Plan, error) {
+		return a.shownPlan(ctx, c, undo.ID, in.ID, in.Condition, func(ctx context.Context, p record.Plan) (record.Plan, error) {
 			return plans.In(a.Registry).AskToUndo(ctx, p.ID)
 		})
 	})
 }
 
 func (a *API) listPlans(ctx context.Context, _ access.Caller, in *struct {
-	PlanFilter
+	record.PlanListFilter
 	Paging
 	Before
 },
-) (*body[list[plans.Plan]], error) {
-	before, err := decodeCursor[int64]("plans", in.PlanFilter, in.After)
+) (*body[list[record.Plan]], error) {
+	before, err := decodeCursor[int64]("plans", in.PlanListFilter, in.After)
 	if err != nil {
 		return nil, err
 	}
@@ -108,16 +93,16 @@ func (a *API) listPlans(ctx context.Context, _ access.Caller, in *struct {
 	if err != nil {
 		return nil, err
 	}
-	return pageOf(ctx, found, in.Limit, func(p plans.Plan) string { return encodeCursor("plans", in.PlanFilter, p.ID) }), nil
+	return pageOf(ctx, found, in.Limit, func(p record.Plan) string { return encodeCursor("plans", in.PlanListFilter, p.ID) }), nil
 }
 
-func (a *API) makePlan(ctx context.Context, c access.Caller, in *planMake) (*planAnswer, error) {
+func (a *API) makePlan(ctx context.Context, c access.Caller, in *body[record.PlanRequest]) (*planAnswer, error) {
 	b := in.Body
 	q := plans.Request{Action: b.Action, Stage: b.Stage, Priority: b.Priority, Reason: b.Reason, Filter: b.Filter, Where: b.Where}
 	switch {
 	case b.Where != "" && !c.Operator:
 		return nil, ops.Problem(http.StatusForbidden, ops.CodeNotAllowed, "where is for commands with the registry's own URL; use the filter")
-	case q.Filter.Empty() && b.Where == "":
+	case plans.Empty(q.Filter) && b.Where == "":
 		return nil, ops.Problem(http.StatusBadRequest, ops.CodeBadRequest, "filter is empty; say which items, such as by status")
 	case (b.Action == "set priority") != (b.Priority != nil):
 		return nil, ops.Problem(http.StatusBadRequest, ops.CodeBadRequest, "priority belongs to the action set priority, and to no other")
@@ -125,7 +110,7 @@ func (a *API) makePlan(ctx context.Context, c access.Caller, in *planMake) (*pla
 		return nil, ops.Problem(http.StatusBadRequest, ops.CodeBadRequest, "stage belongs to the action requeue, and reason to cancel")
 	}
 	entry := registry.AuditEntry{Operation: "plans.make", SubjectType: "plan", Detail: map[string]any{"action": b.Action}}
-	p, err := act(ctx, a, c, &entry, func(ctx context.Context) (plans.Plan, error) {
+	p, err := act(ctx, a, c, &entry, func(ctx context.Context) (record.Plan, error) {
 		p, err := plans.In(a.Registry).Make(ctx, q)
 		entry.SubjectID = strconv.FormatInt(p.ID, 10)
 		if c.Operator {
@@ -150,13 +135,13 @@ func (a *API) plan(ctx context.Context, id int64) (*planAnswer, error) {
 	return a.viewPlan(ctx, p)
 }
 
-func (a *API) viewPlan(ctx context.Context, p plans.Plan) (*planAnswer, error) {
+func (a *API) viewPlan(ctx context.Context, p record.Plan) (*planAnswer, error) {
 	v, err := plans.In(a.Registry).View(ctx, p)
 	return &planAnswer{planTag(p), v}, err
 }
 
 // planTag changes with what decisions about a plan depend on.
-func planTag(p plans.Plan) string {
+func planTag(p record.Plan) string {
 	return fmt.Sprintf(`"%.12s.%s.%t"`, p.SetHash, p.State, p.ApprovedAt != nil)
 }
 
@@ -165,7 +150,7 @@ func (a *API) planItems(ctx context.Context, _ access.Caller, in *struct {
 	PlanItemFilter
 	Paging
 },
-) (*body[list[plans.Item]], error) {
+) (*body[list[record.PlanItem]], error) {
 	name := fmt.Sprintf("plan %d", in.ID)
 	after, err := decodeCursor[int64](name, in.PlanItemFilter, in.After)
 	if err != nil {
@@ -178,16 +163,16 @@ func (a *API) planItems(ctx context.Context, _ access.Caller, in *struct {
 	if err != nil {
 		return nil, err
 	}
-	return pageOf(ctx, found, in.Limit, func(i plans.Item) string { return encodeCursor(name, in.PlanItemFilter, i.ID) }), nil
+	return pageOf(ctx, found, in.Limit, func(i record.PlanItem) string { return encodeCursor(name, in.PlanItemFilter, i.ID) }), nil
 }
 
 func (a *API) applyPlan(ctx context.Context, c access.Caller, in *planApply) (*planAnswer, error) {
 	if c.Operator {
-		return a.runPlan(ctx, c, "plans.apply", in.ID, func(report func(int)) (plans.Plan, error) {
+		return a.runPlan(ctx, c, "plans.apply", in.ID, func(report func(int)) (record.Plan, error) {
 			return plans.In(a.Registry).Apply(ctx, in.ID, in.Body.Tolerance, report)
 		})
 	}
-	return a.shownPlan(ctx, c, "plans.apply", in.ID, in.Condition, func(ctx context.Context, p plans.Plan) (plans.Plan, error) {
+	return a.shownPlan(ctx, c, "plans.apply", in.ID, in.Condition, func(ctx context.Context, p record.Plan) (record.Plan, error) {
 		if p.Items-p.Refused > a.PlanAlone && !c.Session.Fresh {
 			return p, ops.FreshProof(c)
 		}
@@ -196,7 +181,7 @@ func (a *API) applyPlan(ctx context.Context, c access.Caller, in *planApply) (*p
 }
 
 // runPlan applies a plan or undoes it, until it is done or the command ends.
-func (a *API) runPlan(ctx context.Context, c access.Caller, operation string, id int64, run func(report func(int)) (plans.Plan, error)) (*planAnswer, error) {
+func (a *API) runPlan(ctx context.Context, c access.Caller, operation string, id int64, run func(report func(int)) (record.Plan, error)) (*planAnswer, error) {
 	dealtWith := 0
 	p, err := run(func(items int) { dealtWith += items })
 	entry := registry.AuditEntry{Operation: operation, SubjectType: "plan", SubjectID: strconv.FormatInt(id, 10), Detail: map[string]any{"items": dealtWith}}
@@ -207,9 +192,9 @@ func (a *API) runPlan(ctx context.Context, c access.Caller, operation string, id
 }
 
 // changePlan decides about a plan, unless it is another than the one that was looked at.
-func (a *API) changePlan(ctx context.Context, c access.Caller, operation string, id int64, m Condition, do func(context.Context, plans.Plan) (plans.Plan, error)) (plans.Plan, error) {
+func (a *API) changePlan(ctx context.Context, c access.Caller, operation string, id int64, m Condition, do func(context.Context, record.Plan) (record.Plan, error)) (record.Plan, error) {
 	entry := registry.AuditEntry{Operation: operation, SubjectType: "plan", SubjectID: strconv.FormatInt(id, 10)}
-	return act(ctx, a, c, &entry, func(ctx context.Context) (plans.Plan, error) {
+	return act(ctx, a, c, &entry, func(ctx context.Context) (record.Plan, error) {
 		p, err := plans.In(a.Registry).Lock(ctx, id)
 		if err != nil {
 			return p, err
@@ -221,7 +206,7 @@ func (a *API) changePlan(ctx context.Context, c access.Caller, operation string,
 	})
 }
 
-func (a *API) shownPlan(ctx context.Context, c access.Caller, operation string, id int64, m Condition, do func(context.Context, plans.Plan) (plans.Plan, error)) (*planAnswer, error) {
+func (a *API) shownPlan(ctx context.Context, c access.Caller, operation string, id int64, m Condition, do func(context.Context, record.Plan) (record.Plan, error)) (*planAnswer, error) {
 	p, err := a.changePlan(ctx, c, operation, id, m, do)
 	if err != nil {
 		return nil, err

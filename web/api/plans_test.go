@@ -7,11 +7,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
 )
 
 // parked makes n failed items of an institution, and returns their IDs.
-func (s *site) parked(in registry.Institution, n int) []int64 {
+func (s *site) parked(in record.Institution, n int) []int64 {
 	s.t.Helper()
 	s.exec(`INSERT INTO work_items (institution_id, action, stage, name, bucket, etag, size, bag_date)
 		SELECT $1, 'Ingest', 'Receive', 'parked-' || n || '.tar', 'in', 'e' || n, n, now() FROM generate_series(1, $2::int) n`, in.ID, n)

@@ -12,8 +12,8 @@ import (
 	"github.com/farol-preservation/farol/explain/estimate"
 	"github.com/farol-preservation/farol/pipeline/interim"
 	"github.com/farol-preservation/farol/progress"
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
-	"github.com/farol-preservation/farol/registry/browse"
 	"github.com/farol-preservation/farol/web/access"
 	"github.com/farol-preservation/farol/web/ops"
 	"github.com/farol-preservation/farol/web/permission"
@@ -38,20 +38,14 @@ const (
 )
 
 type (
-	// GroupsView are parked items by what they failed of.
-	GroupsView struct {
-		Items    []browse.Group `json:"items"`
-		Complete bool           `json:"complete" doc:"false: 10,000 items or more are parked, and the newest of them were read"`
-		Age      float64        `json:"age_seconds" doc:"They are read every 5 seconds at most"`
-	}
 	// ProgressView is how far an item is.
 	ProgressView struct {
 		estimate.Times
 
-		Time    time.Time         `json:"time"`
-		Item    registry.WorkItem `json:"item"`
-		State   string            `json:"state" doc:"What happens next, or must"`
-		Current explain.Stage     `json:"current"`
+		Time    time.Time       `json:"time"`
+		Item    record.WorkItem `json:"item"`
+		State   string          `json:"state" doc:"What happens next, or must"`
+		Current explain.Stage   `json:"current"`
 	}
 	// ItemFile is a file of an item, and what has become of it.
 	ItemFile struct {
@@ -84,14 +78,14 @@ type itemFilesQuery struct {
 // progress is how far items are.
 func (a *API) progress(t *ops.API) {
 	ops.Register(t, reads("items.groups", "/api/v1/items/groups", "Group parked items by error code, stage and action", "", permission.ItemsRead),
-		func(ctx context.Context, c access.Caller, _ *empty) (*body[GroupsView], error) {
+		func(ctx context.Context, c access.Caller, _ *empty) (*body[record.GroupsView], error) {
 			id, _ := c.Scope.Institution()
-			v, age, err := a.figures.groups.of(id).glance(ctx, queueAge, func(ctx context.Context) (v GroupsView, err error) {
+			v, age, err := a.figures.groups.of(id).glance(ctx, queueAge, func(ctx context.Context) (v record.GroupsView, err error) {
 				v.Items, v.Complete, err = a.browse(c).Groups(ctx)
 				return v, err
 			})
 			v.Age = age.Seconds()
-			return &body[GroupsView]{v}, err
+			return &body[record.GroupsView]{v}, err
 		})
 	ops.Register(t, reads("items.progress", "/api/v1/items/{id}/progress", "Show how far an item is: files, bytes, rate, time left, and files in progress",
 		"503 if the server does not reach Redis, which has the figures.", permission.ItemsRead), a.itemProgress)
@@ -166,7 +160,7 @@ func (a *API) itemProgress(ctx context.Context, c access.Caller, in *ByID) (*bod
 }
 
 // itemFiles lists a page of the files of an item from where they are known.
-func (a *API) itemFiles(ctx context.Context, in *itemFilesQuery, item registry.WorkItem) (*body[ItemFiles], error) {
+func (a *API) itemFiles(ctx context.Context, in *itemFilesQuery, item record.WorkItem) (*body[ItemFiles], error) {
 	filter := struct {
 		ID int64
 		ItemFileFilter

@@ -3,30 +3,12 @@ package api
 import (
 	"context"
 
-	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry/browse"
 	"github.com/farol-preservation/farol/registry/requests"
 	"github.com/farol-preservation/farol/web/access"
 	"github.com/farol-preservation/farol/web/ops"
 	"github.com/farol-preservation/farol/web/permission"
-)
-
-type (
-	// ObjectView is an object with what is kept of it.
-	ObjectView struct {
-		registry.Object
-
-		Summary  registry.ObjectSummary  `json:"summary"`
-		Copies   registry.ObjectCopies   `json:"copies"`
-		Deletion requests.ObjectDeletion `json:"deletion" doc:"What deletions did to it, or are about to"`
-	}
-	// FileView is a file with its copies that were bad, and what deletions did to them.
-	FileView struct {
-		registry.File
-
-		Failures []registry.CopyFailure `json:"failures" doc:"Copies that were found to be bad, the newest first"`
-		Receipts []requests.DeletedCopy `json:"receipts" doc:"What deletions did to each copy"`
-	}
 )
 
 // ByIdentifier is a request about an object or a file.
@@ -45,7 +27,6 @@ func reads(id, path, summary, about string, needs permission.Permission) ops.Ope
 func (a *API) records(t *ops.API) {
 	type objectQuery struct {
 		browse.ObjectFilter
-		Sort string `query:"sort" enum:"-id,-updated_at" doc:"-updated_at: by the last update, the latest first"`
 		Paging
 		Behind
 		Counting
@@ -53,7 +34,7 @@ func (a *API) records(t *ops.API) {
 	}
 	ops.Register(t, reads("objects.list", "/api/v1/objects", "List objects, newest first",
 		"institution, identifier, identifier_prefix and updated are found by an index; the others narrow what these find.", permission.ObjectsRead),
-		func(ctx context.Context, c access.Caller, in *objectQuery) (*body[list[browse.ListedObject]], error) {
+		func(ctx context.Context, c access.Caller, in *objectQuery) (*body[list[record.ListedObject]], error) {
 			if err := hereOnly(c, "newer", in.Newer != 0); err != nil {
 				return nil, err
 			}
@@ -65,7 +46,7 @@ func (a *API) records(t *ops.API) {
 			return listOf(ctx, a, c, "objects", in.ObjectFilter, in.from("objects", in.ObjectFilter, in.key()), in.Counting, browse.Records.Objects)
 		})
 	ops.Register(t, reads("objects.show", "/api/v1/objects/{id}", "Show an object", "", permission.ObjectsRead),
-		func(ctx context.Context, c access.Caller, in *ByID) (*body[ObjectView], error) {
+		func(ctx context.Context, c access.Caller, in *ByID) (*body[record.ObjectView], error) {
 			o, err := a.browse(c).Object(ctx, in.ID)
 			if err != nil {
 				return nil, err
@@ -73,7 +54,7 @@ func (a *API) records(t *ops.API) {
 			return a.object(ctx, c, o)
 		})
 	ops.Register(t, reads("objects.by_identifier", "/api/v1/objects/by-identifier", "Show an object by its identifier", "", permission.ObjectsRead),
-		func(ctx context.Context, c access.Caller, in *ByIdentifier) (*body[ObjectView], error) {
+		func(ctx context.Context, c access.Caller, in *ByIdentifier) (*body[record.ObjectView], error) {
 			o, err := a.browse(c).ObjectByIdentifier(ctx, in.Identifier)
 			if err != nil {
 				return nil, err
@@ -82,23 +63,23 @@ func (a *API) records(t *ops.API) {
 		})
 	ops.Register(t, reads("objects.holdings", "/api/v1/objects/{id}/holdings", "Show the formats of an object's files, and its copies by storage target",
 		"Both are counted of objects with up to 10,000 files. Without the permission copies.read the targets are left out.", permission.FilesRead),
-		func(ctx context.Context, c access.Caller, in *ByID) (*body[browse.ObjectHoldings], error) {
+		func(ctx context.Context, c access.Caller, in *ByID) (*body[record.ObjectHoldings], error) {
 			if _, err := a.browse(c).Object(ctx, in.ID); err != nil {
 				return nil, err
 			}
 			found, err := a.browse(c).ObjectHoldings(ctx, in.ID)
 			if !c.Holds(permission.CopiesRead) {
-				found.Targets = []browse.ObjectTarget{}
+				found.Targets = []record.ObjectTarget{}
 			}
-			return &body[browse.ObjectHoldings]{found}, err
+			return &body[record.ObjectHoldings]{found}, err
 		})
 	a.files(t)
 	a.parts(t)
 	a.events(t)
 }
 
-func (a *API) object(ctx context.Context, c access.Caller, o registry.Object) (*body[ObjectView], error) {
-	v := ObjectView{Object: o}
+func (a *API) object(ctx context.Context, c access.Caller, o record.Object) (*body[record.ObjectView], error) {
+	v := record.ObjectView{Object: o}
 	var err error
 	if v.Summary, err = a.Registry.Summary(ctx, o.ID); err != nil {
 		return nil, err
@@ -108,29 +89,29 @@ func (a *API) object(ctx context.Context, c access.Caller, o registry.Object) (*
 	}
 	v.Deletion, err = requests.In(a.Registry).ObjectDeletion(ctx, o.ID, v.Summary.Counted)
 	if !c.Holds(permission.DeletionsRead) {
-		v.Deletion.Requests = []requests.DeletionRequest{}
+		v.Deletion.Requests = []record.DeletionRequest{}
 	}
-	return &body[ObjectView]{v}, err
+	return &body[record.ObjectView]{v}, err
 }
 
 // file shows a file with what the caller may read of its digests, copies and deletions.
-func (a *API) file(ctx context.Context, c access.Caller, f registry.File) (*body[FileView], error) {
-	v := FileView{File: f}
+func (a *API) file(ctx context.Context, c access.Caller, f record.File) (*body[record.FileView], error) {
+	v := record.FileView{File: f}
 	var err error
 	if v.Failures, err = a.Registry.FileFailures(ctx, f.ID); err != nil {
 		return nil, err
 	}
 	v.Receipts, err = requests.In(a.Registry).FileReceipts(ctx, f.ID)
 	if !c.Holds(permission.ChecksumsRead) {
-		v.Digests = []registry.Digest{}
+		v.Digests = []record.Digest{}
 	}
 	if !c.Holds(permission.CopiesRead) {
-		v.Copies, v.Failures = []registry.FileCopy{}, []registry.CopyFailure{}
+		v.Copies, v.Failures = []record.FileCopy{}, []record.CopyFailure{}
 	}
 	if !c.Holds(permission.DeletionsRead) {
-		v.Receipts = []requests.DeletedCopy{}
+		v.Receipts = []record.DeletedCopy{}
 	}
-	return &body[FileView]{v}, err
+	return &body[record.FileView]{v}, err
 }
 
 func (a *API) files(t *ops.API) {
@@ -143,7 +124,7 @@ func (a *API) files(t *ops.API) {
 	}
 	ops.Register(t, reads("files.list", "/api/v1/files", "List files",
 		"One of object, identifier, identifier_prefix, uuid and digest, or an institution, has to be given; the others narrow what these find.", permission.FilesRead),
-		func(ctx context.Context, c access.Caller, in *fileQuery) (*body[list[browse.ListedFile]], error) {
+		func(ctx context.Context, c access.Caller, in *fileQuery) (*body[list[record.ListedFile]], error) {
 			if err := in.suits(in.Digest != "", in.Digest == ""); err != nil {
 				return nil, err
 			}
@@ -151,7 +132,7 @@ func (a *API) files(t *ops.API) {
 			return listOf(ctx, a, c, "files", in.FileFilter, in.from("files", in.FileFilter, in.key()), in.Counting, browse.Records.Files)
 		})
 	ops.Register(t, reads("files.show", "/api/v1/files/{id}", "Show a file", "", permission.FilesRead),
-		func(ctx context.Context, c access.Caller, in *ByID) (*body[FileView], error) {
+		func(ctx context.Context, c access.Caller, in *ByID) (*body[record.FileView], error) {
 			f, err := a.browse(c).File(ctx, in.ID)
 			if err != nil {
 				return nil, err
@@ -159,7 +140,7 @@ func (a *API) files(t *ops.API) {
 			return a.file(ctx, c, f)
 		})
 	ops.Register(t, reads("files.by_identifier", "/api/v1/files/by-identifier", "Show a file by its identifier", "", permission.FilesRead),
-		func(ctx context.Context, c access.Caller, in *ByIdentifier) (*body[FileView], error) {
+		func(ctx context.Context, c access.Caller, in *ByIdentifier) (*body[record.FileView], error) {
 			f, err := a.browse(c).FileByIdentifier(ctx, in.Identifier)
 			if err != nil {
 				return nil, err
@@ -175,35 +156,35 @@ func (a *API) parts(t *ops.API) {
 		Paging
 	}
 	ops.Register(t, reads("objects.files", "/api/v1/objects/{id}/files", "List the files of an object", "In the order of their identifiers.", permission.FilesRead),
-		func(ctx context.Context, c access.Caller, in *partQuery) (*body[list[browse.ListedFile]], error) {
+		func(ctx context.Context, c access.Caller, in *partQuery) (*body[list[record.ListedFile]], error) {
 			if _, err := a.browse(c).Object(ctx, in.ID); err != nil {
 				return nil, err
 			}
 			return listOf(ctx, a, c, "objects.files", browse.FileFilter{ObjectID: in.ID}, in.Paging, Counting{}, browse.Records.Files)
 		})
 	ops.Register(t, reads("objects.events", "/api/v1/objects/{id}/events", "List the events of an object, newest first", "Those of its files are lists of their own.", permission.EventsRead),
-		func(ctx context.Context, c access.Caller, in *partQuery) (*body[list[browse.Event]], error) {
+		func(ctx context.Context, c access.Caller, in *partQuery) (*body[list[record.ListedEvent]], error) {
 			if _, err := a.browse(c).Object(ctx, in.ID); err != nil {
 				return nil, err
 			}
-			return listOf(ctx, a, c, "objects.events", browse.EventFilter{Object: in.ID}, in.Paging, Counting{}, browse.Records.Events)
+			return listOf(ctx, a, c, "objects.events", browse.EventFilter{EventFilter: record.EventFilter{Object: in.ID}}, in.Paging, Counting{}, browse.Records.Events)
 		})
 	ops.Register(t, reads("files.events", "/api/v1/files/{id}/events", "List the events of a file, newest first", "", permission.EventsRead),
-		func(ctx context.Context, c access.Caller, in *partQuery) (*body[list[browse.Event]], error) {
+		func(ctx context.Context, c access.Caller, in *partQuery) (*body[list[record.ListedEvent]], error) {
 			if _, err := a.browse(c).File(ctx, in.ID); err != nil {
 				return nil, err
 			}
-			return listOf(ctx, a, c, "files.events", browse.EventFilter{File: in.ID}, in.Paging, Counting{}, browse.Records.Events)
+			return listOf(ctx, a, c, "files.events", browse.EventFilter{EventFilter: record.EventFilter{File: in.ID}}, in.Paging, Counting{}, browse.Records.Events)
 		})
 	ops.Register(t, reads("files.copies", "/api/v1/files/{id}/copies", "List the copies of a file", "", permission.CopiesRead),
-		func(ctx context.Context, c access.Caller, in *partQuery) (*body[list[browse.Copy]], error) {
+		func(ctx context.Context, c access.Caller, in *partQuery) (*body[list[record.ListedCopy]], error) {
 			if _, err := a.browse(c).File(ctx, in.ID); err != nil {
 				return nil, err
 			}
 			return listOf(ctx, a, c, "copies", browse.CopyFilter{File: in.ID}, in.Paging, Counting{}, browse.Records.Copies)
 		})
 	ops.Register(t, reads("files.checksums", "/api/v1/files/{id}/checksums", "List the checksums of a file", "", permission.ChecksumsRead),
-		func(ctx context.Context, c access.Caller, in *partQuery) (*body[list[browse.Checksum]], error) {
+		func(ctx context.Context, c access.Caller, in *partQuery) (*body[list[record.ListedChecksum]], error) {
 			if _, err := a.browse(c).File(ctx, in.ID); err != nil {
 				return nil, err
 			}
@@ -219,7 +200,7 @@ func (a *API) events(t *ops.API) {
 	}
 	ops.Register(t, reads("events.list", "/api/v1/events", "List PREMIS events, newest first",
 		"One of object, file, failed, type=deletion, or a window of at most 31 days of recorded_after and recorded_before has to be given.", permission.EventsRead),
-		func(ctx context.Context, c access.Caller, in *eventQuery) (*body[list[browse.Event]], error) {
+		func(ctx context.Context, c access.Caller, in *eventQuery) (*body[list[record.ListedEvent]], error) {
 			return listOf(ctx, a, c, "events", in.EventFilter, in.Paging, in.Counting, browse.Records.Events)
 		})
 }

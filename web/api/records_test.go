@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/web/permission"
 )
@@ -20,7 +21,7 @@ func (s *site) stock() {
 }
 
 // stockOf has these records in one institution.
-func (s *site) stockOf(in registry.Institution) {
+func (s *site) stockOf(in record.Institution) {
 	s.t.Helper()
 	s.exec(`INSERT INTO work_items (institution_id, action, stage, name, bucket, etag, size, bag_date)
 		SELECT $1, 'Ingest', 'Receive', n || '.tar', 'in', 'e' || n, 7, now() FROM generate_series(1, 3) n`, in.ID)
@@ -38,7 +39,7 @@ func (s *site) stockOf(in registry.Institution) {
 }
 
 // ids are those of a kind of record in an institution.
-func (s *site) ids(in registry.Institution) map[string]int64 {
+func (s *site) ids(in record.Institution) map[string]int64 {
 	return map[string]int64{
 		"items":   ask[int64](s, `SELECT min(id) FROM work_items WHERE institution_id = $1`, in.ID),
 		"objects": ask[int64](s, `SELECT min(id) FROM intellectual_objects WHERE institution_id = $1`, in.ID),

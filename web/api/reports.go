@@ -3,9 +3,9 @@ package api
 import (
 	"context"
 	"net/http"
-	"strconv"
 	"time"
 
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry/reports"
 	"github.com/farol-preservation/farol/web/access"
 	"github.com/farol-preservation/farol/web/ops"
@@ -15,61 +15,6 @@ import (
 // ReportOf narrows a report.
 type ReportOf struct {
 	Institution string `query:"institution" maxLength:"255" doc:"Only this institution, by its identifier"`
-}
-
-type (
-	// DepositsReport is what is in storage.
-	DepositsReport struct {
-		By    reports.Grouping  `json:"by" doc:"What the keys of the rows are"`
-		Items []reports.Deposit `json:"items"`
-	}
-	// CostsReport is what storage costs.
-	CostsReport struct {
-		Month string         `json:"month" doc:"Such as 2026-11"`
-		Items []reports.Cost `json:"items"`
-	}
-	// OutcomesReport is how items ended.
-	OutcomesReport struct {
-		By    reports.Grouping  `json:"by" doc:"What the keys of the rows are"`
-		From  string            `json:"from" doc:"First day"`
-		To    string            `json:"to" doc:"Last day"`
-		Items []reports.Outcome `json:"items"`
-	}
-)
-
-func number(n int64) string { return strconv.FormatInt(n, 10) }
-
-// Table is the report as rows and columns.
-func (r DepositsReport) Table() [][]string {
-	rows := [][]string{{string(r.By), "day", "objects", "files", "bytes"}}
-	for _, d := range r.Items {
-		rows = append(rows, []string{d.Key, d.Day, number(d.Objects), number(d.Files), number(d.Bytes)})
-	}
-	return rows
-}
-
-// Table is the report as rows and columns.
-func (r CostsReport) Table() [][]string {
-	text := func(s *string) string {
-		if s == nil {
-			return ""
-		}
-		return *s
-	}
-	rows := [][]string{{"institution", "storage_option", "month", "days", "bytes", "included_tib", "per_gib_month", "cost"}}
-	for _, c := range r.Items {
-		rows = append(rows, []string{c.Institution, c.StorageOption, r.Month, number(c.Days), number(c.Bytes), text(c.IncludedTiB), text(c.PerGiBMonth), text(c.Cost)})
-	}
-	return rows
-}
-
-// Table is the report as rows and columns.
-func (r OutcomesReport) Table() [][]string {
-	rows := [][]string{{string(r.By), "result", "items", "bytes"}}
-	for _, o := range r.Items {
-		rows = append(rows, []string{o.Key, o.Result, number(o.Items), number(o.Bytes)})
-	}
-	return rows
 }
 
 type (
@@ -109,17 +54,17 @@ func (a *API) reports(t *ops.API) {
 	ops.Register(t, report("reports.deposits", "/api/v1/reports/deposits", "Report what is in storage",
 		"Rows are of the last count, also of that of a day in the past, or with by=month of the last count of each month. A job counts once an hour. Bytes are those of active files, each counted once.",
 		permission.ReportsDeposits),
-		func(ctx context.Context, c access.Caller, in *depositsQuery) (*body[DepositsReport], error) {
+		func(ctx context.Context, c access.Caller, in *depositsQuery) (*body[record.DepositsReport], error) {
 			if in.On != "" && in.On < firstDay {
 				return nil, noSuchYear()
 			}
 			found, err := reports.In(a.Registry).Deposits(ctx, c.Scope, reports.DepositQuery{By: in.By, Institution: in.Institution, Months: in.Months, On: in.On})
-			return &body[DepositsReport]{DepositsReport{in.By, found}}, err
+			return &body[record.DepositsReport]{record.DepositsReport{in.By, found}}, err
 		})
 	ops.Register(t, report("reports.costs", "/api/v1/reports/costs", "Report what storage costs in a month",
 		"Bytes are the mean of the days that were counted. Without a price of the storage option the cost is null. Amounts are in US dollars, as texts.",
 		permission.ReportsCosts),
-		func(ctx context.Context, c access.Caller, in *costsQuery) (*body[CostsReport], error) {
+		func(ctx context.Context, c access.Caller, in *costsQuery) (*body[record.CostsReport], error) {
 			month := in.Month
 			if month == "" {
 				month = time.Now().UTC().Format("2006-01")
@@ -128,18 +73,18 @@ func (a *API) reports(t *ops.API) {
 				return nil, noSuchYear()
 			}
 			found, err := reports.In(a.Registry).Costs(ctx, c.Scope, in.Institution, month+"-01")
-			return &body[CostsReport]{CostsReport{month, found}}, err
+			return &body[record.CostsReport]{record.CostsReport{month, found}}, err
 		})
 	ops.Register(t, report("reports.outcomes", "/api/v1/reports/outcomes", "Report how work items ended",
 		"An item counts once, on the day on which it ended last.", permission.ReportsDeposits), a.outcomes)
 	ops.Register(t, ops.Operation{ID: "reports.count", Method: post, Path: "/api/v1/reports/count", Summary: "Count what is in storage now", Access: ops.Here},
-		func(ctx context.Context, _ access.Caller, in *countBody) (*body[reports.Counted], error) {
+		func(ctx context.Context, _ access.Caller, in *countBody) (*body[record.Counted], error) {
 			counted, err := reports.In(a.Registry).Count(ctx, in.Body.All)
-			return &body[reports.Counted]{counted}, err
+			return &body[record.Counted]{counted}, err
 		})
 }
 
-func (a *API) outcomes(ctx context.Context, c access.Caller, in *outcomesQuery) (*body[OutcomesReport], error) {
+func (a *API) outcomes(ctx context.Context, c access.Caller, in *outcomesQuery) (*body[record.OutcomesReport], error) {
 	to := time.Now().UTC()
 	if in.To != "" {
 		to = dayOf(in.To)
@@ -157,10 +102,10 @@ func (a *API) outcomes(ctx context.Context, c access.Caller, in *outcomesQuery) 
 	if from.After(to) {
 		return nil, ops.Problem(http.StatusBadRequest, ops.CodeBadRequest, "from is after to")
 	}
-	out := OutcomesReport{By: in.By, From: from.Format(time.DateOnly), To: to.Format(time.DateOnly)}
+	out := record.OutcomesReport{By: in.By, From: from.Format(time.DateOnly), To: to.Format(time.DateOnly)}
 	found, err := reports.In(a.Registry).Outcomes(ctx, c.Scope, in.By, in.Institution, out.From, out.To)
 	out.Items = found
-	return &body[OutcomesReport]{out}, err
+	return &body[record.OutcomesReport]{out}, err
 }
 
 // firstDay is the first that the database knows: it has no year 0.

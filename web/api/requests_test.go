@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/web/permission"
 )
@@ -192,7 +193,7 @@ func TestServicesDecideNothing(t *testing.T) {
 	for _, p := range permission.All() {
 		all = append(all, string(p))
 	}
-	_, secret, err := s.registry.AddToken(t.Context(), registry.Token{Name: "service", Institution: "test.edu", Permissions: all})
+	_, secret, err := s.registry.AddToken(t.Context(), record.Token{Name: "service", Institution: "test.edu", Permissions: all})
 	if err != nil {
 		t.Fatal(err)
 	}

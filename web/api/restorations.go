@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
-	"time"
 
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/browse"
 	"github.com/farol-preservation/farol/registry/requests"
@@ -20,32 +20,6 @@ import (
 //nolint:gochecknoglobals // a constant, but for Go
 var restorationActions = []registry.Action{"Restore Object", "Restore File", "Glacier Restore"}
 
-// RestorationFilter narrows the list of restorations.
-type RestorationFilter struct {
-	Status        []registry.Status `query:"status,explode" maxItems:"6" enum:"Pending,Started,Success,Failed,Cancelled,Suspended" doc:"Any of these"`
-	Institution   string            `query:"institution" maxLength:"255" doc:"Identifier of the institution"`
-	Object        string            `query:"object" maxLength:"1000" doc:"Identifier of the object"`
-	ErrorCode     string            `query:"error_code" maxLength:"100" doc:"Such as cost-approval, of those that wait for a person who approves their cost"`
-	UpdatedAfter  time.Time         `query:"updated_after" doc:"Then or later"`
-	UpdatedBefore time.Time         `query:"updated_before" doc:"Before then"`
-}
-
-// restorationBody says what is to be given back, and how.
-type restorationBody struct {
-	Object      string `json:"object,omitempty" maxLength:"1000" doc:"Identifier of the object, or"`
-	File        string `json:"file,omitempty" maxLength:"2000" doc:"identifier of the file"`
-	Tier        string `json:"tier,omitempty" default:"Standard" enum:"Expedited,Standard,Bulk" doc:"How quickly archived copies are made readable"`
-	Days        int    `json:"days,omitempty" default:"10" minimum:"1" maximum:"365" doc:"For which they stay readable"`
-	Priority    int    `json:"priority,omitempty" minimum:"-100" maximum:"100" hidden:"true" doc:"-100 goes first; for commands with the registry's own URL"`
-	FromArchive bool   `json:"from_archive,omitempty" doc:"From the archived copy, for example if the others are bad"`
-}
-
-// ShownRestoration is an item that gives something back.
-type ShownRestoration struct {
-	Item    registry.WorkItem `json:"item"`
-	Request requests.Request  `json:"request"`
-}
-
 // restorations are objects and files that are given back.
 func (a *API) restorations(t *ops.API) {
 	op := func(id, method, path, summary string, needs permission.Permission) ops.Operation {
@@ -53,18 +27,18 @@ func (a *API) restorations(t *ops.API) {
 	}
 	ops.Register(t, op("restorations.list", get, "", "List restorations, newest first", permission.ItemsRead), a.listRestorations)
 	ops.Register(t, op("restorations.show", get, "/{id}", "Show a restoration, by the ID of its item", permission.ItemsRead),
-		func(ctx context.Context, c access.Caller, in *ByID) (*body[ShownRestoration], error) {
+		func(ctx context.Context, c access.Caller, in *ByID) (*body[record.ShownRestoration], error) {
 			return a.restoration(ctx, c, in.ID)
 		})
 	quote := op("restorations.quote", post, "/quote", "Estimate what a restoration costs and how long it takes", permission.RestorationsRequest)
 	quote.About, quote.Person = "Nothing is changed.", true
-	ops.Register(t, quote, func(ctx context.Context, c access.Caller, in *body[restorationBody]) (*body[requests.Quote], error) {
+	ops.Register(t, quote, func(ctx context.Context, c access.Caller, in *body[record.RestorationRequest]) (*body[record.Quote], error) {
 		q, err := a.restorationOf(ctx, c, in.Body)
 		if err != nil {
 			return nil, err
 		}
 		found, err := requests.In(a.Registry).Quote(ctx, q)
-		return &body[requests.Quote]{found}, err
+		return &body[record.Quote]{found}, err
 	})
 	request := op("restorations.request", post, "", "Request the restoration of an object or a file", permission.RestorationsRequest)
 	request.Status, request.Person, request.Once, request.Audit = http.StatusCreated, true, true, true
@@ -73,9 +47,9 @@ func (a *API) restorations(t *ops.API) {
 	approve := op("restorations.approve", post, "/{id}/approve", "Approve a restoration that costs more than the cap", permission.RestorationsApprove)
 	approve.Person, approve.Audit = true, true
 	approve.About = "An institutional admin does not approve the own request."
-	ops.Register(t, approve, func(ctx context.Context, c access.Caller, in *ByID) (*body[ShownRestoration], error) {
+	ops.Register(t, approve, func(ctx context.Context, c access.Caller, in *ByID) (*body[record.ShownRestoration], error) {
 		entry := registry.AuditEntry{Operation: approve.ID, SubjectType: "item", SubjectID: fmt.Sprint(in.ID)}
-		_, err := act(ctx, a, c, &entry, func(ctx context.Context) (registry.WorkItem, error) {
+		_, err := act(ctx, a, c, &entry, func(ctx context.Context) (record.WorkItem, error) {
 			w, err := a.Registry.LockItem(ctx, c.Scope, in.ID)
 			if err != nil {
 				return w, err
@@ -102,9 +76,9 @@ func (a *API) cancelRestoration(ctx context.Context, c access.Caller, in *struct
 		Reason string `json:"reason,omitempty" maxLength:"1000" doc:"Becomes part of the note of the item"`
 	}
 },
-) (*body[ShownRestoration], error) {
+) (*body[record.ShownRestoration], error) {
 	entry := registry.AuditEntry{Operation: "restorations.cancel", SubjectType: "item", SubjectID: fmt.Sprint(in.ID), Detail: map[string]any{"reason": in.Body.Reason}}
-	_, err := act(ctx, a, c, &entry, func(ctx context.Context) (registry.WorkItem, error) {
+	_, err := act(ctx, a, c, &entry, func(ctx context.Context) (record.WorkItem, error) {
 		w, err := a.Registry.LockItem(ctx, c.Scope, in.ID)
 		if err != nil {
 			return w, err
@@ -131,15 +105,21 @@ func (a *API) cancelRestoration(ctx context.Context, c access.Caller, in *struct
 }
 
 func (a *API) listRestorations(ctx context.Context, c access.Caller, in *struct {
-	RestorationFilter
+	record.RestorationFilter
 	Paging
 	Counting
 },
-) (*body[list[registry.WorkItem]], error) {
+) (*body[list[record.WorkItem]], error) {
 	f := in.RestorationFilter
-	out, err := listOf(ctx, a, c, "restorations", browse.ItemFilter{
-		Action: restorationActions, Status: f.Status, Institution: f.Institution, Object: f.Object, ErrorCode: f.ErrorCode, UpdatedAfter: f.UpdatedAfter, UpdatedBefore: f.UpdatedBefore,
-	}, in.Paging, in.Counting, browse.Records.Items)
+	out, err := listOf(ctx, a, c, "restorations", browse.ItemFilter{ItemFilter: record.ItemFilter{
+		Action:        restorationActions,
+		Status:        f.Status,
+		Institution:   f.Institution,
+		Object:        f.Object,
+		ErrorCode:     f.ErrorCode,
+		UpdatedAfter:  f.UpdatedAfter,
+		UpdatedBefore: f.UpdatedBefore,
+	}}, in.Paging, in.Counting, browse.Records.Items)
 	if err != nil {
 		return nil, err
 	}
@@ -149,7 +129,7 @@ func (a *API) listRestorations(ctx context.Context, c access.Caller, in *struct 
 	return out, nil
 }
 
-func (a *API) restoration(ctx context.Context, c access.Caller, id int64) (*body[ShownRestoration], error) {
+func (a *API) restoration(ctx context.Context, c access.Caller, id int64) (*body[record.ShownRestoration], error) {
 	w, err := a.browse(c).Item(ctx, id)
 	if err != nil {
 		return nil, err
@@ -158,12 +138,12 @@ func (a *API) restoration(ctx context.Context, c access.Caller, id int64) (*body
 		return nil, ops.NotFound()
 	}
 	of, err := requests.In(a.Registry).RequestOf(ctx, w)
-	return &body[ShownRestoration]{ShownRestoration{seen(c, w), of}}, err
+	return &body[record.ShownRestoration]{record.ShownRestoration{seen(c, w), of}}, err
 }
 
 // restorationOf is a request as the registry takes it. Whether something has to be restored
 // from an archive first depends on where it is kept.
-func (a *API) restorationOf(ctx context.Context, c access.Caller, b restorationBody) (requests.RestorationRequest, error) {
+func (a *API) restorationOf(ctx context.Context, c access.Caller, b record.RestorationRequest) (requests.RestorationRequest, error) {
 	q := requests.RestorationRequest{By: c.Person.Email, Identifier: b.Object + b.File, File: b.File != "", Tier: b.Tier, Days: b.Days, Priority: b.Priority}
 	if err := hereOnly(c, "priority", b.Priority != 0); err != nil {
 		return q, err
@@ -181,9 +161,9 @@ func (a *API) restorationOf(ctx context.Context, c access.Caller, b restorationB
 	return q, nil
 }
 
-func (a *API) requestRestoration(ctx context.Context, c access.Caller, in *body[restorationBody]) (*body[requests.Restoration], error) {
+func (a *API) requestRestoration(ctx context.Context, c access.Caller, in *body[record.RestorationRequest]) (*body[record.Restoration], error) {
 	entry := registry.AuditEntry{Operation: "restorations.request", SubjectType: "item", Detail: map[string]any{"identifier": in.Body.Object + in.Body.File}}
-	return act(ctx, a, c, &entry, func(ctx context.Context) (*body[requests.Restoration], error) {
+	return act(ctx, a, c, &entry, func(ctx context.Context) (*body[record.Restoration], error) {
 		q, err := a.restorationOf(ctx, c, in.Body)
 		if err != nil {
 			return nil, err
@@ -191,6 +171,6 @@ func (a *API) requestRestoration(ctx context.Context, c access.Caller, in *body[
 		done, err := requests.In(a.Registry).RequestRestoration(ctx, q)
 		entry.SubjectID, entry.Institution = fmt.Sprint(done.Item.ID), done.Item.InstitutionID
 		done.Item = seen(c, done.Item)
-		return &body[requests.Restoration]{done}, err
+		return &body[record.Restoration]{done}, err
 	})
 }

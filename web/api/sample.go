@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry/browse"
 	"github.com/farol-preservation/farol/web/access"
 	"github.com/farol-preservation/farol/web/ops"
@@ -21,8 +22,8 @@ func (a *API) samples(t *ops.API) {
 	ops.Register(t, reads("files.sample", "/api/v1/files/sample", "Draw a random sample of files, with the last checks of their copies",
 		"A seed draws files from the range of their IDs, so that another person can draw the same ones. Of one institution objects are drawn, and of each one of its first hundred files.",
 		permission.CopiesRead),
-		func(ctx context.Context, c access.Caller, in *sampleQuery) (*body[browse.Sample], error) {
+		func(ctx context.Context, c access.Caller, in *sampleQuery) (*body[record.Sample], error) {
 			found, err := browse.In(a.Registry, c.Scope).Sample(ctx, browse.SampleOf{Institution: in.Institution, Seed: in.Seed, Files: in.N, Through: in.Through})
-			return &body[browse.Sample]{found}, err
+			return &body[record.Sample]{found}, err
 		})
 }

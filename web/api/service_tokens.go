@@ -8,27 +8,12 @@ import (
 	"slices"
 	"time"
 
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/web/access"
 	"github.com/farol-preservation/farol/web/ops"
 	"github.com/farol-preservation/farol/web/permission"
 )
-
-// ServiceToken is a token of a service without its secret.
-type ServiceToken struct {
-	TokenView
-
-	Institution string           `json:"institution_identifier" doc:"Empty: of the whole archive"`
-	Rights      []string         `json:"rights"`
-	Stages      []registry.Stage `json:"stages" doc:"That may be leased; none: all that are processed over HTTP"`
-	CreatedBy   string           `json:"created_by"`
-}
-
-type newServiceToken struct {
-	ServiceToken
-
-	Secret string `json:"token" doc:"It cannot be shown again"`
-}
 
 type serviceTokenBody struct {
 	Name        string   `json:"name" minLength:"1" maxLength:"100"`
@@ -40,14 +25,14 @@ type serviceTokenBody struct {
 	Seconds     float64  `json:"seconds,omitempty" exclusiveMinimum:"0" maximum:"9000000000" doc:"Instead of days; for commands with the registry's own URL"`
 }
 
-func viewOfService(t registry.Token) ServiceToken {
-	return ServiceToken{viewOfToken(t), t.Institution, append([]string{}, t.Rights...), append([]registry.Stage{}, t.Stages...), t.CreatedBy}
+func viewOfService(t record.Token) record.ServiceToken {
+	return record.ServiceToken{viewOfToken(t), t.Institution, append([]string{}, t.Rights...), append([]registry.Stage{}, t.Stages...), t.CreatedBy}
 }
 
 // serviceTokens are those of programs that act for no person.
 func (a *API) serviceTokens(t *ops.API) {
 	ops.Register(t, ops.Operation{ID: "tokens.list", Method: get, Path: "/api/v1/tokens", Summary: "List tokens of services", Access: ops.Holders, Needs: permission.TokensService},
-		func(ctx context.Context, _ access.Caller, _ *empty) (*body[list[ServiceToken]], error) {
+		func(ctx context.Context, _ access.Caller, _ *empty) (*body[list[record.ServiceToken]], error) {
 			return tokensOf(ctx, a, 0, viewOfService)
 		})
 	ops.Register(t, ops.Operation{
@@ -55,7 +40,7 @@ func (a *API) serviceTokens(t *ops.API) {
 		Fresh: true, Audit: true, Status: http.StatusCreated,
 		About: "It has rights for the APIs of messages and leases, and permissions for this one, but none by which people request restorations and deletions, approve, let repair continue, or manage people, tokens and settings.",
 	},
-		func(ctx context.Context, c access.Caller, in *body[serviceTokenBody]) (*body[newServiceToken], error) {
+		func(ctx context.Context, c access.Caller, in *body[serviceTokenBody]) (*body[record.NewServiceToken], error) {
 			return a.addServiceToken(ctx, c, in.Body)
 		})
 	ops.Register(t, ops.Operation{
@@ -66,8 +51,8 @@ func (a *API) serviceTokens(t *ops.API) {
 	})
 }
 
-func (a *API) addServiceToken(ctx context.Context, c access.Caller, in serviceTokenBody) (*body[newServiceToken], error) {
-	wanted := registry.Token{Name: in.Name, Institution: in.Institution, Rights: unique(in.Rights), Permissions: unique(in.Permissions)}
+func (a *API) addServiceToken(ctx context.Context, c access.Caller, in serviceTokenBody) (*body[record.NewServiceToken], error) {
+	wanted := record.Token{Name: in.Name, Institution: in.Institution, Rights: unique(in.Rights), Permissions: unique(in.Permissions)}
 	for _, stage := range unique(in.Stages) {
 		wanted.Stages = append(wanted.Stages, registry.Stage(stage))
 	}
@@ -86,7 +71,7 @@ func (a *API) addServiceToken(ctx context.Context, c access.Caller, in serviceTo
 	entry := registry.AuditEntry{Operation: "tokens.add", SubjectType: "token", SubjectID: in.Name, Detail: map[string]any{
 		"institution": in.Institution, "rights": wanted.Rights, "stages": wanted.Stages, "permissions": wanted.Permissions, "days": in.Days, "expires_at": wanted.ExpiresAt,
 	}}
-	return act(ctx, a, c, &entry, func(ctx context.Context) (*body[newServiceToken], error) {
+	return act(ctx, a, c, &entry, func(ctx context.Context) (*body[record.NewServiceToken], error) {
 		if in.Institution != "" {
 			of, err := a.Registry.Institution(ctx, in.Institution)
 			if err != nil && !errors.Is(err, registry.ErrNotFound) { // which is said below, with the name
@@ -95,12 +80,12 @@ func (a *API) addServiceToken(ctx context.Context, c access.Caller, in serviceTo
 			entry.Institution = of.ID
 		}
 		added, secret, err := a.Registry.AddToken(ctx, wanted)
-		return &body[newServiceToken]{newServiceToken{viewOfService(added), secret}}, err
+		return &body[record.NewServiceToken]{record.NewServiceToken{viewOfService(added), secret}}, err
 	})
 }
 
 // wrongToken says what does not go together in a token; "" if nothing is wrong.
-func wrongToken(c access.Caller, t registry.Token) string {
+func wrongToken(c access.Caller, t record.Token) string {
 	may := permission.OfService(t.Institution != "")
 	for _, name := range t.Permissions {
 		switch p := permission.Permission(name); {

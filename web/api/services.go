@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/stores"
 	"github.com/farol-preservation/farol/storage"
@@ -32,9 +33,9 @@ type (
 // services are what workers need, such as buckets and Redis.
 func (a *API) services(t *ops.API) {
 	ops.Register(t, reads("services.list", "/api/v1/services", "List services with their state and the items that wait for them", "", permission.ItemsWorkers),
-		func(ctx context.Context, _ access.Caller, _ *empty) (*body[list[registry.Service]], error) {
+		func(ctx context.Context, _ access.Caller, _ *empty) (*body[list[record.Service]], error) {
 			found, err := a.Registry.Services(ctx)
-			return &body[list[registry.Service]]{list[registry.Service]{Items: found}}, err
+			return &body[list[record.Service]]{list[record.Service]{Items: found}}, err
 		})
 	for verb, summary := range map[string]string{
 		"hold":    "Hold a service: stop claims of items that need it, until it is released",
@@ -42,15 +43,15 @@ func (a *API) services(t *ops.API) {
 	} {
 		ops.Register(t, ops.Operation{
 			ID: "services." + verb, Method: post, Path: "/api/v1/services/{service}/" + verb, Summary: summary, Access: ops.Holders, Needs: permission.QueuePause, Audit: true,
-		}, func(ctx context.Context, c access.Caller, in *serviceInput) (*body[list[registry.Service]], error) {
+		}, func(ctx context.Context, c access.Caller, in *serviceInput) (*body[list[record.Service]], error) {
 			entry := registry.AuditEntry{Operation: "services." + verb, SubjectType: "service", SubjectID: in.Service, Detail: map[string]any{"reason": in.Body.Reason}}
-			changed, err := act(ctx, a, c, &entry, func(ctx context.Context) ([]registry.Service, error) {
+			changed, err := act(ctx, a, c, &entry, func(ctx context.Context) ([]record.Service, error) {
 				if verb == "hold" {
 					return a.Registry.HoldService(ctx, in.Service, registry.CleanText(in.Body.Reason))
 				}
 				return a.Registry.ReleaseService(ctx, in.Service)
 			})
-			return &body[list[registry.Service]]{list[registry.Service]{Items: changed}}, err
+			return &body[list[record.Service]]{list[record.Service]{Items: changed}}, err
 		})
 	}
 }
@@ -108,31 +109,31 @@ func (a *API) addedStages(t *ops.API) {
 	ops.Register(t, ops.Operation{
 		ID: "stages.add", Method: post, Path: "/api/v1/stages", Summary: "Add an ingest stage that programs process over HTTP", Status: http.StatusCreated,
 		About: "Workers learn of it within seconds; bags that finish the stage before it in these seconds skip it.", Access: ops.Holders, Needs: permission.StagesWrite, Audit: true,
-	}, func(ctx context.Context, c access.Caller, in *body[stageBody]) (*body[registry.QueueStage], error) {
+	}, func(ctx context.Context, c access.Caller, in *body[stageBody]) (*body[record.QueueStage], error) {
 		b := in.Body
 		if b.Heartbeat > 0 && b.Lease < 3*b.Heartbeat {
 			return nil, ops.Problem(http.StatusBadRequest, ops.CodeBadRequest, "lease_seconds is less than three heartbeats; give a longer lease, or a shorter heartbeat_seconds")
 		}
 		seconds := func(n int) time.Duration { return time.Duration(n) * time.Second }
 		entry := registry.AuditEntry{Operation: "stages.add", SubjectType: "stage", SubjectID: string(b.Name), Detail: map[string]any{"after": b.After}}
-		return act(ctx, a, c, &entry, func(ctx context.Context) (*body[registry.QueueStage], error) {
+		return act(ctx, a, c, &entry, func(ctx context.Context) (*body[record.QueueStage], error) {
 			s, err := a.Registry.AddStage(ctx, registry.NewStage{
 				Name: b.Name, After: b.After, Topic: b.Topic, MaxAttempts: b.MaxAttempts, Lease: seconds(b.Lease), Heartbeat: seconds(b.Heartbeat), Timeout: seconds(b.Timeout),
 			})
-			return &body[registry.QueueStage]{s}, err
+			return &body[record.QueueStage]{s}, err
 		})
 	})
 	ops.Register(t, ops.Operation{
 		ID: "stages.remove", Method: remove, Path: "/api/v1/stages/{action}/{stage}", Summary: "Remove an added stage, if no item waits or runs at it",
 		About: "Items that are parked at it stay parked, and can be requeued to another stage.", Access: ops.Holders, Needs: permission.StagesWrite, Audit: true,
-	}, func(ctx context.Context, c access.Caller, in *ByStage) (*body[registry.QueueStage], error) {
+	}, func(ctx context.Context, c access.Caller, in *ByStage) (*body[record.QueueStage], error) {
 		if in.Action != "Ingest" {
 			return nil, registry.ErrNotFound // stages are added to ingests only
 		}
 		entry := registry.AuditEntry{Operation: "stages.remove", SubjectType: "stage", SubjectID: string(in.Stage)}
-		return act(ctx, a, c, &entry, func(ctx context.Context) (*body[registry.QueueStage], error) {
+		return act(ctx, a, c, &entry, func(ctx context.Context) (*body[record.QueueStage], error) {
 			s, err := a.Registry.RemoveStage(ctx, in.Stage)
-			return &body[registry.QueueStage]{s}, err
+			return &body[record.QueueStage]{s}, err
 		})
 	})
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"net/http"
 
-	"github.com/farol-preservation/farol/registry/people"
 	"github.com/farol-preservation/farol/web/access"
 	"github.com/farol-preservation/farol/web/auth"
 	"github.com/farol-preservation/farol/web/ops"
@@ -148,11 +147,4 @@ func viewOf(c access.Caller) sessionView {
 		v.Next = auth.NextSetUp
 	}
 	return v
-}
-
-// SessionRow is a session in the list of the person's own.
-type SessionRow struct {
-	people.Session
-
-	Current bool `json:"current" doc:"It is the one that asks"`
 }

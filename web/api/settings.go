@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/requests"
 	"github.com/farol-preservation/farol/web/access"
@@ -15,7 +16,7 @@ import (
 // settingsAnswer are all settings, with their version.
 type settingsAnswer struct {
 	ETag string `header:"ETag"`
-	Body requests.Settings
+	Body record.Settings
 }
 
 type storagePatch struct {

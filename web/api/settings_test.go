@@ -4,8 +4,8 @@ import (
 	"encoding/json"
 	"testing"
 
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
-	"github.com/farol-preservation/farol/registry/requests"
 )
 
 // Settings are changed by staff on the state that was seen, and each change is on record.
@@ -13,7 +13,7 @@ func TestSettingsOfTheArchive(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	staff, operator := s.in("staff@archive.org", registry.RoleAdmin, ""), s.in("operator@archive.org", registry.RoleOperator, "")
-	var before, after requests.Settings
+	var before, after record.Settings
 	seen := operator.wants(200, "GET", "/api/v1/settings", nil)
 	operator.reads(seen, &before)
 	if before.Cap != "100.00" || len(before.Options) != 10 || len(before.Prices) != 5 || before.Prices[0].Tier != "Standard" || before.Prices[0].Takes != 12*3600 {
@@ -68,7 +68,7 @@ func TestSettingsOfTheArchive(t *testing.T) {
 			t.Errorf("%s %s: %d %s, want %d (%v)", tc.path, text, a.status, a.body, tc.status, err)
 		}
 	}
-	var last requests.Settings
+	var last record.Settings
 	staff.reads(staff.wants(200, "GET", "/api/v1/settings", nil), &last)
 	if last.Version() != after.Version() {
 		t.Errorf("a refused change has changed something: %+v", last)

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/browse"
 	"github.com/farol-preservation/farol/web/access"
@@ -22,14 +23,6 @@ type ByStage struct {
 }
 
 func (s ByStage) id() string { return string(s.Action) + "/" + string(s.Stage) }
-
-// StageList are the stages, with the pause of what has no items.
-type StageList struct {
-	Items  []registry.StageSettings `json:"items"`
-	Fixity registry.StagePause      `json:"fixity_checks" doc:"Paused like a stage, as /stages/Fixity Check/Fixity Check"`
-	Names  []registry.Stage         `json:"names" doc:"Of all stages, and then of those that were removed: items may be at them"`
-	Age    float64                  `json:"age_seconds" doc:"Of the numbers of items"`
-}
 
 type stagePatch struct {
 	ByStage
@@ -84,7 +77,7 @@ func (a *API) stages(t *ops.API) {
 	ops.Register(t, reads("stages.list", "/api/v1/stages", "List stages in their order, with the items at each",
 		"People of an institution see the numbers of its items. Who paused a stage, and why, is for staff and operators.", permission.QueueRead), a.listStages)
 	ops.Register(t, reads("stages.show", "/api/v1/stages/{action}/{stage}", "Show a stage", "", permission.QueueRead),
-		func(ctx context.Context, c access.Caller, in *ByStage) (*tagged[registry.StageSettings], error) {
+		func(ctx context.Context, c access.Caller, in *ByStage) (*tagged[record.StageSettings], error) {
 			return a.stage(ctx, c, *in)
 		})
 	ops.Register(t, ops.Operation{
@@ -104,8 +97,8 @@ func (a *API) stages(t *ops.API) {
 			ID: "stages." + verb, Method: post, Path: "/api/v1/stages/{action}/{stage}/" + verb, Summary: summary,
 			About: about + " Fixity Check of Fixity Check stands for the checks of stored copies.", Access: ops.Holders, Needs: permission.QueuePause, Audit: true,
 		},
-			func(ctx context.Context, c access.Caller, in *stagePauseInput) (*body[list[registry.StagePause]], error) {
-				return a.pause(ctx, c, "stages."+verb, in.id(), resumeBody{Reason: in.Body.Reason}, func(ctx context.Context) ([]registry.StagePause, error) {
+			func(ctx context.Context, c access.Caller, in *stagePauseInput) (*body[list[record.StagePause]], error) {
+				return a.pause(ctx, c, "stages."+verb, in.id(), resumeBody{Reason: in.Body.Reason}, func(ctx context.Context) ([]record.StagePause, error) {
 					return a.Registry.SetPaused(ctx, in.Action, in.Stage, paused, registry.CleanText(in.Body.Reason))
 				})
 			})
@@ -113,8 +106,8 @@ func (a *API) stages(t *ops.API) {
 	ops.Register(t, ops.Operation{
 		ID: "stages.pause_all", Method: post, Path: "/api/v1/stages/pause", Summary: "Pause all stages and fixity checks, or one stage of all actions",
 		Access: ops.Holders, Needs: permission.QueuePause, Audit: true,
-	}, func(ctx context.Context, c access.Caller, in *body[pauseBody]) (*body[list[registry.StagePause]], error) {
-		return a.pauseAll(ctx, c, "pause", resumeBody{AllStages: in.Body.AllStages, Reason: in.Body.Reason}, func(ctx context.Context) ([]registry.StagePause, error) {
+	}, func(ctx context.Context, c access.Caller, in *body[pauseBody]) (*body[list[record.StagePause]], error) {
+		return a.pauseAll(ctx, c, "pause", resumeBody{AllStages: in.Body.AllStages, Reason: in.Body.Reason}, func(ctx context.Context) ([]record.StagePause, error) {
 			return a.Registry.Pause(ctx, in.Body.Stage, registry.CleanText(in.Body.Reason))
 		})
 	})
@@ -122,8 +115,8 @@ func (a *API) stages(t *ops.API) {
 		ID: "stages.resume_all", Method: post, Path: "/api/v1/stages/resume", Summary: "End your pause of all stages and fixity checks, your pauses of one stage, or one pause",
 		About:  "Stages that were paused one by one, or by other people, stay paused. With pause, that pause ends, no matter who made it, and no other.",
 		Access: ops.Holders, Needs: permission.QueuePause, Audit: true,
-	}, func(ctx context.Context, c access.Caller, in *body[resumeBody]) (*body[list[registry.StagePause]], error) {
-		return a.pauseAll(ctx, c, "resume", in.Body, func(ctx context.Context) ([]registry.StagePause, error) {
+	}, func(ctx context.Context, c access.Caller, in *body[resumeBody]) (*body[list[record.StagePause]], error) {
+		return a.pauseAll(ctx, c, "resume", in.Body, func(ctx context.Context) ([]record.StagePause, error) {
 			if in.Body.Pause > 0 {
 				return a.Registry.LiftPause(ctx, in.Body.Pause)
 			}
@@ -133,11 +126,11 @@ func (a *API) stages(t *ops.API) {
 }
 
 // pauseAll changes pauses of all actions.
-func (a *API) pauseAll(ctx context.Context, c access.Caller, verb string, in resumeBody, do func(context.Context) ([]registry.StagePause, error)) (*body[list[registry.StagePause]], error) {
+func (a *API) pauseAll(ctx context.Context, c access.Caller, verb string, in resumeBody, do func(context.Context) ([]record.StagePause, error)) (*body[list[record.StagePause]], error) {
 	switch {
 	case in.DryRun:
 		now, err := a.Registry.Pauses(ctx)
-		return &body[list[registry.StagePause]]{list[registry.StagePause]{Items: now}}, err
+		return &body[list[record.StagePause]]{list[record.StagePause]{Items: now}}, err
 	case in.Stage != "":
 		return a.pause(ctx, c, "stages."+verb, string(in.Stage), in, do)
 	}
@@ -145,7 +138,7 @@ func (a *API) pauseAll(ctx context.Context, c access.Caller, verb string, in res
 }
 
 // pause changes pauses, and records it with the reason.
-func (a *API) pause(ctx context.Context, c access.Caller, operation, subject string, in resumeBody, do func(context.Context) ([]registry.StagePause, error)) (*body[list[registry.StagePause]], error) {
+func (a *API) pause(ctx context.Context, c access.Caller, operation, subject string, in resumeBody, do func(context.Context) ([]record.StagePause, error)) (*body[list[record.StagePause]], error) {
 	entry := registry.AuditEntry{Operation: operation, SubjectType: "stage", SubjectID: subject}
 	if in.Reason != "" {
 		entry.Detail = map[string]any{"reason": in.Reason}
@@ -154,10 +147,10 @@ func (a *API) pause(ctx context.Context, c access.Caller, operation, subject str
 		entry.Detail = map[string]any{"pause": in.Pause}
 	}
 	changed, err := act(ctx, a, c, &entry, do)
-	return &body[list[registry.StagePause]]{list[registry.StagePause]{Items: changed}}, err
+	return &body[list[record.StagePause]]{list[record.StagePause]{Items: changed}}, err
 }
 
-func (a *API) listStages(ctx context.Context, c access.Caller, _ *empty) (*body[StageList], error) {
+func (a *API) listStages(ctx context.Context, c access.Caller, _ *empty) (*body[record.StageList], error) {
 	stages, err := a.Registry.StageSettings(ctx)
 	if err != nil {
 		return nil, err
@@ -166,7 +159,7 @@ func (a *API) listStages(ctx context.Context, c access.Caller, _ *empty) (*body[
 	if err != nil {
 		return nil, err
 	}
-	v := StageList{Items: stages, Age: age.Seconds()}
+	v := record.StageList{Items: stages, Age: age.Seconds()}
 	if v.Names, err = a.Registry.StageNames(ctx); err != nil {
 		return nil, err
 	}
@@ -182,11 +175,11 @@ func (a *API) listStages(ctx context.Context, c access.Caller, _ *empty) (*body[
 	for i := range v.Items {
 		atStage(q, c, &v.Items[i])
 	}
-	return &body[StageList]{v}, nil
+	return &body[record.StageList]{v}, nil
 }
 
 // seenPause is a pause as a caller may see it: texts of staff are for staff.
-func seenPause(c access.Caller, p registry.StagePause) registry.StagePause {
+func seenPause(c access.Caller, p record.StagePause) record.StagePause {
 	if !c.Scope.All() {
 		p.PausedBy, p.PauseReason, p.Pauses = nil, nil, nil
 	}
@@ -195,7 +188,7 @@ func seenPause(c access.Caller, p registry.StagePause) registry.StagePause {
 
 // atStage adds how many of the items that the caller may see are at a stage, and leaves out
 // what the caller may not see.
-func atStage(q browse.Queue, c access.Caller, s *registry.StageSettings) {
+func atStage(q browse.Queue, c access.Caller, s *record.StageSettings) {
 	for _, partition := range q.Of(c.Scope) {
 		if partition.Action == s.Action && partition.Stage == s.Stage {
 			s.Waiting, s.Running, s.Parked = s.Waiting+partition.Due+partition.Delayed+partition.Waiting, s.Running+partition.Running, s.Parked+partition.Parked
@@ -207,7 +200,7 @@ func atStage(q browse.Queue, c access.Caller, s *registry.StageSettings) {
 }
 
 // stageTag changes with the settings of a stage.
-func stageTag(s registry.StageSettings) string {
+func stageTag(s record.StageSettings) string {
 	s.Waiting, s.Running, s.Parked = 0, 0, 0
 	text, err := json.Marshal(s)
 	if err != nil {
@@ -217,7 +210,7 @@ func stageTag(s registry.StageSettings) string {
 	return `"` + base64.RawURLEncoding.EncodeToString(sum[:12]) + `"`
 }
 
-func (a *API) stage(ctx context.Context, c access.Caller, in ByStage) (*tagged[registry.StageSettings], error) {
+func (a *API) stage(ctx context.Context, c access.Caller, in ByStage) (*tagged[record.StageSettings], error) {
 	stages, err := a.Registry.StageSettings(ctx)
 	if err != nil {
 		return nil, err
@@ -227,13 +220,13 @@ func (a *API) stage(ctx context.Context, c access.Caller, in ByStage) (*tagged[r
 			tag := stageTag(s)
 			q, _, err := a.readQueue(ctx)
 			atStage(q, c, &s)
-			return &tagged[registry.StageSettings]{tag, s}, err
+			return &tagged[record.StageSettings]{tag, s}, err
 		}
 	}
 	return nil, registry.ErrNotFound
 }
 
-func (a *API) setStage(ctx context.Context, c access.Caller, in *stagePatch) (*tagged[registry.StageSettings], error) {
+func (a *API) setStage(ctx context.Context, c access.Caller, in *stagePatch) (*tagged[record.StageSettings], error) {
 	change, err := in.Body.change(in.Action)
 	if err != nil {
 		return nil, err
@@ -262,15 +255,15 @@ func (a *API) setStages(ctx context.Context, c access.Caller, in *body[struct {
 	Stage  registry.Stage  `json:"stage" minLength:"1" maxLength:"100" doc:"Such as Requested"`
 	Action registry.Action `json:"action,omitempty" maxLength:"100" doc:"Only of this action"`
 }],
-) (*body[list[registry.QueueStage]], error) {
+) (*body[list[record.QueueStage]], error) {
 	change, err := in.Body.change(in.Body.Action)
 	if err != nil {
 		return nil, err
 	}
 	subject := ByStage{in.Body.Action, in.Body.Stage}.id()
 	entry := registry.AuditEntry{Operation: "stages.set", SubjectType: "stage", SubjectID: strings.TrimPrefix(subject, "/"), Detail: map[string]any{"set": in.Body.StageSet}}
-	set, err := act(ctx, a, c, &entry, func(ctx context.Context) ([]registry.QueueStage, error) {
+	set, err := act(ctx, a, c, &entry, func(ctx context.Context) ([]record.QueueStage, error) {
 		return a.Registry.SetStage(ctx, in.Body.Stage, change)
 	})
-	return &body[list[registry.QueueStage]]{list[registry.QueueStage]{Items: set}}, err
+	return &body[list[record.QueueStage]]{list[record.QueueStage]{Items: set}}, err
 }

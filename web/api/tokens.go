@@ -7,29 +7,12 @@ import (
 	"slices"
 	"time"
 
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/web/access"
 	"github.com/farol-preservation/farol/web/ops"
 	"github.com/farol-preservation/farol/web/permission"
 )
-
-// TokenView is a token without its secret.
-type TokenView struct {
-	ID          int64      `json:"id"`
-	Name        string     `json:"name"`
-	Permissions []string   `json:"permissions"`
-	Idle        []string   `json:"permissions_without_effect" doc:"Of these, those that no such token can use"`
-	CreatedAt   time.Time  `json:"created_at"`
-	ExpiresAt   *time.Time `json:"expires_at" doc:"null: never"`
-	UsedAt      *time.Time `json:"used_at" doc:"To the minute; null: never"`
-}
-
-// newToken is a token with its secret.
-type newToken struct {
-	TokenView
-
-	Secret string `json:"token" doc:"It cannot be shown again"`
-}
 
 type tokenBody struct {
 	Name        string   `json:"name" minLength:"1" maxLength:"100"`
@@ -40,21 +23,21 @@ type tokenBody struct {
 // mostTokens is how many personal tokens a person has at most.
 const mostTokens = 5
 
-func viewOfToken(t registry.Token) TokenView {
-	return TokenView{t.ID, t.Name, append([]string{}, t.Permissions...), append([]string{}, permission.Idle(t)...), t.CreatedAt, t.ExpiresAt, t.UsedAt}
+func viewOfToken(t record.Token) record.TokenView {
+	return record.TokenView{t.ID, t.Name, append([]string{}, t.Permissions...), append([]string{}, permission.Idle(t)...), t.CreatedAt, t.ExpiresAt, t.UsedAt}
 }
 
 // tokens are the personal ones.
 func (a *API) tokens(t *ops.API) {
 	ops.Register(t, ops.Operation{ID: "me.tokens", Method: get, Path: "/api/v1/me/tokens", Summary: "List your personal tokens", Access: ops.SignedIn, Session: true},
-		func(ctx context.Context, c access.Caller, _ *empty) (*body[list[TokenView]], error) {
+		func(ctx context.Context, c access.Caller, _ *empty) (*body[list[record.TokenView]], error) {
 			return tokensOf(ctx, a, c.Person.ID, viewOfToken)
 		})
 	ops.Register(t, ops.Operation{
 		ID: "me.add_token", Secret: true, Method: post, Path: "/api/v1/me/tokens", Summary: "Create a personal token", Access: ops.SignedIn, Session: true, Fresh: true,
 		Audit: true, Status: http.StatusCreated, About: "At most five a person. It ends with the person's account, and when role or institution change.",
 	},
-		func(ctx context.Context, c access.Caller, in *body[tokenBody]) (*body[newToken], error) {
+		func(ctx context.Context, c access.Caller, in *body[tokenBody]) (*body[record.NewToken], error) {
 			return a.addToken(ctx, c, in.Body)
 		})
 	ops.Register(t, ops.Operation{
@@ -67,7 +50,7 @@ func (a *API) tokens(t *ops.API) {
 }
 
 // tokensOf lists the tokens of a person, or with 0 of services.
-func tokensOf[T any](ctx context.Context, a *API, person int64, view func(registry.Token) T) (*body[list[T]], error) {
+func tokensOf[T any](ctx context.Context, a *API, person int64, view func(record.Token) T) (*body[list[T]], error) {
 	found, err := a.Registry.Tokens(ctx, person)
 	rows := []T{}
 	for _, t := range found {
@@ -85,7 +68,7 @@ func (a *API) removeToken(ctx context.Context, c access.Caller, operation string
 		if err != nil {
 			return nil, err
 		}
-		i := slices.IndexFunc(list, func(t registry.Token) bool { return t.ID == id })
+		i := slices.IndexFunc(list, func(t record.Token) bool { return t.ID == id })
 		if i < 0 {
 			return nil, registry.ErrNotFound
 		}
@@ -107,7 +90,7 @@ func inDays(n int) *time.Time {
 	return &end
 }
 
-func (a *API) addToken(ctx context.Context, c access.Caller, in tokenBody) (*body[newToken], error) {
+func (a *API) addToken(ctx context.Context, c access.Caller, in tokenBody) (*body[record.NewToken], error) {
 	wanted, err := permissionsOf(c, in.Permissions)
 	if err != nil {
 		return nil, err
@@ -115,15 +98,15 @@ func (a *API) addToken(ctx context.Context, c access.Caller, in tokenBody) (*bod
 	entry := registry.AuditEntry{
 		Operation: "me.add_token", SubjectType: "token", SubjectID: in.Name, Institution: c.Person.InstitutionID, Detail: map[string]any{"permissions": wanted, "days": in.Days},
 	}
-	return act(ctx, a, c, &entry, func(ctx context.Context) (*body[newToken], error) {
+	return act(ctx, a, c, &entry, func(ctx context.Context) (*body[record.NewToken], error) {
 		if err := a.people().LockTokens(ctx, c.Person.ID, mostTokens); err != nil {
 			return nil, err
 		}
-		added, secret, err := a.Registry.AddToken(ctx, registry.Token{Name: in.Name, UserID: c.Person.ID, Permissions: wanted, ExpiresAt: inDays(in.Days)})
+		added, secret, err := a.Registry.AddToken(ctx, record.Token{Name: in.Name, UserID: c.Person.ID, Permissions: wanted, ExpiresAt: inDays(in.Days)})
 		if err != nil {
 			return nil, err
 		}
-		return &body[newToken]{newToken{viewOfToken(added), secret}}, a.people().Alert(ctx, c.Person.ID, "Token Made", "A personal token was made for you",
+		return &body[record.NewToken]{record.NewToken{viewOfToken(added), secret}}, a.people().Alert(ctx, c.Person.ID, "Token Made", "A personal token was made for you",
 			fmt.Sprintf("The token %q was made. Programs that have it may act as you. If it was not you, set a new password and revoke it.", in.Name))
 	})
 }

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/farol-preservation/farol/internal/testenv"
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/people"
 	"github.com/farol-preservation/farol/web/api"
@@ -36,7 +37,7 @@ type account struct {
 // do nothing.
 type history struct {
 	s     *site
-	in    registry.Institution
+	in    record.Institution
 	held  []*account // that the person can sign in to, or could
 	about []int64    // people that are there
 	links []string   // secrets

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"strings"
 
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/people"
 	"github.com/farol-preservation/farol/web/access"
@@ -65,7 +66,7 @@ type endedSessions struct {
 func (a *API) users(t *ops.API) {
 	ops.Register(t, ops.Operation{ID: "users.list", Method: get, Path: "/api/v1/users", Summary: "List people", Access: ops.Holders, Needs: permission.UsersRead}, a.listUsers)
 	ops.Register(t, ops.Operation{ID: "users.show", Method: get, Path: "/api/v1/users/{id}", Summary: "Show a person", Access: ops.Holders, Needs: permission.UsersRead},
-		func(ctx context.Context, c access.Caller, in *ByID) (*tagged[people.Profile], error) {
+		func(ctx context.Context, c access.Caller, in *ByID) (*tagged[record.Profile], error) {
 			p, err := a.people().Profile(ctx, c.Scope, in.ID)
 			return withTag(p, p.Version), err
 		})
@@ -87,7 +88,7 @@ func (a *API) users(t *ops.API) {
 			ID: "users." + verb, Method: post, Path: "/api/v1/users/{id}/" + verb, Summary: summary, Access: ops.Holders, Needs: permission.UsersWrite,
 			Fresh: true, Audit: true,
 		},
-			func(ctx context.Context, c access.Caller, in *ByID) (*tagged[people.Profile], error) {
+			func(ctx context.Context, c access.Caller, in *ByID) (*tagged[record.Profile], error) {
 				return a.changeUser(ctx, c, "users."+verb, in.ID, 0, people.Changes{Active: &active}, nil)
 			})
 	}
@@ -124,9 +125,9 @@ func (a *API) users(t *ops.API) {
 // userSessions are the sessions of a person, for commands with the registry's own URL.
 func (a *API) userSessions(t *ops.API) {
 	ops.Register(t, ops.Operation{ID: "users.sessions", Method: get, Path: "/api/v1/users/{id}/sessions", Summary: "List the sessions of a person", Access: ops.Here},
-		func(ctx context.Context, _ access.Caller, in *ByID) (*body[list[people.Session]], error) {
+		func(ctx context.Context, _ access.Caller, in *ByID) (*body[list[record.Session]], error) {
 			found, err := a.people().Sessions(ctx, in.ID)
-			return &body[list[people.Session]]{list[people.Session]{Items: found}}, err
+			return &body[list[record.Session]]{list[record.Session]{Items: found}}, err
 		})
 	ops.Register(t, ops.Operation{
 		ID: "users.end_sessions", Method: remove, Path: "/api/v1/users/{id}/sessions", Summary: "End all sessions of a person", Access: ops.Here, Audit: true,
@@ -139,7 +140,7 @@ func (a *API) userSessions(t *ops.API) {
 		})
 }
 
-func (a *API) listUsers(ctx context.Context, c access.Caller, in *userQuery) (*body[list[people.Profile]], error) {
+func (a *API) listUsers(ctx context.Context, c access.Caller, in *userQuery) (*body[list[record.Profile]], error) {
 	if c.Operator && in.Role == "" && in.Active == "" {
 		return a.namesOfUsers(ctx, in.Institution)
 	}
@@ -156,24 +157,24 @@ func (a *API) listUsers(ctx context.Context, c access.Caller, in *userQuery) (*b
 	if err != nil {
 		return nil, err
 	}
-	return pageOf(ctx, found, in.Limit, func(p people.Profile) string { return encodeCursor("users", in.UserFilter, p.ID) }), nil
+	return pageOf(ctx, found, in.Limit, func(p record.Profile) string { return encodeCursor("users", in.UserFilter, p.ID) }), nil
 }
 
 // namesOfUsers lists people for a command, by e-mail: its role in the database may not be one
 // that reads how people sign in.
-func (a *API) namesOfUsers(ctx context.Context, institution string) (*body[list[people.Profile]], error) {
+func (a *API) namesOfUsers(ctx context.Context, institution string) (*body[list[record.Profile]], error) {
 	found, err := a.Registry.Users(ctx, institution)
-	rows := []people.Profile{}
+	rows := []record.Profile{}
 	for _, u := range found {
-		rows = append(rows, people.Profile{
+		rows = append(rows, record.Profile{
 			ID: u.ID, Email: u.Email, Name: u.Name, Role: u.Role, InstitutionID: u.InstitutionID, Institution: u.Institution, DeactivatedAt: u.DeactivatedAt, CreatedAt: u.CreatedAt,
 		})
 	}
-	return &body[list[people.Profile]]{list[people.Profile]{Items: rows}}, err
+	return &body[list[record.Profile]]{list[record.Profile]{Items: rows}}, err
 }
 
-func (a *API) addUser(ctx context.Context, c access.Caller, in *body[userBody]) (*tagged[people.Profile], error) {
-	u := registry.User{Email: in.Body.Email, Name: in.Body.Name, Role: in.Body.Role, Institution: in.Body.Institution}
+func (a *API) addUser(ctx context.Context, c access.Caller, in *body[userBody]) (*tagged[record.Profile], error) {
+	u := record.User{Email: in.Body.Email, Name: in.Body.Name, Role: in.Body.Role, Institution: in.Body.Institution}
 	if id, identifier := c.Scope.Institution(); id != 0 {
 		u.Institution = cmp.Or(u.Institution, identifier)
 		if u.Institution != identifier {
@@ -184,7 +185,7 @@ func (a *API) addUser(ctx context.Context, c access.Caller, in *body[userBody]) 
 		return nil, err
 	}
 	entry := registry.AuditEntry{Operation: "users.add", SubjectType: "user", Detail: map[string]any{"email": u.Email, "role": u.Role}}
-	return act(ctx, a, c, &entry, func(ctx context.Context) (*tagged[people.Profile], error) {
+	return act(ctx, a, c, &entry, func(ctx context.Context) (*tagged[record.Profile], error) {
 		added, err := a.Registry.AddUser(ctx, u)
 		if err != nil {
 			return nil, err
@@ -215,7 +216,7 @@ func mayName(c access.Caller, email string) error {
 	return ops.Problem(http.StatusForbidden, ops.CodeNotAllowed, "you can register addresses of "+own+"; ask the archive's staff to register a person with another")
 }
 
-func (a *API) setUser(ctx context.Context, c access.Caller, in *userPatch) (*tagged[people.Profile], error) {
+func (a *API) setUser(ctx context.Context, c access.Caller, in *userPatch) (*tagged[record.Profile], error) {
 	version, err := in.version()
 	if err != nil {
 		return nil, err
@@ -234,8 +235,8 @@ func (a *API) setUser(ctx context.Context, c access.Caller, in *userPatch) (*tag
 	}, map[string]any{"set": b})
 }
 
-func (a *API) changeUser(ctx context.Context, c access.Caller, operation string, id, version int64, changes people.Changes, detail map[string]any) (*tagged[people.Profile], error) {
-	return onUser(ctx, a, c, operation, id, detail, func(ctx context.Context) (*tagged[people.Profile], error) {
+func (a *API) changeUser(ctx context.Context, c access.Caller, operation string, id, version int64, changes people.Changes, detail map[string]any) (*tagged[record.Profile], error) {
+	return onUser(ctx, a, c, operation, id, detail, func(ctx context.Context) (*tagged[record.Profile], error) {
 		if changes.Email != nil {
 			if p, err := a.people().Profile(ctx, c.Scope, id); err != nil {
 				return nil, err

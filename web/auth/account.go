@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/people"
 )
@@ -32,7 +33,7 @@ func (a *Auth) SetUpFactor(p people.Person) (SetUp, error) {
 // returns its recovery codes, which are shown once. The session rises to the full level.
 // All other sessions end. A session of the full level needs a fresh proof, or one that was
 // stolen would get it by a second factor of the thief. A wrong code is [ErrWrong].
-func (a *Auth) ConfirmFactor(ctx context.Context, session people.Session, pending, code string, from From) (SignedIn, []string, error) {
+func (a *Auth) ConfirmFactor(ctx context.Context, session record.Session, pending, code string, from From) (SignedIn, []string, error) {
 	p, err := a.people.ByID(ctx, session.UserID)
 	if err != nil {
 		return SignedIn{}, nil, err
@@ -120,7 +121,7 @@ func (a *Auth) SetPasswordByLink(ctx context.Context, secret, password string, f
 
 // ChangePassword sets a new password for a person who knows the old one. All sessions end,
 // and a new one begins, with a fresh proof if a password is one of this person.
-func (a *Auth) ChangePassword(ctx context.Context, session people.Session, old, password string, from From) (SignedIn, error) {
+func (a *Auth) ChangePassword(ctx context.Context, session record.Session, old, password string, from From) (SignedIn, error) {
 	p, err := a.people.ByID(ctx, session.UserID)
 	if err != nil {
 		return SignedIn{}, err
@@ -197,18 +198,18 @@ func ActorOf(p people.Person, from From) registry.Actor {
 }
 
 // SignOut ends a session.
-func (a *Auth) SignOut(ctx context.Context, session people.Session) error {
+func (a *Auth) SignOut(ctx context.Context, session record.Session) error {
 	_, err := a.people.EndSession(ctx, session.UserID, session.ID)
 	return err
 }
 
 // SetMail changes when a person gets mail, and records it: who takes over an account does not
 // silence its alerts unseen.
-func (a *Auth) SetMail(ctx context.Context, p people.Person, wanted people.MailSettings, from From) (people.MailSettings, error) {
+func (a *Auth) SetMail(ctx context.Context, p people.Person, wanted record.MailSettings, from From) (record.MailSettings, error) {
 	entry := registry.AuditEntry{
 		Operation: "me.set_mail", SubjectType: "user", SubjectID: fmt.Sprint(p.ID), Institution: p.InstitutionID, Detail: map[string]any{"set": wanted},
 	}
-	return registry.Acted(ctx, a.registry, ActorOf(p, from), &entry, func(ctx context.Context) (people.MailSettings, error) {
+	return registry.Acted(ctx, a.registry, ActorOf(p, from), &entry, func(ctx context.Context) (record.MailSettings, error) {
 		return a.people.SetMail(ctx, p.ID, wanted)
 	})
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/people"
 	"github.com/farol-preservation/farol/web/limit"
@@ -85,7 +86,7 @@ type From struct {
 	Agent  string // as the browser names itself
 	Device string // what SignedIn.Device was when the person signed in there last; "": not known
 
-	Session people.Session // that the browser has; ID 0: none. The one that begins takes its place
+	Session record.Session // that the browser has; ID 0: none. The one that begins takes its place
 }
 
 // What is due before a session may do anything.
@@ -229,7 +230,7 @@ func (a *Auth) entered(ctx context.Context, s *SignedIn, from From) error {
 
 // Factor raises a session from a password to everything, by a code of the second factor or
 // a recovery code. A wrong code is [ErrWrong].
-func (a *Auth) Factor(ctx context.Context, session people.Session, code string, from From) (SignedIn, error) {
+func (a *Auth) Factor(ctx context.Context, session record.Session, code string, from From) (SignedIn, error) {
 	p, err := a.people.ByID(ctx, session.UserID)
 	if err != nil {
 		return SignedIn{}, err
@@ -239,7 +240,7 @@ func (a *Auth) Factor(ctx context.Context, session people.Session, code string, 
 
 // Prove gives a session a fresh proof: a code of the second factor, or the password of a
 // person who has none. A wrong one is [ErrWrong].
-func (a *Auth) Prove(ctx context.Context, session people.Session, proof string, from From) (SignedIn, error) {
+func (a *Auth) Prove(ctx context.Context, session record.Session, proof string, from From) (SignedIn, error) {
 	p, err := a.people.ByID(ctx, session.UserID)
 	if err != nil {
 		return SignedIn{}, err
@@ -282,7 +283,7 @@ func (a *Auth) prove(ctx context.Context, p people.Person, from From, proved fun
 }
 
 // raise gives a session the full level and a new secret if a proof is right.
-func (a *Auth) raise(ctx context.Context, session people.Session, p people.Person, from From, proved func() (bool, error)) (SignedIn, error) {
+func (a *Auth) raise(ctx context.Context, session record.Session, p people.Person, from From, proved func() (bool, error)) (SignedIn, error) {
 	if err := a.prove(ctx, p, from, proved); err != nil {
 		return SignedIn{}, err
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/pquerna/otp/totp"
 
 	"github.com/farol-preservation/farol/internal/testenv"
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/people"
 )
@@ -67,7 +68,7 @@ func (d *door) person(email, role, institution string) people.Person {
 	if institution != "" {
 		d.exec(`INSERT INTO institutions (name, identifier, receiving_bucket, restore_bucket) VALUES ('Test', $1, 'in.' || $1, 'out.' || $1) ON CONFLICT DO NOTHING`, institution)
 	}
-	u, err := d.registry.AddUser(ctx, registry.User{Email: email, Name: "Some Person", Role: role, Institution: institution})
+	u, err := d.registry.AddUser(ctx, record.User{Email: email, Name: "Some Person", Role: role, Institution: institution})
 	if err != nil {
 		d.t.Fatal(err)
 	}
@@ -108,7 +109,7 @@ func (d *door) enter(p people.Person) SignedIn {
 	return s
 }
 
-func (d *door) session(secret string) people.Session {
+func (d *door) session(secret string) record.Session {
 	d.t.Helper()
 	s, _, err := d.people.SessionOf(context.Background(), secret)
 	if err != nil {

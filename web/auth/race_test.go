@@ -8,8 +8,8 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/farol-preservation/farol/internal/testenv"
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
-	"github.com/farol-preservation/farol/registry/people"
 )
 
 // atOnce does something n times, each as soon as all are ready.
@@ -145,7 +145,7 @@ func TestFactorIsSetUpByOne(t *testing.T) {
 	t.Parallel()
 	d := newDoor(t)
 	p := d.person("staff@archive.org", registry.RoleAdmin, "")
-	var sessions [2]people.Session
+	var sessions [2]record.Session
 	var offers [2]SetUp
 	for i := range sessions {
 		sessions[i] = d.session(d.enter(p).Secret)

@@ -1,6 +1,7 @@
 package console
 
 import (
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry/people"
 	"github.com/farol-preservation/farol/web/api"
 )
@@ -19,8 +20,8 @@ type accountPage struct {
 	Me       api.MeView
 	Issuer   string // OpenID provider that the person is linked to; "": none
 	Password bool   // one is set
-	Sessions []api.SessionRow
-	Tokens   []api.TokenView
+	Sessions []record.SessionRow
+	Tokens   []record.TokenView
 	Schemes  []choice
 	Proofs   any // providers that give a fresh proof
 }
@@ -31,11 +32,11 @@ func (p *Pages) account(v *visit) (any, error) {
 	if d.Me, err = get[api.MeView](v, "me", nil); err != nil {
 		return nil, err
 	}
-	sessions, err := get[listOf[api.SessionRow]](v, "me/sessions", nil)
+	sessions, err := get[listOf[record.SessionRow]](v, "me/sessions", nil)
 	if err != nil {
 		return nil, err
 	}
-	tokens, err := get[listOf[api.TokenView]](v, "me/tokens", nil)
+	tokens, err := get[listOf[record.TokenView]](v, "me/tokens", nil)
 	d.Sessions, d.Tokens = sessions.Items, tokens.Items
 	for _, s := range []choice{{"system", "As the system", d.Me.Scheme == ""}, {"light", "Light", false}, {"dark", "Dark", false}} {
 		s.Chosen = s.Chosen || s.Value == d.Me.Scheme
@@ -65,7 +66,7 @@ type mailChoice struct {
 }
 
 func (p *Pages) mail(v *visit) (any, error) {
-	s, err := get[people.MailSettings](v, "me/mail", nil)
+	s, err := get[record.MailSettings](v, "me/mail", nil)
 	var list []mailChoice
 	for _, k := range []struct{ field, about, value string }{
 		{"deletions", "Deletions", s.Deletions},

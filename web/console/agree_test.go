@@ -18,9 +18,9 @@ import (
 	"github.com/farol-preservation/farol/internal/commands/control"
 	"github.com/farol-preservation/farol/internal/monitor"
 	"github.com/farol-preservation/farol/internal/settings"
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/storage"
-	"github.com/farol-preservation/farol/web/api"
 	"github.com/farol-preservation/farol/web/console"
 )
 
@@ -105,8 +105,8 @@ func TestChannelsAgree(t *testing.T) { //nolint:paralleltest // commands read th
 // The cap of a stage is counted with what runs there in the same table.
 func TestCapAgreesWithItsRow(t *testing.T) {
 	t.Parallel()
-	q := api.QueueView{Bands: []api.BandView{{QueueBand: api.QueueBand{Action: "Ingest", Stage: "Record", Running: 1}}}}
-	later := registry.StageSettings{QueueStage: registry.QueueStage{Action: "Ingest", Stage: "Record", Cap: 2}} // the item has ended
+	q := record.QueueView{Bands: []record.BandView{{QueueBand: record.QueueBand{Action: "Ingest", Stage: "Record", Running: 1}}}}
+	later := record.StageSettings{QueueStage: record.QueueStage{Action: "Ingest", Stage: "Record", Cap: 2}} // the item has ended
 	if ofCap, all := console.GridRuns(q, later); ofCap != 1 || all != 1 {
 		t.Errorf("%d of the cap run, and %d in all", ofCap, all)
 	}
@@ -124,7 +124,7 @@ func readJSON[T any](t *testing.T, text string) (v T) {
 func apiSays(o *browser) facts {
 	f := facts{}
 	get := func(path string) string { return o.open("/api/v1/" + path).text }
-	q := readJSON[api.QueueView](o.t, get("queue"))
+	q := readJSON[record.QueueView](o.t, get("queue"))
 	f.is("due", q.Total.Due)
 	f.is("delayed", q.Total.Delayed)
 	f.is("waiting", q.Total.Waiting)
@@ -136,16 +136,16 @@ func apiSays(o *browser) facts {
 	}
 	f.is("slots taken", taken)
 	f.is("slots", all)
-	f.ofStages(readJSON[struct{ Items []registry.QueueStage }](o.t, get("stages")).Items)
+	f.ofStages(readJSON[struct{ Items []record.QueueStage }](o.t, get("stages")).Items)
 	recent := int64(0)
-	for _, h := range readJSON[api.HistoryView](o.t, get("queue/history")).Hours {
+	for _, h := range readJSON[record.HistoryView](o.t, get("queue/history")).Hours {
 		if h.Status == registry.Success {
 			recent += h.Recent
 		}
 	}
 	f.is("done in the last hour", recent)
 	f.is("unread alerts", len(readJSON[struct{ Items []any }](o.t, get("alerts?unread=true")).Items))
-	a := readJSON[api.FixityView](o.t, get("fixity")).Archive
+	a := readJSON[record.FixityView](o.t, get("fixity")).Archive
 	f.is("copies promised", a.Copies)
 	f.is("never read", a.Unread)
 	for _, t := range a.Targets {
@@ -153,13 +153,13 @@ func apiSays(o *browser) facts {
 			f.is(t.Target+" in time", t.InTime())
 		}
 	}
-	for _, one := range readJSON[struct{ Items []registry.Service }](o.t, get("services")).Items {
+	for _, one := range readJSON[struct{ Items []record.Service }](o.t, get("services")).Items {
 		f.is(one.Service, one.Text)
 	}
 	return f
 }
 
-func (f facts) ofStages(list []registry.QueueStage) {
+func (f facts) ofStages(list []record.QueueStage) {
 	var waiting, running, parked int64
 	for _, one := range list {
 		waiting, running, parked = waiting+one.Waiting, running+one.Running, parked+one.Parked
@@ -237,12 +237,12 @@ func commandsSay(t *testing.T) facts {
 		}
 		return out.String()
 	}
-	f.ofStages(readJSON[[]registry.QueueStage](t, run(control.Stage(), "list", "--json")))
-	for _, w := range readJSON[[]registry.Worker](t, run(control.Workers(), "--json")) {
+	f.ofStages(readJSON[[]record.QueueStage](t, run(control.Stage(), "list", "--json")))
+	for _, w := range readJSON[[]record.Worker](t, run(control.Workers(), "--json")) {
 		f.is("slots taken", w.Running)
 		f.is("slots", *w.Slots)
 	}
-	for _, one := range readJSON[[]registry.Service](t, run(control.Services(), "--json")) {
+	for _, one := range readJSON[[]record.Service](t, run(control.Services(), "--json")) {
 		f.is(one.Service, one.Text)
 	}
 	status := run(archive.Fixity(), "status")

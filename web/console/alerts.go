@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/farol-preservation/farol/registry/browse"
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/web/permission"
 )
 
@@ -19,38 +19,38 @@ func alertSheets() []sheet {
 
 // alert shows one, which a mail leads to.
 func (p *Pages) alert(v *visit) (any, error) {
-	found, err := get[browse.Alert](v, "alerts/"+v.id(), nil)
-	return []browse.Alert{found}, err
+	found, err := get[record.ListedAlert](v, "alerts/"+v.id(), nil)
+	return []record.ListedAlert{found}, err
 }
 
 // alertList is what a person has been told.
 type alertList struct {
-	recordList[browse.Alert]
+	recordList[record.ListedAlert]
 
-	Unread []browse.Alert // on the first page only, where the others are not shown first
-	Many   bool           // there are more unread ones
-	Now    string         // all that are older may be marked as read
-	Only   bool           // only those that are unread
+	Unread []record.ListedAlert // on the first page only, where the others are not shown first
+	Many   bool                 // there are more unread ones
+	Now    string               // all that are older may be marked as read
+	Only   bool                 // only those that are unread
 }
 
 // alerts shows what is unread first, and then all.
 func (p *Pages) alerts(v *visit) (any, error) {
 	l := alertList{Now: time.Now().UTC().Format(time.RFC3339Nano), Only: v.URL.Query().Get("unread") != ""}
 	var err error
-	if l.recordList, err = records[browse.Alert](v, "alerts", []string{"institution", "type", "unread"}, nil); err != nil {
+	if l.recordList, err = records[record.ListedAlert](v, "alerts", []string{"institution", "type", "unread"}, nil); err != nil {
 		return nil, err
 	}
 	first := v.URL.Query().Get("after") == ""
 	if l.Only || !first || l.Narrowed {
 		return l, nil
 	}
-	found, err := get[listOf[browse.Alert]](v, "alerts", url.Values{"unread": {"true"}, "limit": {"50"}})
+	found, err := get[listOf[record.ListedAlert]](v, "alerts", url.Values{"unread": {"true"}, "limit": {"50"}})
 	if err != nil {
 		return nil, err
 	}
 	l.Unread, l.Many = found.Items, found.Next != nil
 	if !l.Many { // the others are those that are read
-		l.Rows = slices.DeleteFunc(l.Rows, func(a browse.Alert) bool { return a.ReadAt == nil })
+		l.Rows = slices.DeleteFunc(l.Rows, func(a record.ListedAlert) bool { return a.ReadAt == nil })
 	}
 	return l, nil
 }

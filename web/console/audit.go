@@ -4,12 +4,9 @@ import (
 	"net/url"
 	"time"
 
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
-	"github.com/farol-preservation/farol/registry/browse"
 	"github.com/farol-preservation/farol/registry/exports"
-	"github.com/farol-preservation/farol/registry/plans"
-	"github.com/farol-preservation/farol/registry/requests"
-	"github.com/farol-preservation/farol/web/api"
 	"github.com/farol-preservation/farol/web/permission"
 )
 
@@ -17,13 +14,13 @@ import (
 type auditPage struct {
 	Filter  url.Values
 	Changes []tab // changes of policies, by their operations
-	Actions []browse.Action
+	Actions []record.ListedAction
 	More    string
 	Broad   string
 	Days    int // of the last days only, since no filter has an index; 0: all
 
-	Deletions []requests.DeletionRequest // with who requested and who approved
-	Plans     []plans.Plan
+	Deletions []record.DeletionRequest // with who requested and who approved
+	Plans     []record.Plan
 }
 
 // auditFields are the fields of the address by which actions are narrowed.
@@ -75,7 +72,7 @@ func (p *Pages) audit(v *visit) (any, error) {
 		}
 	}
 	q.Set("limit", "50")
-	found, err := get[listOf[browse.Action]](v, "actions", q)
+	found, err := get[listOf[record.ListedAction]](v, "actions", q)
 	reason, broad := tooBroad(err)
 	if err != nil && !broad {
 		return nil, err
@@ -85,12 +82,12 @@ func (p *Pages) audit(v *visit) (any, error) {
 		return d, nil
 	}
 	if v.Holds(permission.DeletionsRead) {
-		if list, _ := optional[listOf[requests.DeletionRequest]](v, "deletions", url.Values{"limit": {"10"}}); list != nil {
+		if list, _ := optional[listOf[record.DeletionRequest]](v, "deletions", url.Values{"limit": {"10"}}); list != nil {
 			d.Deletions = list.Items
 		}
 	}
 	if v.Holds(permission.PlansRead) {
-		if list, _ := optional[listOf[plans.Plan]](v, "plans", url.Values{"limit": {"10"}}); list != nil {
+		if list, _ := optional[listOf[record.Plan]](v, "plans", url.Values{"limit": {"10"}}); list != nil {
 			d.Plans = list.Items
 		}
 	}
@@ -102,7 +99,7 @@ type samplePage struct {
 	Filter url.Values
 	Seed   string // that is proposed
 	All    bool   // the person may choose an institution
-	Sample *browse.Sample
+	Sample *record.Sample
 	Broad  string
 	Again  string // address that draws the same
 	JSON   string
@@ -115,7 +112,7 @@ func (p *Pages) sample(v *visit) (any, error) {
 	if d.Filter.Get("seed") == "" {
 		return d, nil
 	}
-	found, err := get[browse.Sample](v, "files/sample", d.Filter)
+	found, err := get[record.Sample](v, "files/sample", d.Filter)
 	reason, broad := tooBroad(err)
 	if d.Broad = reason; broad {
 		return d, nil
@@ -134,7 +131,7 @@ func (p *Pages) sample(v *visit) (any, error) {
 
 // exportsPage are the exports, and the form for another.
 type exportsPage struct {
-	Exports []api.ExportView
+	Exports []record.ExportView
 	More    string
 	Kinds   []choice
 	All     bool
@@ -151,7 +148,7 @@ func (p *Pages) exports(v *visit) (any, error) {
 	for _, k := range exports.WithKinds(v.Caller.Person.Role == registry.RoleInstitutionalUser) {
 		d.Kinds = append(d.Kinds, choice{string(k), about[k], string(k) == v.URL.Query().Get("kind")})
 	}
-	found, err := get[listOf[api.ExportView]](v, "exports", v.query("institution", "after"))
+	found, err := get[listOf[record.ExportView]](v, "exports", v.query("institution", "after"))
 	d.Exports, d.More = found.Items, v.more(found.Next)
 	return d, err
 }

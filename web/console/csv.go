@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/web/ops"
 	"github.com/farol-preservation/farol/web/permission"
@@ -61,7 +62,7 @@ func (p *Pages) itemsCSV(w http.ResponseWriter, r *http.Request) {
 	rows := [][]string{{"id", "action", "institution", "name", "object", "size", "stage", "status", "error_code", "attempt", "priority", "created_at", "updated_at", "note"}}
 	name := "items.csv"
 	for {
-		found, err := get[listOf[registry.WorkItem]](v, "items", q)
+		found, err := get[listOf[record.WorkItem]](v, "items", q)
 		if err != nil {
 			p.problem(v, err)
 			return

@@ -12,8 +12,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/farol-preservation/farol/registry/browse"
-	"github.com/farol-preservation/farol/registry/requests"
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/web/ops"
 	"github.com/farol-preservation/farol/web/permission"
 )
@@ -34,19 +33,19 @@ func deletionForm() sheet {
 
 // deletionList is the inbox of the persons that a deletion needs.
 type deletionList struct {
-	recordList[requests.DeletionRequest]
+	recordList[record.DeletionRequest]
 
-	Stop   []requests.DeletionRequest // they are approved, and can be stopped before they begin
-	Mine   []requests.DeletionRequest // they wait for who looks
-	Others []requests.DeletionRequest // they wait for another person
-	Older  bool                       // there are more that are not decided
+	Stop   []record.DeletionRequest // they are approved, and can be stopped before they begin
+	Mine   []record.DeletionRequest // they wait for who looks
+	Others []record.DeletionRequest // they wait for another person
+	Older  bool                     // there are more that are not decided
 }
 
 // deletions shows what waits for the person first, then what waits for others, and then all.
 func (p *Pages) deletions(v *visit) (any, error) {
 	var l deletionList
 	var err error
-	if l.recordList, err = records[requests.DeletionRequest](v, "deletions", []string{"institution", "state", "requested_after", "requested_before"}, nil); err != nil {
+	if l.recordList, err = records[record.DeletionRequest](v, "deletions", []string{"institution", "state", "requested_after", "requested_before"}, nil); err != nil {
 		return nil, err
 	}
 	if l.Narrowed || v.URL.Query().Get("after") != "" {
@@ -59,8 +58,8 @@ func (p *Pages) deletions(v *visit) (any, error) {
 
 // waitingDeletions are the newest requests that are not decided: those that the person may
 // approve, and the others; older: there are more.
-func waitingDeletions(v *visit) (mine, others []requests.DeletionRequest, older bool) {
-	open, _ := optional[listOf[requests.DeletionRequest]](v, "deletions", url.Values{"state": {"open"}, "limit": {"100"}})
+func waitingDeletions(v *visit) (mine, others []record.DeletionRequest, older bool) {
+	open, _ := optional[listOf[record.DeletionRequest]](v, "deletions", url.Values{"state": {"open"}, "limit": {"100"}})
 	if open == nil {
 		return nil, nil, false
 	}
@@ -75,11 +74,11 @@ func waitingDeletions(v *visit) (mine, others []requests.DeletionRequest, older 
 }
 
 // approvedDeletions are the newest that are approved and have not begun, for those who may stop them.
-func approvedDeletions(v *visit) []requests.DeletionRequest {
+func approvedDeletions(v *visit) []record.DeletionRequest {
 	if !v.Holds(permission.DeletionsCancel) {
 		return nil
 	}
-	found, _ := optional[listOf[requests.DeletionRequest]](v, "deletions", url.Values{"state": {"waiting"}, "limit": {"100"}})
+	found, _ := optional[listOf[record.DeletionRequest]](v, "deletions", url.Values{"state": {"waiting"}, "limit": {"100"}})
 	if found == nil {
 		return nil
 	}
@@ -88,15 +87,15 @@ func approvedDeletions(v *visit) []requests.DeletionRequest {
 
 // deletionPage is a request with all that a person needs who decides about it.
 type deletionPage struct {
-	Deletion requests.DeletionRequest
+	Deletion record.DeletionRequest
 	Open     bool
 	Own      bool // who looks has requested it
 	Waits    bool // it is approved, and does not begin yet
-	Review   *browse.DeletionReview
+	Review   *record.DeletionReview
 	NoReview string // why there is none
-	Named    []browse.Named
+	Named    []record.ListedNamed
 	More     string // page with more of what is named
-	Receipts []requests.DeletedCopy
+	Receipts []record.DeletedCopy
 	MoreDone string // page with more receipts
 	Absent   int    // of the receipts shown, those with a proof of absence
 }
@@ -106,21 +105,21 @@ func (p *Pages) deletion(v *visit) (any, error) {
 	var d deletionPage
 	var err error
 	path := "deletions/" + v.id()
-	if d.Deletion, err = get[requests.DeletionRequest](v, path, nil); err != nil {
+	if d.Deletion, err = get[record.DeletionRequest](v, path, nil); err != nil {
 		return nil, err
 	}
 	d.Open = d.Deletion.ApprovedAt == nil && d.Deletion.CancelledAt == nil
 	d.Waits = d.Deletion.Waits(time.Now())
 	d.Own = d.Deletion.RequestedBy == v.Caller.Person.Email
 	if d.Open {
-		d.Review, d.NoReview = optional[browse.DeletionReview](v, path+"/review", nil)
+		d.Review, d.NoReview = optional[record.DeletionReview](v, path+"/review", nil)
 	}
 	receipts := v.URL.Query().Get("of") == "receipts"
-	if d.Named, d.More, err = partOf[browse.Named](v, path+"/named", !receipts, ""); err != nil {
+	if d.Named, d.More, err = partOf[record.ListedNamed](v, path+"/named", !receipts, ""); err != nil {
 		return nil, err
 	}
 	if d.Deletion.Items > 0 {
-		if d.Receipts, d.MoreDone, err = partOf[requests.DeletedCopy](v, path+"/receipts", receipts, "receipts"); err != nil {
+		if d.Receipts, d.MoreDone, err = partOf[record.DeletedCopy](v, path+"/receipts", receipts, "receipts"); err != nil {
 			return nil, err
 		}
 	}
@@ -165,7 +164,7 @@ func partOf[T any](v *visit, path string, turned bool, of string) ([]T, string, 
 type checkPage struct {
 	Names   string // as they were given, one a line
 	Count   int
-	Check   *requests.DeletionCheck
+	Check   *record.DeletionCheck
 	Refused string
 }
 
@@ -211,7 +210,7 @@ func (d *checkPage) check(v *visit, names []string) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	d.Check = &requests.DeletionCheck{}
+	d.Check = &record.DeletionCheck{}
 	if err := json.Unmarshal(body, d.Check); err != nil {
 		return 0, fmt.Errorf("read what a deletion would be about: %w", err)
 	}

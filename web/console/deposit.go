@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/record"
 )
 
 // depositPage is where a bag is uploaded.
@@ -28,7 +28,7 @@ func (p *Pages) deposit(v *visit) (any, error) {
 	d := depositPage{AllScopes: v.Caller.Scope.All()}
 	bucket, endpoint := "RECEIVING-BUCKET", ""
 	if id, _ := v.Caller.Scope.Institution(); id != 0 {
-		in, err := get[registry.Institution](v, fmt.Sprint("institutions/", id), nil)
+		in, err := get[record.Institution](v, fmt.Sprint("institutions/", id), nil)
 		if err != nil {
 			return nil, err
 		}

@@ -7,10 +7,8 @@ import (
 	"time"
 
 	"github.com/farol-preservation/farol/explain"
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
-	"github.com/farol-preservation/farol/registry/reports"
-	"github.com/farol-preservation/farol/registry/requests"
-	"github.com/farol-preservation/farol/web/api"
 	"github.com/farol-preservation/farol/web/permission"
 )
 
@@ -45,20 +43,20 @@ type depositsPage struct {
 	MoreWork bool
 	Failed   []failed
 	More     bool // there are more that failed
-	Safe     []registry.WorkItem
+	Safe     []record.WorkItem
 	MoreSafe bool
-	Mine     []requests.DeletionRequest // deletions that wait for this person
-	Stop     []requests.DeletionRequest // deletions that are approved and can be stopped before they begin
-	Costly   []api.ShownRestoration     // restorations that do
-	MoreWait bool                       // more of both wait
-	Holdings *reports.Deposit           // nil: not known
-	NotKnown string                     // why
-	Alerts   string                     // how many are unread; "": none
+	Mine     []record.DeletionRequest  // deletions that wait for this person
+	Stop     []record.DeletionRequest  // deletions that are approved and can be stopped before they begin
+	Costly   []record.ShownRestoration // restorations that do
+	MoreWait bool                      // more of both wait
+	Holdings *record.Deposit           // nil: not known
+	NotKnown string                    // why
+	Alerts   string                    // how many are unread; "": none
 }
 
 // inWork is an item and how far it is.
 type inWork struct {
-	Item   registry.WorkItem
+	Item   record.WorkItem
 	Stages []railStage
 	Number int // of its stage, from 1; 0: not known
 	Left   string
@@ -67,7 +65,7 @@ type inWork struct {
 
 // failed is an item that needs someone, and what to do about it.
 type failed struct {
-	Item  registry.WorkItem
+	Item  record.WorkItem
 	Why   string // in one sentence
 	Fault string // whose it is; "": not known
 	Todo  string
@@ -110,7 +108,7 @@ func (p *Pages) deposits(v *visit) (any, error) {
 	d.MoreWork = more
 	d.Work = ways(v, work)
 	left(v, d.Work)
-	var parked []registry.WorkItem
+	var parked []record.WorkItem
 	if parked, d.More, err = newest(v, mostFailed, url.Values{"status": {string(registry.Failed), string(registry.Suspended)}}); err != nil {
 		return nil, err
 	}
@@ -123,7 +121,7 @@ func (p *Pages) deposits(v *visit) (any, error) {
 	if d.Safe, d.MoreSafe, err = newest(v, readSafe, url.Values{"status": {string(registry.Success)}, "action": {"Ingest"}}); err != nil {
 		return nil, err
 	}
-	d.Safe = slices.DeleteFunc(d.Safe, func(i registry.WorkItem) bool { return time.Since(i.UpdatedAt) > 7*24*time.Hour })
+	d.Safe = slices.DeleteFunc(d.Safe, func(i record.WorkItem) bool { return time.Since(i.UpdatedAt) > 7*24*time.Hour })
 	if len(d.Safe) > mostSafe {
 		d.Safe, d.MoreSafe = d.Safe[:mostSafe], true
 	}
@@ -133,7 +131,7 @@ func (p *Pages) deposits(v *visit) (any, error) {
 	d.Stop = approvedDeletions(v)
 	if v.Holds(permission.RestorationsApprove) {
 		list, more := costly(v)
-		d.Costly = slices.DeleteFunc(list, func(r api.ShownRestoration) bool { return r.Item.User == v.Caller.Person.Email })
+		d.Costly = slices.DeleteFunc(list, func(r record.ShownRestoration) bool { return r.Item.User == v.Caller.Person.Email })
 		d.MoreWait = d.MoreWait || more
 	}
 	d.holdings(v)
@@ -141,25 +139,25 @@ func (p *Pages) deposits(v *visit) (any, error) {
 }
 
 // newest are the newest items that match, and whether there are more.
-func newest(v *visit, most int, q url.Values) ([]registry.WorkItem, bool, error) {
+func newest(v *visit, most int, q url.Values) ([]record.WorkItem, bool, error) {
 	q.Set("limit", fmt.Sprint(most))
-	found, err := get[listOf[registry.WorkItem]](v, "items", q)
+	found, err := get[listOf[record.WorkItem]](v, "items", q)
 	return found.Items, found.Next != nil, err
 }
 
 // ways adds to items the stages of their actions, which are looked up once for each action.
-func ways(v *visit, items []registry.WorkItem) (list []inWork) {
+func ways(v *visit, items []record.WorkItem) (list []inWork) {
 	stages := map[registry.Action][]registry.Stage{}
 	for _, i := range items {
 		if _, known := stages[i.Action]; !known {
 			stages[i.Action] = nil
-			if shown, _ := optional[api.ItemView](v, fmt.Sprintf("items/%d", i.ID), nil); shown != nil {
+			if shown, _ := optional[record.ItemView](v, fmt.Sprintf("items/%d", i.ID), nil); shown != nil {
 				stages[i.Action] = shown.Stages
 			}
 		}
 		list = append(list, inWork{
 			Item:   i,
-			Stages: rail(api.ItemView{WorkItem: i, Stages: stages[i.Action]}),
+			Stages: rail(record.ItemView{WorkItem: i, Stages: stages[i.Action]}),
 			Number: slices.Index(stages[i.Action], i.Stage) + 1,
 		})
 	}
@@ -177,7 +175,7 @@ func left(v *visit, items []inWork) {
 	if len(items) == 0 {
 		return
 	}
-	found, reason := optional[listOf[api.ItemEstimate]](v, "items/estimates", q)
+	found, reason := optional[listOf[record.ItemEstimate]](v, "items/estimates", q)
 	if found == nil {
 		for i := range items {
 			items[i].NoLeft = reason
@@ -193,7 +191,7 @@ func left(v *visit, items []inWork) {
 }
 
 // reasonOf says why an item failed, whose fault it is, and what to do.
-func reasonOf(v *visit, i registry.WorkItem) failed {
+func reasonOf(v *visit, i record.WorkItem) failed {
 	f := failed{Item: i, Why: i.Note}
 	e, _ := optional[explain.Explanation](v, fmt.Sprintf("items/%d/explain", i.ID), nil)
 	if e == nil {
@@ -212,7 +210,7 @@ func (d *depositsPage) holdings(v *visit) {
 	if !v.Holds(permission.ReportsDeposits) {
 		return
 	}
-	found, reason := optional[listOf[reports.Deposit]](v, "reports/deposits", url.Values{"by": {"institution"}, "institution": {d.Own}})
+	found, reason := optional[listOf[record.Deposit]](v, "reports/deposits", url.Values{"by": {"institution"}, "institution": {d.Own}})
 	switch {
 	case found == nil:
 		d.NotKnown = reason

@@ -3,8 +3,7 @@ package console
 import (
 	"time"
 
-	"github.com/farol-preservation/farol/registry"
-	"github.com/farol-preservation/farol/web/api"
+	"github.com/farol-preservation/farol/record"
 )
 
 // Text is how a page shows a text of others.
@@ -22,8 +21,8 @@ func Cut(s string) (short, whole string) {
 func Number(n int64) string { return number(n) }
 
 // GridRuns is how many items run at a stage, as the queue's table says it: within the cap, and in all.
-func GridRuns(q api.QueueView, s registry.StageSettings) (ofCap, all int64) {
-	r := gridOf(q, []registry.StageSettings{s}).Rows[0]
+func GridRuns(q record.QueueView, s record.StageSettings) (ofCap, all int64) {
+	r := gridOf(q, []record.StageSettings{s}).Rows[0]
 	return r.Running, r.All.Running
 }
 
@@ -31,7 +30,7 @@ func GridRuns(q api.QueueView, s registry.StageSettings) (ofCap, all int64) {
 type Lane = lane
 
 // TimelineOf is the timeline of an item.
-func TimelineOf(item registry.WorkItem, h api.ItemHistory, why []registry.Obstacle, now time.Time, all bool) ([]Lane, int) {
+func TimelineOf(item record.WorkItem, h record.ItemHistory, why []record.Obstacle, now time.Time, all bool) ([]Lane, int) {
 	t := timelineOf(item, h, why, now, all)
 	return t.Lanes, t.Earlier
 }

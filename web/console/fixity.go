@@ -3,8 +3,7 @@ package console
 import (
 	"net/url"
 
-	"github.com/farol-preservation/farol/registry/fixity"
-	"github.com/farol-preservation/farol/web/api"
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/web/permission"
 )
 
@@ -23,32 +22,32 @@ func archiveSheets() []sheet {
 
 // fixityPage is the state of the checks of stored copies.
 type fixityPage struct {
-	Fixity   api.FixityView
+	Fixity   record.FixityView
 	Said     []string // how the promise is kept
-	Policies []fixity.Policy
+	Policies []record.FixityPolicy
 	Days     *chart
-	Bad      []fixity.BadCopy
+	Bad      []record.FixityBadCopy
 	MoreBad  string
 	Unknown  string // why bad copies are not shown
-	Brakes   []fixity.RepairStop
+	Brakes   []record.FixityRepairStop
 }
 
 func (p *Pages) fixity(v *visit) (any, error) {
 	var d fixityPage
 	var err error
-	if d.Fixity, err = get[api.FixityView](v, "fixity", nil); err != nil {
+	if d.Fixity, err = get[record.FixityView](v, "fixity", nil); err != nil {
 		return nil, err
 	}
 	q := v.query("institution", "after")
 	q.Set("limit", "20")
-	bad, reason := optional[listOf[fixity.BadCopy]](v, "fixity/bad", q)
+	bad, reason := optional[listOf[record.FixityBadCopy]](v, "fixity/bad", q)
 	if d.Unknown = reason; bad != nil {
 		d.Bad, d.MoreBad = bad.Items, v.more(bad.Next)
 	}
-	if found, _ := optional[listOf[fixity.RepairStop]](v, "brakes", url.Values{}); found != nil {
+	if found, _ := optional[listOf[record.FixityRepairStop]](v, "brakes", url.Values{}); found != nil {
 		d.Brakes = found.Items
 	}
-	if found, _ := optional[listOf[fixity.Policy]](v, "fixity/policies", url.Values{}); found != nil {
+	if found, _ := optional[listOf[record.FixityPolicy]](v, "fixity/policies", url.Values{}); found != nil {
 		d.Policies = found.Items
 	}
 	if a := d.Fixity.Archive; a != nil {
@@ -59,7 +58,7 @@ func (p *Pages) fixity(v *visit) (any, error) {
 }
 
 // daysChart is the forecast of 30 days.
-func daysChart(v *visit, ahead []fixity.DayAhead) *chart {
+func daysChart(v *visit, ahead []record.FixityDayAhead) *chart {
 	var bars []bar
 	var line []float64
 	for _, a := range ahead {

@@ -5,9 +5,8 @@ import (
 	"time"
 
 	"github.com/farol-preservation/farol/explain"
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
-	"github.com/farol-preservation/farol/registry/browse"
-	"github.com/farol-preservation/farol/web/api"
 )
 
 // groupsPage are the parked items by how they ended.
@@ -19,7 +18,7 @@ type groupsPage struct {
 
 // groupRow is a group of parked items, with what its code means.
 type groupRow struct {
-	browse.Group
+	record.Group
 
 	Means  string
 	Todo   string
@@ -36,7 +35,7 @@ const partsShown = 8
 
 // groupPart is what an institution has of a group.
 type groupPart struct {
-	browse.GroupPart
+	record.GroupPart
 
 	Plan string
 	List string
@@ -44,7 +43,7 @@ type groupPart struct {
 
 func (*Pages) groups(v *visit) (any, error) {
 	v.watch.figures = true
-	found, err := get[api.GroupsView](v, "items/groups", nil)
+	found, err := get[record.GroupsView](v, "items/groups", nil)
 	if err != nil {
 		return nil, err
 	}
@@ -75,12 +74,12 @@ func (*Pages) groups(v *visit) (any, error) {
 }
 
 // listOfGroup is where the items of a group are listed; more are further filters.
-func listOfGroup(g browse.Group, more ...any) string {
+func listOfGroup(g record.Group, more ...any) string {
 	return linkTo("/items", append([]any{"tab", "review", "error_code", g.ErrorCode, "stage", g.Stage, "action", g.Action}, more...)...)
 }
 
 // planOf is where a plan for a group is made.
-func planOf(g browse.Group, more ...any) string {
+func planOf(g record.Group, more ...any) string {
 	code := []any{"error_code", g.ErrorCode}
 	if g.ErrorCode == "" {
 		code = []any{"no_error_code", "true"}
@@ -89,10 +88,10 @@ func planOf(g browse.Group, more ...any) string {
 }
 
 // lineOf is when the items of a group were parked, by the hour.
-func lineOf(hours []browse.GroupHour) spark {
-	var ended []browse.Ended
+func lineOf(hours []record.GroupHour) spark {
+	var ended []record.Ended
 	for _, h := range hours {
-		ended = append(ended, browse.Ended{Hour: h.Hour, Status: registry.Failed, Items: h.Items})
+		ended = append(ended, record.Ended{Hour: h.Hour, Status: registry.Failed, Items: h.Items})
 	}
 	return sparkOf("Parked in the last 24 hours", time.Now(), ended, registry.Failed)
 }

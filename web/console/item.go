@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/farol-preservation/farol/explain"
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/web/api"
 	"github.com/farol-preservation/farol/web/permission"
@@ -15,7 +16,7 @@ import (
 
 // itemPage is all there is to know of an item.
 type itemPage struct {
-	Item     api.ItemView
+	Item     record.ItemView
 	Tag      string // which decisions are sent with
 	State    string // as the stream says it
 	Explain  explain.Explanation
@@ -23,8 +24,8 @@ type itemPage struct {
 	Codes    []explain.Verdict // of its faults, each once
 	Rail     []railStage
 	Timeline timeline
-	Twins    []registry.WorkItem // others of the same object
-	Requeue  []registry.RequeueStage
+	Twins    []record.WorkItem // others of the same object
+	Requeue  []record.RequeueStage
 	Live     bool
 	Now      *shown // how far its stage is; nil: not known, or it does not run
 	NowNote  string // why not
@@ -40,7 +41,7 @@ type railStage struct {
 
 // stateOf is how an item stands, as the stream says it: the page is fetched again when it has
 // changed.
-func stateOf(i registry.WorkItem) string {
+func stateOf(i record.WorkItem) string {
 	return fmt.Sprintf("%s/%s/%d", i.Stage, i.Status, i.ClaimToken)
 }
 
@@ -49,14 +50,14 @@ func (p *Pages) item(v *visit) (any, error) {
 	id := v.id()
 	var d itemPage
 	var err error
-	if d.Item, d.Tag, err = getTagged[api.ItemView](v, "items/"+id, nil); err != nil {
+	if d.Item, d.Tag, err = getTagged[record.ItemView](v, "items/"+id, nil); err != nil {
 		return nil, err
 	}
 	if d.Explain, err = get[explain.Explanation](v, "items/"+id+"/explain", nil); err != nil {
 		return nil, err
 	}
 	forDepositors(v, &d.Explain)
-	history, err := get[api.ItemHistory](v, "items/"+id+"/history", nil)
+	history, err := get[record.ItemHistory](v, "items/"+id+"/history", nil)
 	if err != nil {
 		return nil, err
 	}
@@ -71,8 +72,8 @@ func (p *Pages) item(v *visit) (any, error) {
 	d.Codes = codesOf(d.Explain)
 	d.MayWork = v.Holds(permission.ItemsWorkers)
 	if v.Holds(permission.ItemsDecide) && d.Live {
-		if found, _ := optional[listOf[registry.RequeueStage]](v, "items/"+id+"/requeue", nil); found != nil {
-			d.Requeue = slices.DeleteFunc(found.Items, func(s registry.RequeueStage) bool { return s.Refused != nil })
+		if found, _ := optional[listOf[record.RequeueStage]](v, "items/"+id+"/requeue", nil); found != nil {
+			d.Requeue = slices.DeleteFunc(found.Items, func(s record.RequeueStage) bool { return s.Refused != nil })
 		}
 	}
 	if i.Status == registry.Started {
@@ -118,19 +119,19 @@ func codesOf(e explain.Explanation) (list []explain.Verdict) {
 }
 
 // twins are the newest other items of the same object.
-func twins(v *visit, i registry.WorkItem) []registry.WorkItem {
+func twins(v *visit, i record.WorkItem) []record.WorkItem {
 	if i.ObjectIdentifier == "" {
 		return nil
 	}
-	found, _ := optional[listOf[registry.WorkItem]](v, "items", url.Values{"object": {i.ObjectIdentifier}, "limit": {"6"}})
+	found, _ := optional[listOf[record.WorkItem]](v, "items", url.Values{"object": {i.ObjectIdentifier}, "limit": {"6"}})
 	if found == nil {
 		return nil
 	}
-	return slices.DeleteFunc(found.Items, func(o registry.WorkItem) bool { return o.ID == i.ID })
+	return slices.DeleteFunc(found.Items, func(o record.WorkItem) bool { return o.ID == i.ID })
 }
 
 // rail is the way of an item through its stages.
-func rail(i api.ItemView) (list []railStage) {
+func rail(i record.ItemView) (list []railStage) {
 	place := slices.Index(i.Stages, i.Stage)
 	for n, s := range i.Stages {
 		r := railStage{Stage: s, State: "ahead", Class: "off"}

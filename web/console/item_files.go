@@ -9,12 +9,13 @@ import (
 	"github.com/farol-preservation/farol/explain"
 	"github.com/farol-preservation/farol/internal/human"
 	"github.com/farol-preservation/farol/pipeline/interim"
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/web/api"
 )
 
 // itemFiles is a page of the files of an item.
 type itemFiles struct {
-	Item   api.ItemView
+	Item   record.ItemView
 	Files  api.ItemFiles
 	States []string
 	State  string
@@ -26,7 +27,7 @@ type itemFiles struct {
 func (p *Pages) itemFiles(v *visit) (any, error) {
 	d := itemFiles{States: interim.States(), State: v.URL.Query().Get("state"), After: v.URL.Query().Get("after_path")}
 	var err error
-	if d.Item, err = get[api.ItemView](v, "items/"+v.id(), nil); err != nil {
+	if d.Item, err = get[record.ItemView](v, "items/"+v.id(), nil); err != nil {
 		return nil, err
 	}
 	q := v.query("state", "after", "after_path")

@@ -3,6 +3,7 @@ package console
 import (
 	"net/url"
 
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
 )
 
@@ -12,7 +13,7 @@ type itemList struct {
 	Tabs      []tab
 	Filter    url.Values // as it is in the address
 	Narrowed  bool
-	Items     []registry.WorkItem
+	Items     []record.WorkItem
 	More      string
 	Table     string // address of the same list as a table to save
 	First     bool   // it is the first page
@@ -76,7 +77,7 @@ func (p *Pages) items(v *visit) (any, error) {
 	table := v.query(append(itemFields(), "tab")...)
 	l.Table = "/items.csv?" + table.Encode()
 	q.Set("limit", "40")
-	found, err := get[listOf[registry.WorkItem]](v, "items", q)
+	found, err := get[listOf[record.WorkItem]](v, "items", q)
 	if reason, broad := tooBroad(err); broad {
 		l.Broad = reason
 		return l, nil

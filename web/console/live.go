@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/farol-preservation/farol/explain"
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/browse"
 	"github.com/farol-preservation/farol/registry/people"
@@ -240,7 +241,7 @@ func (l *live) progress(ctx context.Context, streams []*stream) {
 		return
 	}
 	store, err := l.api.Interim.Progress(ctx)
-	var found []registry.WorkItem
+	var found []record.WorkItem
 	if err == nil {
 		slices.Sort(ids)
 		found, err = browse.In(l.api.Registry, registry.Everything()).ItemsOf(ctx, slices.Compact(ids))

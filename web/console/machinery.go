@@ -5,8 +5,7 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/farol-preservation/farol/registry"
-	"github.com/farol-preservation/farol/web/api"
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/web/permission"
 )
 
@@ -33,14 +32,14 @@ func machinerySheets() []sheet {
 type grid struct {
 	Bands []string
 	Rows  []gridRow
-	Total api.QueueBand
+	Total record.QueueBand
 
 	NotKnown []string // why it is not known of some cells when they are empty
 }
 
 // gridRow is a stage of the queue.
 type gridRow struct {
-	registry.StageSettings
+	record.StageSettings
 
 	Cells []gridCell
 	All   gridCell
@@ -49,7 +48,7 @@ type gridRow struct {
 
 // gridCell are the items of a stage in one size band.
 type gridCell struct {
-	api.QueueBand
+	record.QueueBand
 
 	Live  int64  // that are not parked
 	Empty string // how long until they have left the stage; "": not known, or it has none
@@ -70,7 +69,7 @@ func bandNames() []string {
 
 // gridOf arranges the queue by stages, in their order. Of the stages that are not of ingests,
 // those are left out that have no items and are not paused.
-func gridOf(q api.QueueView, stages []registry.StageSettings) grid {
+func gridOf(q record.QueueView, stages []record.StageSettings) grid {
 	g := grid{Bands: bandNames(), Total: q.Total}
 	for _, b := range q.Bands {
 		for int(b.SizeBand) >= len(g.Bands) { // one that a later version has added
@@ -100,7 +99,7 @@ func gridOf(q api.QueueView, stages []registry.StageSettings) grid {
 }
 
 // emptied says when a cell is empty, where that is known.
-func (g *grid) emptied(c *gridCell, b api.BandView) {
+func (g *grid) emptied(c *gridCell, b record.BandView) {
 	switch {
 	case b.Due+b.Running == 0:
 	case b.Empty != nil:
@@ -110,7 +109,7 @@ func (g *grid) emptied(c *gridCell, b api.BandView) {
 	}
 }
 
-func (c *gridCell) add(b api.QueueBand) {
+func (c *gridCell) add(b record.QueueBand) {
 	c.Due, c.Delayed, c.Waiting = c.Due+b.Due, c.Delayed+b.Delayed, c.Waiting+b.Waiting
 	c.Running, c.Parked, c.Bytes = c.Running+b.Running, c.Parked+b.Parked, c.Bytes+b.Bytes
 	c.OldestDue = max(c.OldestDue, b.OldestDue)

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/web/api"
 )
@@ -241,8 +242,8 @@ func TestMirrorPage(t *testing.T) {
 	t.Parallel()
 	with := func(runs *bool) func(*api.API) {
 		return func(a *api.API) {
-			a.Mirror = func(context.Context) (api.MirrorView, error) {
-				return api.MirrorView{Known: true, NSQD: "nsqd:4151", Running: runs, Admin: "https://nsqadmin.example.org/x", Behind: 2, Oldest: 90, Topics: []api.MirrorTopic{{Topic: "ingest06_storage", Due: 5, Depth: 2, Drift: 3, PausedInNSQ: true}}}, nil
+			a.Mirror = func(context.Context) (record.MirrorView, error) {
+				return record.MirrorView{Known: true, NSQD: "nsqd:4151", Running: runs, Admin: "https://nsqadmin.example.org/x", Behind: 2, Oldest: 90, Topics: []record.MirrorTopic{{Topic: "ingest06_storage", Due: 5, Depth: 2, Drift: 3, PausedInNSQ: true}}}, nil
 			}
 		}
 	}

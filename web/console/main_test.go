@@ -21,6 +21,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/farol-preservation/farol/internal/testenv"
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/people"
 	"github.com/farol-preservation/farol/web/access"
@@ -42,8 +43,8 @@ type site struct {
 	api      *api.API
 	table    *ops.API
 	asked    *statements // of the server
-	test     registry.Institution
-	other    registry.Institution
+	test     record.Institution
+	other    record.Institution
 }
 
 func newSite(t *testing.T, change ...func(*api.API)) *site {
@@ -127,9 +128,9 @@ func (l *statements) with(text string) (n int) {
 	return n
 }
 
-func (s *site) institution(identifier string) registry.Institution {
+func (s *site) institution(identifier string) record.Institution {
 	s.t.Helper()
-	in, err := s.registry.AddInstitution(context.Background(), registry.Institution{
+	in, err := s.registry.AddInstitution(context.Background(), record.Institution{
 		Name: "The " + identifier, Identifier: identifier, ReceivingBucket: "in." + identifier, RestoreBucket: "out." + identifier,
 	})
 	if err != nil {
@@ -186,7 +187,7 @@ type answer struct {
 func (s *site) in(role, institution string) *browser {
 	s.t.Helper()
 	b := s.browser()
-	u, err := s.registry.AddUser(context.Background(), registry.User{
+	u, err := s.registry.AddUser(context.Background(), record.User{
 		Email: fmt.Sprintf("%s-%d@test.edu", role, time.Now().UnixNano()), Name: "Some " + role, Role: role, Institution: institution,
 	})
 	if err != nil {

@@ -6,12 +6,8 @@ import (
 	"net/url"
 	"time"
 
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
-	"github.com/farol-preservation/farol/registry/browse"
-	"github.com/farol-preservation/farol/registry/fixity"
-	"github.com/farol-preservation/farol/registry/plans"
-	"github.com/farol-preservation/farol/registry/upkeep"
-	"github.com/farol-preservation/farol/web/api"
 	"github.com/farol-preservation/farol/web/permission"
 )
 
@@ -21,9 +17,9 @@ type nowPage struct {
 	At       time.Time
 	Sentence string
 	Needs    []need
-	Queue    api.QueueView
+	Queue    record.QueueView
 	Grid     grid
-	Groups   []browse.Group // the largest
+	Groups   []record.Group // the largest
 	Plans    []planRow      // that go on, or wait for another person than who looks
 	Pools    []poolBar
 	Slots    slots  // of all pools
@@ -72,11 +68,11 @@ func (p *Pages) now(v *visit) (any, error) {
 }
 
 func (p *Pages) readNow(v *visit) (*nowPage, error) {
-	q, err := get[api.QueueView](v, "queue", nil)
+	q, err := get[record.QueueView](v, "queue", nil)
 	if err != nil {
 		return nil, err
 	}
-	stages, err := get[api.StageList](v, "stages", nil)
+	stages, err := get[record.StageList](v, "stages", nil)
 	if err != nil {
 		return nil, err
 	}
@@ -90,7 +86,7 @@ func (p *Pages) readNow(v *visit) (*nowPage, error) {
 	if n := p.unread(v); n != "" {
 		d.needs("/alerts?unread=true", "You have unread alerts: %s.", n)
 	}
-	if h := part[api.HistoryView](v, d, "The last 24 hours", "queue/history", url.Values{"hours": {"24"}}); h != nil {
+	if h := part[record.HistoryView](v, d, "The last 24 hours", "queue/history", url.Values{"hours": {"24"}}); h != nil {
 		d.Ended = sparkOf("Items that ended with success", time.Now(), h.Hours, registry.Success)
 		d.Parked = sparkOf("Items that were parked", time.Now(), h.Hours, registry.Failed, registry.Suspended)
 	}
@@ -127,7 +123,7 @@ func (d *nowPage) needs(path, text string, args ...any) {
 }
 
 func (*Pages) needsOfItems(v *visit, d *nowPage) {
-	g := part[api.GroupsView](v, d, "Groups of failures", "items/groups", nil)
+	g := part[record.GroupsView](v, d, "Groups of failures", "items/groups", nil)
 	if g == nil || len(g.Items) == 0 {
 		return
 	}
@@ -152,7 +148,7 @@ func (p *Pages) needsOfPlans(v *visit, d *nowPage) {
 	if !v.Holds(permission.PlansRead) {
 		return
 	}
-	found := part[listOf[plans.Plan]](v, d, "Plans", "plans", url.Values{"state": {"ready", "applying", "undoing"}, "limit": {fmt.Sprint(plansShown)}})
+	found := part[listOf[record.Plan]](v, d, "Plans", "plans", url.Values{"state": {"ready", "applying", "undoing"}, "limit": {fmt.Sprint(plansShown)}})
 	if found == nil {
 		return
 	}
@@ -218,7 +214,7 @@ func (*Pages) needsOfWorkers(d *nowPage) {
 
 func (*Pages) needsOfServices(v *visit, d *nowPage) {
 	var held, fail, stopped []need
-	if s := part[listOf[registry.Service]](v, d, "Services", "services", nil); s != nil {
+	if s := part[listOf[record.Service]](v, d, "Services", "services", nil); s != nil {
 		for _, one := range s.Items {
 			switch {
 			case one.HeldBy != nil:
@@ -228,7 +224,7 @@ func (*Pages) needsOfServices(v *visit, d *nowPage) {
 			}
 		}
 	}
-	if b := part[listOf[fixity.RepairStop]](v, d, "Repair limits", "brakes", nil); b != nil {
+	if b := part[listOf[record.FixityRepairStop]](v, d, "Repair limits", "brakes", nil); b != nil {
 		for _, one := range b.Items {
 			stopped = append(stopped, need{Text: fmt.Sprintf("Repair has stopped at %s: too many of its copies failed.", one.Provider)})
 		}
@@ -240,7 +236,7 @@ func (*Pages) needsOfServices(v *visit, d *nowPage) {
 
 func (*Pages) needsOfJobs(v *visit, d *nowPage) {
 	var late, failed []need
-	if s := part[listOf[upkeep.Schedule]](v, d, "Recurring jobs", "schedules", nil); s != nil {
+	if s := part[listOf[record.Schedule]](v, d, "Recurring jobs", "schedules", nil); s != nil {
 		for _, one := range s.Items {
 			switch jobState(one) {
 			case jobLate:
@@ -252,7 +248,7 @@ func (*Pages) needsOfJobs(v *visit, d *nowPage) {
 	}
 	d.alike(late, "%d more jobs are late.", "/schedules")
 	d.alike(failed, "The last runs of %d more jobs failed.", "/schedules")
-	if m := part[api.MirrorView](v, d, "Mirror to NSQ", "mirror", nil); m != nil && m.Known {
+	if m := part[record.MirrorView](v, d, "Mirror to NSQ", "mirror", nil); m != nil && m.Known {
 		switch drift := m.Drift(); {
 		case m.Stands():
 			d.needs("/mirror", "No mirror to NSQ runs. Start farol mirror.")

@@ -6,22 +6,20 @@ import (
 	"slices"
 	"time"
 
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
-	"github.com/farol-preservation/farol/registry/browse"
-	"github.com/farol-preservation/farol/registry/requests"
-	"github.com/farol-preservation/farol/web/api"
 	"github.com/farol-preservation/farol/web/permission"
 )
 
 // objectPage is all there is to know of an object.
 type objectPage struct {
-	Object   api.ObjectView
-	Holdings *browse.ObjectHoldings
+	Object   record.ObjectView
+	Holdings *record.ObjectHoldings
 	NoCounts string // why there are no holdings
-	Versions []registry.WorkItem
-	Live     []registry.WorkItem // items that are about it now
-	Safe     time.Time           // when the newest version was stored and verified; zero: not known
-	Events   []browse.Event
+	Versions []record.WorkItem
+	Live     []record.WorkItem // items that are about it now
+	Safe     time.Time         // when the newest version was stored and verified; zero: not known
+	Events   []record.ListedEvent
 	Tags     []tagLine
 	Exports  []exportKind
 }
@@ -37,17 +35,17 @@ func (p *Pages) object(v *visit) (any, error) {
 	var d objectPage
 	var err error
 	id := v.id()
-	if d.Object, err = get[api.ObjectView](v, "objects/"+id, nil); err != nil {
+	if d.Object, err = get[record.ObjectView](v, "objects/"+id, nil); err != nil {
 		return nil, err
 	}
 	o := d.Object
 	v.title = "Object " + text(o.Identifier)
 	v.shellFor(o.Identifier)
-	d.Holdings, d.NoCounts = optional[browse.ObjectHoldings](v, "objects/"+id+"/holdings", nil)
-	if found, _ := optional[listOf[registry.WorkItem]](v, "items", url.Values{"object": {o.Identifier}, "limit": {"50"}}); found != nil {
+	d.Holdings, d.NoCounts = optional[record.ObjectHoldings](v, "objects/"+id+"/holdings", nil)
+	if found, _ := optional[listOf[record.WorkItem]](v, "items", url.Values{"object": {o.Identifier}, "limit": {"50"}}); found != nil {
 		d.arrange(found.Items)
 	}
-	if found, _ := optional[listOf[browse.Event]](v, "objects/"+id+"/events", url.Values{"limit": {"10"}}); found != nil {
+	if found, _ := optional[listOf[record.ListedEvent]](v, "objects/"+id+"/events", url.Values{"limit": {"10"}}); found != nil {
 		d.Events = found.Items
 	}
 	for _, t := range []tagLine{
@@ -73,7 +71,7 @@ func (p *Pages) object(v *visit) (any, error) {
 }
 
 // arrange sorts out the versions of an object and the items that are about it now.
-func (d *objectPage) arrange(items []registry.WorkItem) {
+func (d *objectPage) arrange(items []record.WorkItem) {
 	for _, i := range items {
 		switch {
 		case i.Action == "Ingest" && i.Status == registry.Success:
@@ -104,21 +102,21 @@ func exportsFor(v *visit) []exportKind {
 
 // exportPage is an export, and where its content is.
 type exportPage struct {
-	Export api.ExportView
+	Export record.ExportView
 	Object string
-	Item   *api.ItemView // that writes a large one; nil: there is none, or it is not known now
+	Item   *record.ItemView // that writes a large one; nil: there is none, or it is not known now
 }
 
 // export shows an export that was made.
 func (p *Pages) export(v *visit) (any, error) {
-	e, err := get[api.ExportView](v, "exports/"+v.id(), nil)
+	e, err := get[record.ExportView](v, "exports/"+v.id(), nil)
 	if err != nil {
 		return nil, err
 	}
 	v.title = "Export of " + string(e.Kind)
 	d := exportPage{Export: e, Object: str(e.Object)}
 	if e.WorkItem != nil {
-		d.Item, _ = optional[api.ItemView](v, fmt.Sprint("items/", *e.WorkItem), nil)
+		d.Item, _ = optional[record.ItemView](v, fmt.Sprint("items/", *e.WorkItem), nil)
 	}
 	if d.Writing() {
 		v.every = 5
@@ -138,7 +136,7 @@ func exportSheet() sheet {
 
 // has reports whether an object has a live request of an action.
 func (d objectPage) has(action registry.Action) bool {
-	return slices.ContainsFunc(d.Live, func(i registry.WorkItem) bool { return i.Action == action })
+	return slices.ContainsFunc(d.Live, func(i record.WorkItem) bool { return i.Action == action })
 }
 
 // Deleting reports whether a deletion of the object or of files of it is on its way.
@@ -148,7 +146,7 @@ func (d objectPage) Deleting() bool {
 
 // Waiting is the approved deletion that names the object or files of it and has not begun, or
 // waits for a store; nil: none.
-func (d objectPage) Waiting() *requests.DeletionRequest {
+func (d objectPage) Waiting() *record.DeletionRequest {
 	for i, one := range d.Object.Deletion.Requests {
 		if one.Waits(time.Now()) || one.Kept != "" {
 			return &d.Object.Deletion.Requests[i]

@@ -4,10 +4,8 @@ import (
 	"net/url"
 	"slices"
 
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
-	"github.com/farol-preservation/farol/registry/people"
-	"github.com/farol-preservation/farol/registry/requests"
-	"github.com/farol-preservation/farol/web/api"
 	"github.com/farol-preservation/farol/web/permission"
 )
 
@@ -26,12 +24,12 @@ func peopleSheets() []sheet {
 
 func (p *Pages) institutions(v *visit) (any, error) {
 	q := v.query("state", "after")
-	found, err := get[listOf[registry.Institution]](v, "institutions", q)
+	found, err := get[listOf[record.Institution]](v, "institutions", q)
 	return map[string]any{"Items": found.Items, "More": v.more(found.Next), "State": q.Get("state")}, err
 }
 
-// record is one record, with the tag that decisions about it are sent with.
-type record[T any] struct {
+// edited is one record, with the tag that decisions about it are sent with.
+type edited[T any] struct {
 	Of  T
 	Tag string
 
@@ -39,14 +37,14 @@ type record[T any] struct {
 }
 
 func (p *Pages) institution(v *visit) (any, error) {
-	i, tag, err := getTagged[registry.Institution](v, "institutions/"+v.id(), nil)
+	i, tag, err := getTagged[record.Institution](v, "institutions/"+v.id(), nil)
 	v.title = i.Identifier
-	return record[registry.Institution]{Of: i, Tag: tag}, err
+	return edited[record.Institution]{Of: i, Tag: tag}, err
 }
 
 // usersPage are people, and who may what.
 type usersPage struct {
-	Users  []people.Profile
+	Users  []record.Profile
 	More   string
 	Filter url.Values
 	Roles  []choice // that can be given
@@ -91,26 +89,26 @@ func rolesFor(v *visit, chosen string) []choice {
 func (p *Pages) users(v *visit) (any, error) {
 	fields := []string{"role", "institution", "active"}
 	d := usersPage{Filter: v.query(fields...), All: v.Caller.Scope.All(), Roles: rolesFor(v, ""), Matrix: matrix(p.web.Costs), Every: everyRole()}
-	found, err := get[listOf[people.Profile]](v, "users", v.query(append(fields, "after")...))
+	found, err := get[listOf[record.Profile]](v, "users", v.query(append(fields, "after")...))
 	d.Users, d.More = found.Items, v.more(found.Next)
 	return d, err
 }
 
 func (p *Pages) user(v *visit) (any, error) {
-	u, tag, err := getTagged[people.Profile](v, "users/"+v.id(), nil)
+	u, tag, err := getTagged[record.Profile](v, "users/"+v.id(), nil)
 	v.title = text(u.Name)
-	return record[people.Profile]{Of: u, Tag: tag, Roles: rolesFor(v, u.Role)}, err
+	return edited[record.Profile]{Of: u, Tag: tag, Roles: rolesFor(v, u.Role)}, err
 }
 
 // tokensPage are the tokens of services.
 type tokensPage struct {
-	Tokens      []api.ServiceToken
+	Tokens      []record.ServiceToken
 	Permissions []permission.Permission // that a service may have
 	Rights      []choice
 }
 
 func (p *Pages) tokens(v *visit) (any, error) {
-	found, err := get[listOf[api.ServiceToken]](v, "tokens", nil)
+	found, err := get[listOf[record.ServiceToken]](v, "tokens", nil)
 	return tokensPage{
 		Tokens: found.Items, Permissions: permission.OfService(false),
 		Rights: []choice{
@@ -122,6 +120,6 @@ func (p *Pages) tokens(v *visit) (any, error) {
 }
 
 func (p *Pages) settings(v *visit) (any, error) {
-	s, tag, err := getTagged[requests.Settings](v, "settings", nil)
-	return record[requests.Settings]{Of: s, Tag: tag}, err
+	s, tag, err := getTagged[record.Settings](v, "settings", nil)
+	return edited[record.Settings]{Of: s, Tag: tag}, err
 }

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/people"
 )
@@ -65,7 +66,7 @@ func TestOwnAccount(t *testing.T) {
 		t.Error(a.text)
 	}
 	m, err := s.people.Mail(t.Context(), ann.person.ID)
-	if err != nil || m != (people.MailSettings{Deletions: "now", Restorations: "daily", Fixity: "never", Problems: "now"}) {
+	if err != nil || m != (record.MailSettings{Deletions: "now", Restorations: "daily", Fixity: "never", Problems: "now"}) {
 		t.Errorf("%+v, %v", m, err)
 	}
 	form.Set("fixity", "sometimes")

@@ -5,9 +5,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
-	"github.com/farol-preservation/farol/registry/plans"
-	"github.com/farol-preservation/farol/web/api"
 	"github.com/farol-preservation/farol/web/permission"
 )
 
@@ -21,7 +20,7 @@ type plansPage struct {
 
 // planRow is a plan in the list.
 type planRow struct {
-	plans.Plan
+	record.Plan
 
 	What  string // what it does, in a few words
 	State string // in words
@@ -32,7 +31,7 @@ func (p *Pages) plans(v *visit) (any, error) {
 	q := v.query("state", "after")
 	d := plansPage{State: q.Get("state"), States: []string{"ready", "applying", "applied", "undoing", "undone"}}
 	q.Set("limit", "25")
-	found, err := get[listOf[plans.Plan]](v, "plans", q)
+	found, err := get[listOf[record.Plan]](v, "plans", q)
 	if err != nil {
 		return nil, err
 	}
@@ -43,7 +42,7 @@ func (p *Pages) plans(v *visit) (any, error) {
 	return d, nil
 }
 
-func (p *Pages) planRow(one plans.Plan) planRow {
+func (p *Pages) planRow(one record.Plan) planRow {
 	r := planRow{Plan: one, What: whatOf(one), State: one.State, Todo: one.Items - one.Refused}
 	if p.waits(one) {
 		r.State = "waits for a second person"
@@ -58,12 +57,12 @@ func (r planRow) Percent() int64 {
 }
 
 // waits reports whether another person has to approve a plan before it is applied.
-func (p *Pages) waits(one plans.Plan) bool {
+func (p *Pages) waits(one record.Plan) bool {
 	return one.State == "ready" && one.ApprovedAt == nil && one.Items-one.Refused > p.api.PlanAlone
 }
 
 // whatOf says what a plan does to each of its items.
-func whatOf(p plans.Plan) string {
+func whatOf(p record.Plan) string {
 	switch {
 	case p.Action == "set priority" && p.Priority != nil:
 		return fmt.Sprintf("set priority %d", *p.Priority)
@@ -75,7 +74,7 @@ func whatOf(p plans.Plan) string {
 
 // planPage is a plan, with what can be decided about it.
 type planPage struct {
-	plans.View
+	record.PlanView
 
 	Tag     string
 	What    string
@@ -85,7 +84,7 @@ type planPage struct {
 	Alone   int64 // so many items one person may change
 	Counts  []planCount
 	Shown   string // state of the items that are listed; "": the first to come
-	Items   []plans.Item
+	Items   []record.PlanItem
 	More    string
 	Own     bool // the person who looks has made it
 
@@ -114,12 +113,12 @@ func itemStates() []string {
 
 func (p *Pages) plan(v *visit) (any, error) {
 	id := v.id()
-	view, tag, err := getTagged[plans.View](v, "plans/"+id, nil)
+	view, tag, err := getTagged[record.PlanView](v, "plans/"+id, nil)
 	if err != nil {
 		return nil, err
 	}
 	one := view.Plan
-	d := planPage{View: view, Tag: tag, What: whatOf(one), Alone: p.api.PlanAlone, Own: one.CreatedBy == v.Caller.Person.Email}
+	d := planPage{PlanView: view, Tag: tag, What: whatOf(one), Alone: p.api.PlanAlone, Own: one.CreatedBy == v.Caller.Person.Email}
 	for _, state := range itemStates() {
 		if n := one.Counts[state]; n > 0 {
 			d.Counts = append(d.Counts, planCount{state, n})
@@ -135,7 +134,7 @@ func (p *Pages) plan(v *visit) (any, error) {
 		q := v.query("after")
 		q.Set("state", d.Shown)
 		q.Set("limit", "50")
-		found, err := get[listOf[plans.Item]](v, "plans/"+id+"/items", q)
+		found, err := get[listOf[record.PlanItem]](v, "plans/"+id+"/items", q)
 		if err != nil {
 			return nil, err
 		}
@@ -147,7 +146,7 @@ func (p *Pages) plan(v *visit) (any, error) {
 }
 
 // howFar says how far a plan is that is applied or undone.
-func howFar(p plans.Plan) (done, todo, percent int64) {
+func howFar(p record.Plan) (done, todo, percent int64) {
 	todo = p.Items - p.Refused
 	switch p.State {
 	case "applying", "applied":
@@ -220,7 +219,7 @@ func (p *Pages) newPlan(v *visit) (any, error) {
 		d.Dropped = append(d.Dropped, labelOf(name))
 	}
 	slices.Sort(d.Dropped)
-	stages, err := get[api.StageList](v, "stages", nil)
+	stages, err := get[record.StageList](v, "stages", nil)
 	if err != nil {
 		return nil, err
 	}

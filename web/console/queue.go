@@ -6,9 +6,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
-	"github.com/farol-preservation/farol/registry/browse"
-	"github.com/farol-preservation/farol/web/api"
 	"github.com/farol-preservation/farol/web/permission"
 )
 
@@ -17,17 +16,17 @@ const nextShown = "8"
 
 // queuePage is the queue as far as a person may see it.
 type queuePage struct {
-	Queue  api.QueueView
+	Queue  record.QueueView
 	Grid   grid
 	Shares []share // of the institutions; only for those who see all
-	Fixity registry.StagePause
+	Fixity record.StagePause
 	Ended  spark
 	Parked spark
 	Paused int // stages
 
-	Next        []registry.WorkItem // what workers would claim next
-	NextUnknown string              // why that is not known
-	WithNext    bool                // it is for this person
+	Next        []record.WorkItem // what workers would claim next
+	NextUnknown string            // why that is not known
+	WithNext    bool              // it is for this person
 }
 
 // share is what an institution has in the queue.
@@ -40,29 +39,29 @@ type share struct {
 
 func (*Pages) queue(v *visit) (any, error) {
 	v.watch.figures = true
-	q, err := get[api.QueueView](v, "queue", nil)
+	q, err := get[record.QueueView](v, "queue", nil)
 	if err != nil {
 		return nil, err
 	}
-	stages, err := get[api.StageList](v, "stages", nil)
+	stages, err := get[record.StageList](v, "stages", nil)
 	if err != nil {
 		return nil, err
 	}
 	d := queuePage{Queue: q, Grid: gridOf(q, stages.Items), Fixity: stages.Fixity}
 	d.Paused = len(d.Grid.paused())
 	if v.Caller.Scope.All() {
-		if m, _ := optional[api.MatrixView](v, "queue/matrix", nil); m != nil {
+		if m, _ := optional[record.MatrixView](v, "queue/matrix", nil); m != nil {
 			d.Shares = sharesOf(m.Partitions)
 		}
 	}
-	if h, _ := optional[api.HistoryView](v, "queue/history", url.Values{"hours": {"24"}}); h != nil {
+	if h, _ := optional[record.HistoryView](v, "queue/history", url.Values{"hours": {"24"}}); h != nil {
 		d.Ended = sparkOf("Items that ended with success", time.Now(), h.Hours, registry.Success)
 		d.Parked = sparkOf("Items that were parked", time.Now(), h.Hours, registry.Failed, registry.Suspended)
 	}
 	// It looks into the queue as a worker does, so it is not looked up by pages that only keep
 	// their figures up to date.
 	if d.WithNext = v.Caller.Scope.All() && v.Holds(permission.ItemsWorkers); d.WithNext && v.Header.Get("X-Refresh") == "" {
-		next, reason := optional[listOf[registry.WorkItem]](v, "items/next", url.Values{"limit": {nextShown}})
+		next, reason := optional[listOf[record.WorkItem]](v, "items/next", url.Values{"limit": {nextShown}})
 		if d.NextUnknown = reason; next != nil {
 			d.Next = next.Items
 		}
@@ -72,7 +71,7 @@ func (*Pages) queue(v *visit) (any, error) {
 
 // sharesOf adds up what each institution has in the queue, in the order of the queue's bytes:
 // those with the most first.
-func sharesOf(partitions []browse.QueuePartition) (list []share) {
+func sharesOf(partitions []record.QueuePartition) (list []share) {
 	at := map[string]int{}
 	for _, p := range partitions {
 		i, found := at[p.Institution]
@@ -93,12 +92,12 @@ func sharesOf(partitions []browse.QueuePartition) (list []share) {
 
 // stages are the stages of all actions with their settings.
 func (*Pages) stages(v *visit) (any, error) {
-	return get[api.StageList](v, "stages", nil)
+	return get[record.StageList](v, "stages", nil)
 }
 
 // stagePage is a stage with its settings.
 type stagePage struct {
-	registry.StageSettings
+	record.StageSettings
 
 	Name  string
 	Tag   string // which its settings are changed with
@@ -112,7 +111,7 @@ func stagePath(a registry.Action, s registry.Stage) string {
 
 func (*Pages) stage(v *visit) (any, error) {
 	action, name := registry.Action(v.PathValue("action")), registry.Stage(v.PathValue("stage"))
-	s, tag, err := getTagged[registry.StageSettings](v, stagePath(action, name)[1:], nil)
+	s, tag, err := getTagged[record.StageSettings](v, stagePath(action, name)[1:], nil)
 	if err != nil {
 		return nil, err
 	}

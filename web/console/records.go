@@ -7,9 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/farol-preservation/farol/registry"
-	"github.com/farol-preservation/farol/registry/browse"
-	"github.com/farol-preservation/farol/web/api"
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/web/permission"
 )
 
@@ -76,14 +74,14 @@ func (v *visit) shellFor(identifier string) {
 // objects is the list of objects.
 func (p *Pages) objects(v *visit) (any, error) {
 	fields := []string{"institution", "identifier_prefix", "state", "storage_option", "access", "bag_group_identifier", "alt_identifier", "updated_after", "updated_before", "sort"}
-	return records[browse.ListedObject](v, "objects", fields, nil)
+	return records[record.ListedObject](v, "objects", fields, nil)
 }
 
 // filesPage is the list of files. It is empty until it is narrowed: there are too many.
 func (p *Pages) filesPage(v *visit) (any, error) {
 	fields := []string{"institution", "object", "identifier_prefix", "uuid", "digest", "state", "format", "size_min", "size_max"}
 	if len(v.query(fields...)) == 0 {
-		l := recordList[browse.ListedFile]{All: v.Caller.Scope.All()}
+		l := recordList[record.ListedFile]{All: v.Caller.Scope.All()}
 		_, l.Own = v.Caller.Scope.Institution()
 		return l, nil
 	}
@@ -91,7 +89,7 @@ func (p *Pages) filesPage(v *visit) (any, error) {
 	if _, own := v.Caller.Scope.Institution(); own != "" && !narrowed(v, "object", "identifier_prefix", "uuid", "digest") {
 		more.Set("institution", own)
 	}
-	return records[browse.ListedFile](v, "files", fields, more)
+	return records[record.ListedFile](v, "files", fields, more)
 }
 
 func narrowed(v *visit, fields ...string) bool { return len(v.query(fields...)) > 0 }
@@ -107,12 +105,12 @@ func (p *Pages) events(v *visit) (any, error) {
 		more.Set("recorded_after", time.Now().UTC().Add(-mostWindow).Truncate(time.Hour).Format(time.RFC3339))
 		more.Set("recorded_before", time.Now().UTC().Add(time.Hour).Truncate(time.Hour).Format(time.RFC3339))
 	}
-	return records[browse.Event](v, "events", fields, more)
+	return records[record.ListedEvent](v, "events", fields, more)
 }
 
 // objectFiles are the files of one object.
 func (p *Pages) objectFiles(v *visit) (any, error) {
-	l, err := records[browse.ListedFile](v, "objects/"+v.id()+"/files", nil, nil)
+	l, err := records[record.ListedFile](v, "objects/"+v.id()+"/files", nil, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -122,7 +120,7 @@ func (p *Pages) objectFiles(v *visit) (any, error) {
 
 // objectEvents are the events of one object, without those of its files.
 func (p *Pages) objectEvents(v *visit) (any, error) {
-	l, err := records[browse.Event](v, "objects/"+v.id()+"/events", nil, nil)
+	l, err := records[record.ListedEvent](v, "objects/"+v.id()+"/events", nil, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -131,7 +129,7 @@ func (p *Pages) objectEvents(v *visit) (any, error) {
 }
 
 func ofObject(v *visit, about, back *string, title string) error {
-	o, err := get[registry.Object](v, "objects/"+v.id(), nil)
+	o, err := get[record.Object](v, "objects/"+v.id(), nil)
 	if err == nil {
 		*about, *back, v.title = o.Identifier, "/objects/"+v.id(), title+text(o.Identifier)
 	}
@@ -140,19 +138,19 @@ func ofObject(v *visit, about, back *string, title string) error {
 
 // fileEvents are the events of one file.
 func (p *Pages) fileEvents(v *visit) (any, error) {
-	l, err := records[browse.Event](v, "files/"+v.id()+"/events", nil, nil)
+	l, err := records[record.ListedEvent](v, "files/"+v.id()+"/events", nil, nil)
 	if err != nil {
 		return nil, err
 	}
-	f, err := get[registry.File](v, "files/"+v.id(), nil)
+	f, err := get[record.File](v, "files/"+v.id(), nil)
 	l.About, l.Back, v.title = f.Identifier, "/files/"+v.id(), "Events of "+text(f.Identifier)
 	return l, err
 }
 
 // filePage is all there is to know of a file.
 type filePage struct {
-	File   api.FileView
-	Events []browse.Event
+	File   record.FileView
+	Events []record.ListedEvent
 	Note   string // why there are no events
 	Bad    int    // copies that are known to be bad
 }
@@ -161,10 +159,10 @@ type filePage struct {
 func (p *Pages) file(v *visit) (any, error) {
 	var d filePage
 	var err error
-	if d.File, err = get[api.FileView](v, "files/"+v.id(), nil); err != nil {
+	if d.File, err = get[record.FileView](v, "files/"+v.id(), nil); err != nil {
 		return nil, err
 	}
-	events, note := optional[listOf[browse.Event]](v, "files/"+v.id()+"/events", url.Values{"limit": {"20"}})
+	events, note := optional[listOf[record.ListedEvent]](v, "files/"+v.id()+"/events", url.Values{"limit": {"20"}})
 	if d.Note = note; events != nil {
 		d.Events = events.Items
 	}

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/web/api"
 )
@@ -23,7 +24,7 @@ func (s *site) forced(id int64, set string) {
 }
 
 // keeps puts an object with a file and a copy on record, and returns its ID.
-func (s *site) keeps(in registry.Institution, name, option string, size int64) int64 {
+func (s *site) keeps(in record.Institution, name, option string, size int64) int64 {
 	s.t.Helper()
 	s.exec(`INSERT INTO intellectual_objects (institution_id, identifier, title, access, bag_name, etag, storage_option, bagit_profile_identifier)
 		VALUES ($1, $2 || '/' || $3, $4, 'institution', $3, 'e', $5, 'p')`, in.ID, in.Identifier, name, hostile, option)

@@ -7,8 +7,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/farol-preservation/farol/registry/reports"
-	"github.com/farol-preservation/farol/web/api"
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/web/permission"
 )
 
@@ -17,14 +16,14 @@ type reportPage struct {
 	Institution string // only this one
 	On          string // as it was on this day; "": today
 	All         bool   // the person may choose an institution
-	By          api.DepositsReport
-	Options     api.DepositsReport
-	Months      api.DepositsReport
+	By          record.DepositsReport
+	Options     record.DepositsReport
+	Months      record.DepositsReport
 	Growth      *chart
-	Outcomes    api.OutcomesReport
+	Outcomes    record.OutcomesReport
 	Ends        *chart
 	Days        []outcomeDay
-	Costs       *api.CostsReport
+	Costs       *record.CostsReport
 	NoCosts     string // why there are none
 	Total       string
 	Month       string
@@ -55,22 +54,22 @@ func (p *Pages) reports(v *visit) (any, error) {
 	d := reportPage{All: v.Caller.Scope.All(), Institution: v.URL.Query().Get("institution"), On: v.URL.Query().Get("on"), Month: month(v)}
 	d.Query = v.with().Encode()
 	var err error
-	if d.By, err = get[api.DepositsReport](v, "reports/deposits", v.with("by", "institution", "on", d.On)); err != nil {
+	if d.By, err = get[record.DepositsReport](v, "reports/deposits", v.with("by", "institution", "on", d.On)); err != nil {
 		return nil, err
 	}
-	if d.Options, err = get[api.DepositsReport](v, "reports/deposits", v.with("by", "option", "on", d.On)); err != nil {
+	if d.Options, err = get[record.DepositsReport](v, "reports/deposits", v.with("by", "option", "on", d.On)); err != nil {
 		return nil, err
 	}
-	if d.Months, err = get[api.DepositsReport](v, "reports/deposits", v.with("by", "month", "months", "24", "on", d.On)); err != nil {
+	if d.Months, err = get[record.DepositsReport](v, "reports/deposits", v.with("by", "month", "months", "24", "on", d.On)); err != nil {
 		return nil, err
 	}
-	if d.Outcomes, err = get[api.OutcomesReport](v, "reports/outcomes", v.with("by", "day")); err != nil {
+	if d.Outcomes, err = get[record.OutcomesReport](v, "reports/outcomes", v.with("by", "day")); err != nil {
 		return nil, err
 	}
 	d.Growth, d.Days = growth(d.Months.Items), daysOf(d.Outcomes)
 	d.Ends = endsChart(d.Days)
 	if v.Holds(permission.ReportsCosts) {
-		d.Costs, d.NoCosts = optional[api.CostsReport](v, "reports/costs", v.with("month", d.Month))
+		d.Costs, d.NoCosts = optional[record.CostsReport](v, "reports/costs", v.with("month", d.Month))
 		d.Total = total(d.Costs)
 	}
 	return d, nil
@@ -82,7 +81,7 @@ func month(v *visit) string {
 }
 
 // growth is what was in storage at the end of each month.
-func growth(months []reports.Deposit) *chart {
+func growth(months []record.Deposit) *chart {
 	var bars []bar
 	for _, m := range months {
 		bars = append(bars, bar{m.Key, []float64{float64(m.Bytes)}})
@@ -91,7 +90,7 @@ func growth(months []reports.Deposit) *chart {
 }
 
 // daysOf has a row for each day of a report, the days without any end too.
-func daysOf(r api.OutcomesReport) (list []outcomeDay) {
+func daysOf(r record.OutcomesReport) (list []outcomeDay) {
 	by := map[string]int{}
 	from, err := time.Parse(time.DateOnly, r.From)
 	to, err2 := time.Parse(time.DateOnly, r.To)
@@ -126,7 +125,7 @@ func endsChart(days []outcomeDay) *chart {
 }
 
 // total adds up the costs that are known; "": none is.
-func total(r *api.CostsReport) string {
+func total(r *record.CostsReport) string {
 	if r == nil {
 		return ""
 	}
@@ -149,11 +148,11 @@ func total(r *api.CostsReport) string {
 type statementPage struct {
 	Month, Institution string
 	Made               time.Time
-	Costs              *api.CostsReport
+	Costs              *record.CostsReport
 	NoCosts            string
 	Total              string
-	Deposits           *reports.Deposit // at the end of the month; nil: it was not counted
-	Outcomes           []reports.Outcome
+	Deposits           *record.Deposit // at the end of the month; nil: it was not counted
+	Outcomes           []record.Outcome
 }
 
 // statement shows a month to people who need it on paper.
@@ -166,7 +165,7 @@ func (p *Pages) statement(v *visit) (any, error) {
 		d.Month = first.Format("2006-01")
 	}
 	v.title = "Statement of " + d.Month
-	months, err := get[api.DepositsReport](v, "reports/deposits", v.with("by", "month", "months", "240"))
+	months, err := get[record.DepositsReport](v, "reports/deposits", v.with("by", "month", "months", "240"))
 	if err != nil {
 		return nil, err
 	}
@@ -175,14 +174,14 @@ func (p *Pages) statement(v *visit) (any, error) {
 			d.Deposits = &m
 		}
 	}
-	ended, err := get[api.OutcomesReport](v, "reports/outcomes",
+	ended, err := get[record.OutcomesReport](v, "reports/outcomes",
 		v.with("by", "action", "from", first.Format(time.DateOnly), "to", first.AddDate(0, 1, -1).Format(time.DateOnly)))
 	if err != nil {
 		return nil, err
 	}
 	d.Outcomes = ended.Items
 	if v.Holds(permission.ReportsCosts) {
-		d.Costs, d.NoCosts = optional[api.CostsReport](v, "reports/costs", v.with("month", d.Month))
+		d.Costs, d.NoCosts = optional[record.CostsReport](v, "reports/costs", v.with("month", d.Month))
 		d.Total = total(d.Costs)
 	}
 	return d, nil

@@ -8,9 +8,8 @@ import (
 	"net/url"
 	"time"
 
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
-	"github.com/farol-preservation/farol/registry/requests"
-	"github.com/farol-preservation/farol/web/api"
 	"github.com/farol-preservation/farol/web/ops"
 	"github.com/farol-preservation/farol/web/permission"
 	"github.com/farol-preservation/farol/web/reply"
@@ -33,9 +32,9 @@ const mostDetailed = 10
 
 // restorationList is a page of restorations.
 type restorationList struct {
-	recordList[registry.WorkItem]
+	recordList[record.WorkItem]
 
-	Costly     []api.ShownRestoration // they wait for an approval: the newest
+	Costly     []record.ShownRestoration // they wait for an approval: the newest
 	MoreCostly bool
 }
 
@@ -43,7 +42,7 @@ type restorationList struct {
 func (p *Pages) restorations(v *visit) (any, error) {
 	var l restorationList
 	var err error
-	if l.recordList, err = records[registry.WorkItem](v, "restorations", []string{"institution", "object", "status", "error_code"}, nil); err != nil {
+	if l.recordList, err = records[record.WorkItem](v, "restorations", []string{"institution", "object", "status", "error_code"}, nil); err != nil {
 		return nil, err
 	}
 	for _, i := range l.Rows {
@@ -57,13 +56,13 @@ func (p *Pages) restorations(v *visit) (any, error) {
 
 // costly are the newest restorations that wait for an approval, with their prices, and
 // whether there are more.
-func costly(v *visit) (list []api.ShownRestoration, more bool) {
-	found, _ := optional[listOf[registry.WorkItem]](v, "restorations", url.Values{"status": {string(registry.Suspended)}, "error_code": {costApproval}, "limit": {fmt.Sprint(mostDetailed)}})
+func costly(v *visit) (list []record.ShownRestoration, more bool) {
+	found, _ := optional[listOf[record.WorkItem]](v, "restorations", url.Values{"status": {string(registry.Suspended)}, "error_code": {costApproval}, "limit": {fmt.Sprint(mostDetailed)}})
 	if found == nil {
 		return nil, false
 	}
 	for _, i := range found.Items {
-		if r, _ := optional[api.ShownRestoration](v, fmt.Sprintf("restorations/%d", i.ID), nil); r != nil {
+		if r, _ := optional[record.ShownRestoration](v, fmt.Sprintf("restorations/%d", i.ID), nil); r != nil {
 			list = append(list, *r)
 		}
 	}
@@ -72,7 +71,7 @@ func costly(v *visit) (list []api.ShownRestoration, more bool) {
 
 // restorationPage is a restoration, and what it waits for.
 type restorationPage struct {
-	api.ShownRestoration
+	record.ShownRestoration
 
 	Tag   string // which decisions are sent with
 	State string // as the stream says it
@@ -85,7 +84,7 @@ type restorationPage struct {
 func (p *Pages) restoration(v *visit) (any, error) {
 	var d restorationPage
 	var err error
-	if d.ShownRestoration, err = get[api.ShownRestoration](v, "restorations/"+v.id(), nil); err != nil {
+	if d.ShownRestoration, err = get[record.ShownRestoration](v, "restorations/"+v.id(), nil); err != nil {
 		return nil, err
 	}
 	i := d.Item
@@ -94,7 +93,7 @@ func (p *Pages) restoration(v *visit) (any, error) {
 	d.State = stateOf(i)
 	d.Own = i.User == v.Caller.Person.Email && !v.Caller.Scope.All()
 	if v.Holds(permission.ItemsDecide) {
-		if _, d.Tag, err = getTagged[api.ItemView](v, "items/"+v.id(), nil); err != nil {
+		if _, d.Tag, err = getTagged[record.ItemView](v, "items/"+v.id(), nil); err != nil {
 			return nil, err
 		}
 	}
@@ -108,7 +107,7 @@ func (p *Pages) restoration(v *visit) (any, error) {
 // quotePage is what a restoration would cost.
 type quotePage struct {
 	Form    url.Values
-	Quote   *requests.Quote
+	Quote   *record.Quote
 	Takes   time.Duration
 	Refused string
 }
@@ -123,7 +122,7 @@ func (p *Pages) newRestoration(v *visit) (any, error) {
 	if err != nil {
 		return d.refused(err)
 	}
-	d.Quote = &requests.Quote{}
+	d.Quote = &record.Quote{}
 	if err := json.Unmarshal(q, d.Quote); err != nil {
 		return nil, fmt.Errorf("read a quote: %w", err)
 	}

@@ -7,8 +7,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/farol-preservation/farol/registry"
-	"github.com/farol-preservation/farol/registry/browse"
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/web/permission"
 )
 
@@ -21,9 +20,9 @@ var (
 // found is what a search has found, by kind.
 type found struct {
 	Query   string
-	Items   []registry.WorkItem
-	Objects []browse.ListedObject
-	Files   []browse.ListedFile
+	Items   []record.WorkItem
+	Objects []record.ListedObject
+	Files   []record.ListedFile
 	Missed  []string // kinds that could not be looked up, and why
 }
 

@@ -5,8 +5,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
-	"github.com/farol-preservation/farol/registry/browse"
 )
 
 // Size of a spark line, in units of its drawing.
@@ -38,7 +38,7 @@ type sparkHour struct {
 }
 
 // sparkOf counts the items that ended in one of the statuses in each of the last 24 hours.
-func sparkOf(title string, now time.Time, ended []browse.Ended, statuses ...registry.Status) spark {
+func sparkOf(title string, now time.Time, ended []record.Ended, statuses ...registry.Status) spark {
 	s := spark{Title: title, Height: sparkHigh, Width: sparkWide}
 	first := now.UTC().Truncate(time.Hour).Add(-(sparkHours - 1) * time.Hour)
 	for i := range sparkHours {

@@ -15,6 +15,7 @@ import (
 	"github.com/farol-preservation/farol/internal/testenv"
 	"github.com/farol-preservation/farol/pipeline/interim"
 	"github.com/farol-preservation/farol/progress"
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/storage"
 	"github.com/farol-preservation/farol/web/api"
@@ -48,8 +49,8 @@ func furnished(t *testing.T) (*site, records) {
 		a.ArchiveClass = func(string, bool) string { return "GLACIER" }
 		a.Next = func(context.Context, []string, int) ([]int64, error) { return []int64{1, 2}, nil }
 		running := false
-		a.Mirror = func(context.Context) (api.MirrorView, error) {
-			return api.MirrorView{Known: true, NSQD: "nsqd:4151", Running: &running, Behind: 2, Oldest: 90, Topics: []api.MirrorTopic{
+		a.Mirror = func(context.Context) (record.MirrorView, error) {
+			return record.MirrorView{Known: true, NSQD: "nsqd:4151", Running: &running, Behind: 2, Oldest: 90, Topics: []record.MirrorTopic{
 				{Topic: "ingest06_storage", Due: 5, Depth: 2, Drift: 3, PausedInNSQ: true}, {Topic: "ingest01_prefetch", Due: 5, Depth: 5},
 			}}, nil
 		}
@@ -106,7 +107,7 @@ func (s *site) people4(r records) {
 		if n < 2 {
 			institution = s.test.Identifier
 		}
-		u, err := s.registry.AddUser(context.Background(), registry.User{Email: fmt.Sprintf("%s@test.edu", role), Name: "Ann " + role, Role: role, Institution: institution})
+		u, err := s.registry.AddUser(context.Background(), record.User{Email: fmt.Sprintf("%s@test.edu", role), Name: "Ann " + role, Role: role, Institution: institution})
 		if err != nil {
 			s.t.Fatal(err)
 		}

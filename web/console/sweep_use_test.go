@@ -14,6 +14,8 @@ import (
 	"github.com/pquerna/otp/totp"
 
 	"github.com/farol-preservation/farol/internal/testenv"
+	"github.com/farol-preservation/farol/record"
+
 	chrome "github.com/farol-preservation/farol/internal/testenv/browser"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/people"
@@ -71,7 +73,7 @@ func (s *site) looksAtForms(b *chrome.Tab, role string, r records) {
 func TestSigningInInABrowser(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
-	u, err := s.registry.AddUser(t.Context(), registry.User{Email: "ann@test.edu", Name: "Ann", Role: registry.RoleAdmin})
+	u, err := s.registry.AddUser(t.Context(), record.User{Email: "ann@test.edu", Name: "Ann", Role: registry.RoleAdmin})
 	if err != nil {
 		t.Fatal(err)
 	}

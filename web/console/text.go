@@ -11,9 +11,8 @@ import (
 	"unicode"
 
 	"github.com/farol-preservation/farol/internal/human"
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
-	"github.com/farol-preservation/farol/registry/fixity"
-	"github.com/farol-preservation/farol/registry/requests"
 	"github.com/farol-preservation/farol/web/permission"
 )
 
@@ -21,11 +20,11 @@ import (
 func (p *Pages) functions() template.FuncMap {
 	return template.FuncMap{
 		"text": text, "cut": cut, "bytes": func(n any) sized { return sized(whole(n)) }, "number": func(n any) string { return number(whole(n)) },
-		"intime": fixity.InTime, "long": long, "seconds": seconds, "status": statusOf, "lower": lower, "sentence": sentence, "field": func(name string) string { return strings.ReplaceAll(name, "_", " ") },
+		"intime": record.InTime, "long": long, "seconds": seconds, "status": statusOf, "lower": lower, "sentence": sentence, "field": func(name string) string { return strings.ReplaceAll(name, "_", " ") },
 		"key": newKey, "link": linkTo, "esc": url.PathEscape, "deref": deref, "list": func(v ...any) []any { return v }, "json": asJSON,
 		"may":  func(s *screen, needs string) bool { return s.visit.Caller.Holds(permission.Permission(needs)) },
 		"when": when, "day": day, "table": tableOf, "has": func(list []string, v string) bool { return contains(list, v) }, "add": func(a, b int) int { return a + b },
-		"waits": func(d requests.DeletionRequest) bool { return d.Waits(time.Now()) }, "dict": dict, "stagename": stageName, "stagepath": stagePath, "rough": func(n float64) string { return rough(seconds64(n)) }, "counted": func(n any, one, many string) string { return counted(whole(n), one, many) }, "rich": rich, "took": took, "today": func() string { return time.Now().UTC().Format(time.DateOnly) },
+		"waits": func(d record.DeletionRequest) bool { return d.Waits(time.Now()) }, "dict": dict, "stagename": stageName, "stagepath": stagePath, "rough": func(n float64) string { return rough(seconds64(n)) }, "counted": func(n any, one, many string) string { return counted(whole(n), one, many) }, "rich": rich, "took": took, "today": func() string { return time.Now().UTC().Format(time.DateOnly) },
 	}
 }
 

@@ -7,8 +7,8 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
-	"github.com/farol-preservation/farol/web/api"
 	"github.com/farol-preservation/farol/web/console"
 )
 
@@ -56,19 +56,19 @@ func TestTimelineNamesWhatWasWaitedFor(t *testing.T) {
 	t.Parallel()
 	began := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	at := func(seconds int) time.Time { return began.Add(time.Duration(seconds) * time.Second) }
-	attempt := func(stage registry.Stage, from, to int, outcome string) registry.Attempt {
-		a := registry.Attempt{Stage: stage, Attempt: 1, ClaimedAt: at(from), Worker: "w1"}
+	attempt := func(stage registry.Stage, from, to int, outcome string) record.Attempt {
+		a := record.Attempt{Stage: stage, Attempt: 1, ClaimedAt: at(from), Worker: "w1"}
 		if outcome != "" {
 			end := at(to)
 			a.EndedAt, a.Outcome = &end, &outcome
 		}
 		return a
 	}
-	item := registry.WorkItem{Action: registry.Ingest, Status: registry.Started, Stage: "Store", CreatedAt: began, UpdatedAt: at(100)}
-	h := api.ItemHistory{Attempts: []registry.Attempt{
+	item := record.WorkItem{Action: registry.Ingest, Status: registry.Started, Stage: "Store", CreatedAt: began, UpdatedAt: at(100)}
+	h := record.ItemHistory{Attempts: []record.Attempt{
 		attempt("Receive", 10, 12, "done"), attempt("Validate", 12, 20, "killed"), attempt("Validate", 30, 31, "transient"), attempt("Validate", 40, 50, "held"),
 		attempt("Validate", 60, 70, "done"), attempt("Store", 70, 0, ""),
-	}, Changes: []registry.Change{{At: at(45), Actor: "ann@test.edu", StageWas: "Validate", StageThen: "Validate", StatusWas: "Started", StatusThen: "Pending"}}}
+	}, Changes: []record.Change{{At: at(45), Actor: "ann@test.edu", StageWas: "Validate", StageThen: "Validate", StatusWas: "Started", StatusThen: "Pending"}}}
 	lanes, _ := console.TimelineOf(item, h, nil, at(100), false)
 	var seen []string
 	for _, l := range lanes {
@@ -93,7 +93,7 @@ func TestTimelineNamesWhatWasWaitedFor(t *testing.T) {
 	}
 	waits := int64(9)
 	item.Status, item.WaitsFor = registry.Pending, &waits
-	h = api.ItemHistory{Attempts: h.Attempts[:1]}
+	h = record.ItemHistory{Attempts: h.Attempts[:1]}
 	lanes, _ = console.TimelineOf(item, h, nil, at(100), false)
 	if last := lanes[len(lanes)-1]; last.What != "waits for item 9" || !last.Open {
 		t.Errorf("what it waits for now: %+v", last)
@@ -104,12 +104,12 @@ func TestTimelineNamesWhatWasWaitedFor(t *testing.T) {
 func TestLongTimelineIsCut(t *testing.T) {
 	t.Parallel()
 	began, outcome := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), "snoozed"
-	var h api.ItemHistory
+	var h record.ItemHistory
 	for n := range 1000 {
 		end := began.Add(time.Duration(n)*time.Minute + 30*time.Second)
-		h.Attempts = append(h.Attempts, registry.Attempt{Stage: "Glacier Restore", Attempt: n, ClaimedAt: began.Add(time.Duration(n) * time.Minute), EndedAt: &end, Outcome: &outcome})
+		h.Attempts = append(h.Attempts, record.Attempt{Stage: "Glacier Restore", Attempt: n, ClaimedAt: began.Add(time.Duration(n) * time.Minute), EndedAt: &end, Outcome: &outcome})
 	}
-	item := registry.WorkItem{Status: registry.Success, CreatedAt: began, UpdatedAt: began.Add(1000 * time.Minute)}
+	item := record.WorkItem{Status: registry.Success, CreatedAt: began, UpdatedAt: began.Add(1000 * time.Minute)}
 	lanes, earlier := console.TimelineOf(item, h, nil, began, false)
 	if earlier != 800 || len(lanes) != 399 || lanes[0].Attempt != 800 { // 200 attempts, and the time between
 		t.Errorf("%d are left out, %d are shown from %d", earlier, len(lanes), lanes[0].Attempt)

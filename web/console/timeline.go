@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/farol-preservation/farol/explain"
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
-	"github.com/farol-preservation/farol/web/api"
 )
 
 // timeline is what happened to an item, in the order of time: a lane for each attempt, for
@@ -46,7 +46,7 @@ const (
 )
 
 // timelineOf puts the attempts and changes of an item in order, and names the time between.
-func timelineOf(item registry.WorkItem, h api.ItemHistory, why []registry.Obstacle, now time.Time, all bool) timeline {
+func timelineOf(item record.WorkItem, h record.ItemHistory, why []record.Obstacle, now time.Time, all bool) timeline {
 	t := timeline{From: item.CreatedAt}
 	attempts := h.Attempts
 	if !all && len(attempts) > mostLanes {
@@ -82,7 +82,7 @@ func timelineOf(item registry.WorkItem, h api.ItemHistory, why []registry.Obstac
 	return t
 }
 
-func attemptLane(a registry.Attempt, now time.Time) lane {
+func attemptLane(a record.Attempt, now time.Time) lane {
 	l := lane{Kind: "attempt", What: string(a.Stage), Attempt: a.Attempt, Worker: a.Worker, Code: a.ErrorCode, Error: a.Error, File: a.CurrentFile, From: a.ClaimedAt, To: now, Open: true}
 	if l.Worker == "" && a.Node != "" {
 		l.Worker = fmt.Sprintf("%s/%d", a.Node, a.PID)
@@ -108,7 +108,7 @@ func attemptLane(a registry.Attempt, now time.Time) lane {
 }
 
 // waitAfter is what an item waits for after an attempt that ended so.
-func waitAfter(a registry.Attempt) string {
+func waitAfter(a record.Attempt) string {
 	if a.Outcome == nil {
 		return "waited for a worker"
 	}
@@ -126,7 +126,7 @@ func waitAfter(a registry.Attempt) string {
 }
 
 // waitNow is what an item waits for now: what the queue says, or what usually follows.
-func waitNow(item registry.WorkItem, why []registry.Obstacle, usual string) string {
+func waitNow(item record.WorkItem, why []record.Obstacle, usual string) string {
 	switch {
 	case item.WaitsFor != nil:
 		return fmt.Sprintf("waits for item %d", *item.WaitsFor)

@@ -3,14 +3,13 @@ package console
 import (
 	"time"
 
-	"github.com/farol-preservation/farol/registry"
-	"github.com/farol-preservation/farol/registry/upkeep"
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/web/api"
 )
 
 // jobRow is a recurring job, and how it stands.
 type jobRow struct {
-	upkeep.Schedule
+	record.Schedule
 
 	State string
 }
@@ -29,7 +28,7 @@ const (
 const unnoticed = time.Minute
 
 // jobState says how a job stands.
-func jobState(s upkeep.Schedule) string {
+func jobState(s record.Schedule) string {
 	switch {
 	case s.Paused:
 		return jobPaused
@@ -46,7 +45,7 @@ func jobState(s upkeep.Schedule) string {
 }
 
 func (*Pages) schedules(v *visit) (any, error) {
-	found, err := get[listOf[upkeep.Schedule]](v, "schedules", nil)
+	found, err := get[listOf[record.Schedule]](v, "schedules", nil)
 	if err != nil {
 		return nil, err
 	}
@@ -59,13 +58,13 @@ func (*Pages) schedules(v *visit) (any, error) {
 
 // servicesPage are the services that workers need.
 type servicesPage struct {
-	Services []registry.Service
+	Services []record.Service
 	Bad      int // that are held or fail
 	Stores   []api.StoreView
 }
 
 func (*Pages) services(v *visit) (any, error) {
-	found, err := get[listOf[registry.Service]](v, "services", nil)
+	found, err := get[listOf[record.Service]](v, "services", nil)
 	if err != nil {
 		return nil, err
 	}
@@ -84,5 +83,5 @@ func (*Pages) services(v *visit) (any, error) {
 
 // mirror compares the queue with what nsqd shows of it.
 func (*Pages) mirror(v *visit) (any, error) {
-	return get[api.MirrorView](v, "mirror", nil)
+	return get[record.MirrorView](v, "mirror", nil)
 }

@@ -4,21 +4,20 @@ import (
 	"fmt"
 	"net/url"
 
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
-	"github.com/farol-preservation/farol/registry/browse"
-	"github.com/farol-preservation/farol/web/api"
 )
 
 // wallPage is for a screen on the wall: few figures that are read from afar.
 type wallPage struct {
 	Sentence string
 	Good     bool
-	Queue    api.QueueView
+	Queue    record.QueueView
 	Oldest   string // for how long the first item has been due
 	Ended    spark
-	Groups   []browse.Group
-	Known    bool                // whether the last bags are
-	Last     []registry.WorkItem // bags that became safe
+	Groups   []record.Group
+	Known    bool              // whether the last bags are
+	Last     []record.WorkItem // bags that became safe
 	Slots    slots
 	Outside  string // what runs in no slot
 }
@@ -38,7 +37,7 @@ func (p *Pages) wall(v *visit) (any, error) {
 		d.Oldest = rough(seconds64(n.Queue.Total.OldestDue))
 	}
 	q := url.Values{"status": {string(registry.Success)}, "action": {"Ingest"}, "limit": {fmt.Sprint(wallRows)}} // in the order of an index
-	if last, _ := optional[listOf[registry.WorkItem]](v, "items", q); last != nil {
+	if last, _ := optional[listOf[record.WorkItem]](v, "items", q); last != nil {
 		d.Last, d.Known = last.Items, true
 	}
 	return d, nil

@@ -6,20 +6,20 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/record"
 )
 
 // workersPage are the worker processes that live, and those that have ended.
 type workersPage struct {
 	Workers []workerRow
 	Pools   []poolBar
-	Ended   []registry.EndedWorker
+	Ended   []record.EndedWorker
 	Unknown string // why those are not known that have ended
 }
 
 // workerRow is a live worker process.
 type workerRow struct {
-	registry.Worker
+	record.Worker
 
 	Takes []string // for each pool, in words
 	Taken slots
@@ -60,7 +60,7 @@ type poolBar struct {
 
 func (*Pages) workers(v *visit) (any, error) {
 	v.watch.figures = true
-	found, err := get[listOf[registry.Worker]](v, "workers", nil)
+	found, err := get[listOf[record.Worker]](v, "workers", nil)
 	if err != nil {
 		return nil, err
 	}
@@ -75,14 +75,14 @@ func (*Pages) workers(v *visit) (any, error) {
 		}
 		d.Workers = append(d.Workers, r)
 	}
-	ended, reason := optional[listOf[registry.EndedWorker]](v, "workers/ended", nil)
+	ended, reason := optional[listOf[record.EndedWorker]](v, "workers/ended", nil)
 	if d.Unknown = reason; ended != nil {
 		d.Ended = ended.Items
 	}
 	return d, nil
 }
 
-func slotsOf(w registry.Worker) slots {
+func slotsOf(w record.Worker) slots {
 	s := slots{Taken: w.Running}
 	if w.Slots != nil {
 		s.All = *w.Slots
@@ -92,7 +92,7 @@ func slotsOf(w registry.Worker) slots {
 
 // poolsOf are the pools of a worker. What a worker of another version says of others is not
 // shown.
-func poolsOf(w registry.Worker) (list []pool) {
+func poolsOf(w record.Worker) (list []pool) {
 	if json.Unmarshal(w.Pools, &list) != nil {
 		return nil
 	}
@@ -116,7 +116,7 @@ func (p pool) takes() string {
 
 // poolBars adds up the slots of workers with the same pools. Which pool of a worker has an item
 // is known to that worker only.
-func poolBars(workers []registry.Worker) (list []poolBar) {
+func poolBars(workers []record.Worker) (list []poolBar) {
 	for _, w := range workers {
 		var parts []string
 		for _, p := range poolsOf(w) {

@@ -3,7 +3,7 @@ package memberapi
 import (
 	"context"
 
-	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry/browse"
 	"github.com/farol-preservation/farol/web/permission"
 )
@@ -17,8 +17,10 @@ func items(r *request) (any, error) {
 		return p, err //nolint:wrapcheck // it names the list
 	}, func(q *query, _ browse.Slice, institution string) (browse.ItemFilter, error) {
 		f := browse.ItemFilter{
-			Institution: institution, Status: words[registry.Status](q.all("status")), Stage: words[registry.Stage](q.all("stage")),
-			Action: words[registry.Action](q.all("action")), Name: q.text("name"), Object: q.text("object_identifier"), StorageOption: q.text("storage_option"),
+			ItemFilter: record.ItemFilter{
+				Institution: institution, Status: words[record.Status](q.all("status")), Stage: words[record.Stage](q.all("stage")),
+				Action: words[record.Action](q.all("action")), Name: q.text("name"), Object: q.text("object_identifier"), StorageOption: q.text("storage_option"),
+			},
 			Node: q.given("node"),
 			ItemDetails: browse.ItemDetails{
 				ETag: q.text("etag"), Bucket: q.text("bucket"), User: q.text("user"), ObjectID: q.id("intellectual_object_id"), FileID: q.id("generic_file_id"),
@@ -55,9 +57,11 @@ func words[T ~string](texts []string) (list []T) {
 func objects(r *request) (any, error) {
 	return list(r, "objects", "updated_at", browse.Records.FlatObjects, func(q *query, s browse.Slice, institution string) (browse.ObjectFilter, error) {
 		f := browse.ObjectFilter{
-			Institution: institution, Identifier: q.text("identifier"), Prefix: q.text("identifier__starts_with"), State: q.text("state"), Access: q.text("access"),
-			StorageOption: q.text("storage_option"), BagGroup: q.text("bag_group_identifier"), AltIdentifier: q.text("alt_identifier"),
-			AltPrefix: q.text("alt_identifier__starts_with"),
+			ObjectFilter: record.ObjectFilter{
+				Institution: institution, Identifier: q.text("identifier"), Prefix: q.text("identifier__starts_with"), State: q.text("state"), Access: q.text("access"),
+				StorageOption: q.text("storage_option"), BagGroup: q.text("bag_group_identifier"), AltIdentifier: q.text("alt_identifier"),
+				AltPrefix: q.text("alt_identifier__starts_with"),
+			},
 			ObjectDetails: browse.ObjectDetails{
 				ETag: q.text("etag"), BagName: q.text("bag_name"), Profile: q.text("bagit_profile_identifier"), SourceOrganization: q.text("source_organization"),
 				InternalSenderIdentifier: q.text("internal_sender_identifier"), InternalSenderDescription: q.text("internal_sender_description"),
@@ -74,8 +78,8 @@ func objects(r *request) (any, error) {
 func files(r *request) (any, error) {
 	return list(r, "files", "updated_at", browse.Records.FlatFiles, func(q *query, _ browse.Slice, institution string) (browse.FileFilter, error) {
 		f := browse.FileFilter{
-			Institution: institution, Identifier: q.text("identifier"), UUID: q.text("uuid"), ObjectID: q.id("intellectual_object_id"), State: q.text("state"),
-			FileDetails: browse.FileDetails{StorageOption: q.all("storage_option")},
+			FileFilter: record.FileFilter{Institution: institution, Identifier: q.text("identifier"), UUID: q.text("uuid"), State: q.text("state")},
+			ObjectID:   q.id("intellectual_object_id"), FileDetails: browse.FileDetails{StorageOption: q.all("storage_option")},
 		}
 		f.SizeMin, f.SizeMax = q.sizes("size")
 		f.CreatedAfter, f.CreatedBefore = q.moments("created_at")
@@ -88,7 +92,8 @@ func files(r *request) (any, error) {
 func events(r *request) (any, error) {
 	return list(r, "events", "date_time", browse.Records.FlatEvents, func(q *query, _ browse.Slice, institution string) (f browse.EventFilter, err error) {
 		f = browse.EventFilter{
-			Institution: institution, Type: q.text("event_type"), Identifier: q.text("identifier"), Outcome: q.text("outcome"), AboutFile: q.given("generic_file_id"),
+			EventFilter: record.EventFilter{Institution: institution, Type: q.text("event_type"), Identifier: q.text("identifier")},
+			Outcome:     q.text("outcome"), AboutFile: q.given("generic_file_id"),
 		}
 		f.Failed = f.Outcome == "Failure"
 		if f.Object, err = object(r, q); err != nil {

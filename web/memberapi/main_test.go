@@ -2,6 +2,9 @@ package memberapi_test
 
 import (
 	"context"
+
+	"github.com/farol-preservation/farol/record"
+
 	_ "embed"
 	"encoding/json"
 	"io"
@@ -57,7 +60,7 @@ type site struct {
 // tool is a program of a depositor's.
 type tool struct {
 	s      *site
-	person registry.User
+	person record.User
 	header http.Header
 }
 
@@ -91,7 +94,7 @@ func newSiteAt(t *testing.T, rate int) *site {
 	handler, _ := front.Handler(handlers, access.Guard{}, func(mux *http.ServeMux) http.Handler { return mux })
 	s.url = testenv.Serve(t, handler)
 	for _, identifier := range []string{"test.edu", "other.edu"} {
-		if _, err := s.registry.AddInstitution(t.Context(), registry.Institution{
+		if _, err := s.registry.AddInstitution(t.Context(), record.Institution{
 			Name: "The " + identifier, Identifier: identifier, ReceivingBucket: "in." + identifier, RestoreBucket: "out." + identifier,
 		}); err != nil {
 			t.Fatal(err)
@@ -111,7 +114,7 @@ func newSiteAt(t *testing.T, rate int) *site {
 // tool registers a person, with a personal token.
 func (s *site) tool(email, role, institution string, permissions ...string) tool {
 	s.t.Helper()
-	u, err := s.registry.AddUser(context.Background(), registry.User{Email: email, Name: "Some Person", Role: role, Institution: institution})
+	u, err := s.registry.AddUser(context.Background(), record.User{Email: email, Name: "Some Person", Role: role, Institution: institution})
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -119,9 +122,9 @@ func (s *site) tool(email, role, institution string, permissions ...string) tool
 }
 
 // key is a tool with another token of a person's.
-func (s *site) key(u registry.User, permissions ...string) tool {
+func (s *site) key(u record.User, permissions ...string) tool {
 	s.t.Helper()
-	_, secret, err := s.registry.AddToken(context.Background(), registry.Token{Name: strconv.FormatInt(time.Now().UnixNano(), 10), UserID: u.ID, Permissions: permissions})
+	_, secret, err := s.registry.AddToken(context.Background(), record.Token{Name: strconv.FormatInt(time.Now().UnixNano(), 10), UserID: u.ID, Permissions: permissions})
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -205,7 +208,7 @@ func (a answer) field(name string) string {
 }
 
 // session is the cookie of a browser in which a person has signed in.
-func (s *site) session(u registry.User) string {
+func (s *site) session(u record.User) string {
 	s.t.Helper()
 	var secret string
 	p, err := people.In(s.registry).ByID(context.Background(), u.ID)

@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry/browse"
 	"github.com/farol-preservation/farol/web/permission"
 )
@@ -111,7 +112,7 @@ func showFile(r *request) (any, error) {
 	}
 	all := browse.Slice{Limit: browse.MostRows}
 	if r.caller.Holds(permission.EventsRead) {
-		events, err := r.records.FlatEvents(r.Context(), browse.EventFilter{File: f.ID}, all)
+		events, err := r.records.FlatEvents(r.Context(), browse.EventFilter{EventFilter: record.EventFilter{File: f.ID}}, all)
 		if err != nil {
 			return nil, err //nolint:wrapcheck // it names the list
 		}
@@ -141,7 +142,7 @@ func showFile(r *request) (any, error) {
 func showEvent(r *request) (any, error) {
 	q := newQuery(r.Request)
 	var err error
-	f := browse.EventFilter{Identifier: r.PathValue("id")}
+	f := browse.EventFilter{EventFilter: record.EventFilter{Identifier: r.PathValue("id")}}
 	if f.File, err = file(r, q); err != nil {
 		return nil, err
 	}

@@ -222,23 +222,15 @@ func New(mux *http.ServeMux, r *registry.Registry, version string, rate int, cal
 	return &API{huma: humago.New(mux, config), mux: mux, registry: r, caller: caller, log: log, rate: rate, limits: limit.New(rate, time.Second, 3*rate), budget: request.NewBudget(request.Limits{MostBody: largest})}
 }
 
-// schemaName is the name of a type in the document. Those of packages with their own words
-// for a record are told apart from the record.
+// schemaName is the name of a type in the document. What package explain says of a record is
+// told apart from the record.
 func schemaName(t reflect.Type, hint string) string {
 	name := huma.DefaultSchemaNamer(t, hint)
 	for t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice {
 		t = t.Elem()
 	}
-	switch path.Base(t.PkgPath()) {
-	case "explain":
+	if path.Base(t.PkgPath()) == "explain" {
 		return "Explained" + name
-	case "fixity":
-		return "Fixity" + name
-	case "browse":
-		return "Listed" + strings.TrimPrefix(name, "Listed")
-	}
-	if name == "Filter" { // of one package alone
-		return "PlanFilter"
 	}
 	return name
 }

@@ -3,6 +3,7 @@ package ops
 import (
 	"testing"
 
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry/people"
 	"github.com/farol-preservation/farol/web/access"
 	"github.com/farol-preservation/farol/web/permission"
@@ -12,7 +13,7 @@ import (
 func TestRowThatGrantsByMistakeGrantsNothing(t *testing.T) {
 	t.Parallel()
 	staff := access.Caller{
-		Person: people.Person{ID: 1}, Session: people.Session{ID: 1, Level: people.LevelFull, Fresh: true}, Permissions: permission.All(),
+		Person: people.Person{ID: 1}, Session: record.Session{ID: 1, Level: people.LevelFull, Fresh: true}, Permissions: permission.All(),
 	}
 	for name, o := range map[string]Operation{
 		"nothing is said":                {},

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
 )
 
@@ -189,7 +190,7 @@ func (p Permission) Browser() bool {
 }
 
 // Idle are those permissions of a token that it can never use, such as one of an earlier version.
-func Idle(t registry.Token) (list []string) {
+func Idle(t record.Token) (list []string) {
 	for _, name := range t.Permissions {
 		if p := Permission(name); p.Browser() || t.UserID == 0 && p.Personal() {
 			list = append(list, name)

@@ -13,7 +13,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/farol-preservation/farol/internal/testenv"
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/registry/topiclog"
 	"github.com/farol-preservation/farol/web/request"
 )
 
@@ -40,7 +42,7 @@ func (s *server) do(method, path, body string) (status int, answer string) {
 func (s *server) shown() (list []string) {
 	s.t.Helper()
 	_, answer := s.do(http.MethodGet, "/queues", "")
-	var got struct{ Queues []registry.Queue }
+	var got struct{ Queues []record.Queue }
 	if err := json.Unmarshal([]byte(answer), &got); err != nil {
 		s.t.Fatalf("%s: %v", answer, err)
 	}
@@ -104,7 +106,7 @@ func TestWhatBecameOfAMessage(t *testing.T) {
 	s.ask("/pull", `{"receiver": "done", "results": {"dir/q": {"1": "300 words"}}}`)
 	s.do(http.MethodPut, "/queues/dir%2Fq/receivers/behind", `{"position": 0}`)
 	status, answer := s.do(http.MethodGet, "/queues/dir%2Fq/messages/1", "")
-	var m registry.PostedMessage
+	var m record.PostedMessage
 	if err := json.Unmarshal([]byte(answer), &m); err != nil || status != http.StatusOK || m.Sender != "s" || m.Number != 1 || m.RunAt != nil {
 		t.Fatalf("message = %d %s, %v", status, answer, err)
 	}
@@ -180,7 +182,7 @@ func TestReceiversAreForgotten(t *testing.T) {
 		keep time.Duration
 		want string
 	}{{0, "answered passing recent silent"}, {92 * 24 * time.Hour, "answered passing recent silent"}, {90 * 24 * time.Hour, "answered recent"}} {
-		if _, err := registry.New(s.db).KeepTopicLog(t.Context(), registry.TopicLogKeep{Pipeline: time.Hour, Receivers: step.keep}); err != nil {
+		if _, err := topiclog.Keep(t.Context(), registry.New(s.db), topiclog.Retention{Pipeline: time.Hour, Receivers: step.keep}); err != nil {
 			t.Fatal(err)
 		}
 		s.wants(step.keep.String(), names(), step.want)

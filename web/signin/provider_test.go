@@ -12,6 +12,7 @@ import (
 	"github.com/pquerna/otp/totp"
 
 	"github.com/farol-preservation/farol/internal/testenv"
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/people"
 	"github.com/farol-preservation/farol/web/auth"
@@ -47,7 +48,7 @@ func (v *visitor) registered(email, role, institution string) people.Person {
 	if institution != "" {
 		v.exec(`INSERT INTO institutions (name, identifier, receiving_bucket, restore_bucket) VALUES ('Test', $1, 'in.' || $1, 'out.' || $1) ON CONFLICT DO NOTHING`, institution)
 	}
-	u, err := v.registry.AddUser(v.t.Context(), registry.User{Email: email, Name: "Some Person", Role: role, Institution: institution})
+	u, err := v.registry.AddUser(v.t.Context(), record.User{Email: email, Name: "Some Person", Role: role, Institution: institution})
 	if err != nil {
 		v.t.Fatal(err)
 	}

@@ -20,6 +20,7 @@ import (
 	"github.com/pquerna/otp/totp"
 
 	"github.com/farol-preservation/farol/internal/testenv"
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/people"
 	"github.com/farol-preservation/farol/web/access"
@@ -118,7 +119,7 @@ func (f from) RoundTrip(r *http.Request) (*http.Response, error) {
 // invited registers a person and returns the path of the invitation.
 func (v *visitor) invited(email, name, role string) string {
 	v.t.Helper()
-	u, err := v.registry.AddUser(v.t.Context(), registry.User{Email: email, Name: name, Role: role})
+	u, err := v.registry.AddUser(v.t.Context(), record.User{Email: email, Name: name, Role: role})
 	if err != nil {
 		v.t.Fatal(err)
 	}

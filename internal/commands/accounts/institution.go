@@ -19,6 +19,7 @@ import (
 	"github.com/farol-preservation/farol/internal/human"
 	"github.com/farol-preservation/farol/internal/remote"
 	"github.com/farol-preservation/farol/internal/settings"
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/storage/setup"
 )
@@ -60,14 +61,14 @@ Registering the same institution again changes nothing.`,
 			return err
 		},
 	}.Make(func(ctx context.Context, c *op.Call) error {
-		in := registry.Institution{
+		in := record.Institution{
 			Identifier: c.Arg, Name: c.Text("name"),
 			ReceivingBucket: cmp.Or(c.Text("receiving-bucket"), "aptrust.receiving."+c.Arg),
 			RestoreBucket:   cmp.Or(c.Text("restore-bucket"), "aptrust.restore."+c.Arg),
 		}
 		register := registerInstitution
 		if c.Given("create-buckets") {
-			register = func(ctx context.Context, c *op.Call, in registry.Institution) (registry.Institution, error) {
+			register = func(ctx context.Context, c *op.Call, in record.Institution) (record.Institution, error) {
 				return createAndRegister(ctx, c, in, config)
 			}
 		}
@@ -82,7 +83,7 @@ Registering the same institution again changes nothing.`,
 
 // createAndRegister makes the buckets first: if we die between, a second run goes
 // on, whereas a registered institution without buckets fails every reading.
-func createAndRegister(ctx context.Context, c *op.Call, in registry.Institution, config settings.Institution) (registry.Institution, error) {
+func createAndRegister(ctx context.Context, c *op.Call, in record.Institution, config settings.Institution) (record.Institution, error) {
 	s, err := connect.Open(ctx, "institution", connect.Needs{Database: &config.Database, S3: &config.S3})
 	if err != nil {
 		return in, err
@@ -107,8 +108,8 @@ func createAndRegister(ctx context.Context, c *op.Call, in registry.Institution,
 	return added, err
 }
 
-func registerInstitution(ctx context.Context, c *op.Call, in registry.Institution) (registry.Institution, error) {
-	added, err := remote.Send[registry.Institution](ctx, c.Server, http.MethodPost, "institutions", map[string]string{
+func registerInstitution(ctx context.Context, c *op.Call, in record.Institution) (record.Institution, error) {
+	added, err := remote.Send[record.Institution](ctx, c.Server, http.MethodPost, "institutions", map[string]string{
 		"identifier": in.Identifier, "name": in.Name, "receiving_bucket": in.ReceivingBucket, "restore_bucket": in.RestoreBucket,
 	})
 	if errors.Is(err, registry.ErrRefused) {
@@ -119,17 +120,17 @@ func registerInstitution(ctx context.Context, c *op.Call, in registry.Institutio
 	return added, remote.Next(err, "`farol institution list` shows which are taken; an identifier is a domain name in lower case, and each bucket has one owner")
 }
 
-func institutions(ctx context.Context, c *op.Call) ([]registry.Institution, error) {
-	return remote.List[registry.Institution](ctx, c.Server, "institutions", nil, math.MaxInt)
+func institutions(ctx context.Context, c *op.Call) ([]record.Institution, error) {
+	return remote.List[record.Institution](ctx, c.Server, "institutions", nil, math.MaxInt)
 }
 
 // institutionOf is the one that a command names.
-func institutionOf(ctx context.Context, c *op.Call) (registry.Institution, error) {
+func institutionOf(ctx context.Context, c *op.Call) (record.Institution, error) {
 	list, err := institutions(ctx, c)
-	if i := slices.IndexFunc(list, func(in registry.Institution) bool { return in.Identifier == c.Arg }); i >= 0 {
+	if i := slices.IndexFunc(list, func(in record.Institution) bool { return in.Identifier == c.Arg }); i >= 0 {
 		return list[i], err
 	}
-	return registry.Institution{}, remote.Next(cmp.Or(err, fmt.Errorf("look up institution %q: %w", c.Arg, registry.ErrNotFound)), "`farol institution list` lists the institutions")
+	return record.Institution{}, remote.Next(cmp.Or(err, fmt.Errorf("look up institution %q: %w", c.Arg, registry.ErrNotFound)), "`farol institution list` lists the institutions")
 }
 
 func institutionSetCommand() *cobra.Command {
@@ -170,7 +171,7 @@ are approved keep the time at which they begin.`,
 		if c.Given("deletion-wait") {
 			body["deletion_wait_hours"] = hours
 		}
-		if in, err = remote.Send[registry.Institution](ctx, c.Server, http.MethodPatch, remote.About("institutions", in.ID, ""), body); err != nil {
+		if in, err = remote.Send[record.Institution](ctx, c.Server, http.MethodPatch, remote.About("institutions", in.ID, ""), body); err != nil {
 			return err
 		}
 		return cli.Printf(c.Cmd, c.JSON, in, "%s", settingsOf(c, in))
@@ -191,7 +192,7 @@ func waitIn(text string) (float64, error) {
 }
 
 // settingsOf says what holds now of what was given.
-func settingsOf(c *op.Call, in registry.Institution) (text string) {
+func settingsOf(c *op.Call, in record.Institution) (text string) {
 	switch {
 	case c.Given("spot-restore-days") && in.SpotRestoreDays == 0:
 		text = fmt.Sprintf("No random objects of %s are restored.\n", in.Identifier)
@@ -219,7 +220,7 @@ func institutionListCommand() *cobra.Command {
 			return err
 		}
 		header := []string{"ID", "IDENTIFIER", "STATE", "RECEIVING BUCKET", "RESTORE BUCKET", "NAME"}
-		return cli.PrintList(c.Cmd, c.JSON, list, "institutions", header, func(in registry.Institution) []string {
+		return cli.PrintList(c.Cmd, c.JSON, list, "institutions", header, func(in record.Institution) []string {
 			return []string{
 				fmt.Sprint(in.ID), in.Identifier, in.State, human.Line(in.ReceivingBucket), human.Line(in.RestoreBucket), human.Line(in.Name),
 			}

@@ -17,6 +17,7 @@ import (
 	"github.com/farol-preservation/farol/internal/commands/op"
 	"github.com/farol-preservation/farol/internal/human"
 	"github.com/farol-preservation/farol/internal/remote"
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/web/permission"
 )
@@ -27,7 +28,7 @@ func Token() *cobra.Command {
 }
 
 func tokenAddCommand() *cobra.Command {
-	var t registry.Token
+	var t record.Token
 	var stages []string
 	c := op.Command{
 		Use:   "add NAME [--may RIGHT,...] [--permissions PERMISSION,...]",
@@ -60,7 +61,7 @@ deletions, approve, let repair continue, or manage people, tokens and settings.`
 		body := c.Body()
 		body["name"], body["institution_identifier"], body["rights"], body["stages"], body["permissions"] = c.Arg, t.Institution, t.Rights, stages, t.Permissions
 		var view struct {
-			registry.Token
+			record.Token
 
 			Secret string `json:"token"`
 		}
@@ -78,7 +79,7 @@ deletions, approve, let repair continue, or manage people, tokens and settings.`
 
 // checkRights refuses rights and permissions that there are not, or that do not go together,
 // and spells permissions as the registry does.
-func checkRights(t *registry.Token, stages []string) error {
+func checkRights(t *record.Token, stages []string) error {
 	given := t.Permissions
 	t.Permissions = nil
 	for _, name := range given {
@@ -121,10 +122,10 @@ func tokenListCommand() *cobra.Command {
 }
 
 // tokens is a list of tokens.
-func tokens() op.List[registry.Token] {
-	return op.List[registry.Token]{
+func tokens() op.List[record.Token] {
+	return op.List[record.Token]{
 		Path: "tokens", What: "tokens", Header: []string{"NAME", "MAY", "INSTITUTION", "STAGES", "UNTIL", "LAST USED"},
-		Row: func(t registry.Token) []string {
+		Row: func(t record.Token) []string {
 			until, used := "no end", "never"
 			if t.ExpiresAt != nil {
 				until = human.Time(*t.ExpiresAt)
@@ -157,12 +158,12 @@ cannot be created again.`,
 		Arg:  "name",
 		Here: true,
 	}.Make(func(ctx context.Context, c *op.Call) error {
-		list, err := remote.All[registry.Token](ctx, c.Server, "tokens")
+		list, err := remote.All[record.Token](ctx, c.Server, "tokens")
 		if err != nil {
 			return err
 		}
 		const next = "`farol token list` shows the tokens"
-		i := slices.IndexFunc(list, func(t registry.Token) bool { return t.Name == c.Arg })
+		i := slices.IndexFunc(list, func(t record.Token) bool { return t.Name == c.Arg })
 		if i < 0 {
 			return cli.Failure{Code: cli.ExitFailed, Err: fmt.Errorf("there is no token %q", c.Arg), Next: next}
 		}
@@ -171,7 +172,7 @@ cannot be created again.`,
 			return err
 		}
 		if !does {
-			shown := cli.Print(c.Cmd, c.JSON, list[i], func(out io.Writer, t registry.Token) error {
+			shown := cli.Print(c.Cmd, c.JSON, list[i], func(out io.Writer, t record.Token) error {
 				return cli.WriteTable(out, tokens().Header, [][]string{tokens().Row(t)})
 			})
 			return errors.Join(shown, cli.Unchanged(c.Cmd))

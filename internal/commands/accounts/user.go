@@ -20,6 +20,7 @@ import (
 	"github.com/farol-preservation/farol/internal/human"
 	"github.com/farol-preservation/farol/internal/remote"
 	"github.com/farol-preservation/farol/internal/settings"
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/people"
 )
@@ -68,7 +69,7 @@ once, within 24 hours. The first admin of a new archive is registered in this wa
 		body := c.Body()
 		body["email"] = c.Arg
 		var view struct {
-			registry.User
+			record.User
 
 			Link string `json:"link,omitempty"` // "": none was made
 		}
@@ -108,15 +109,15 @@ func userListCommand() *cobra.Command {
   farol user list --institution test.edu --json`,
 		Flags: []op.Flag{{Name: "institution", Param: "institution", Help: "only people of this institution, by its identifier"}},
 	}.Make(func(ctx context.Context, c *op.Call) error {
-		list, err := remote.List[registry.User](ctx, c.Server, "users", c.Query(), math.MaxInt)
+		list, err := remote.List[record.User](ctx, c.Server, "users", c.Query(), math.MaxInt)
 		if err == nil && len(list) == 0 {
 			err = op.KnownInstitution(ctx, c)
 		}
 		if err != nil {
 			return err
 		}
-		slices.SortFunc(list, func(a, b registry.User) int { return strings.Compare(a.Email, b.Email) })
-		return cli.PrintList(c.Cmd, c.JSON, list, "people", []string{"EMAIL", "ROLE", "INSTITUTION", "STATE", "NAME"}, func(u registry.User) []string {
+		slices.SortFunc(list, func(a, b record.User) int { return strings.Compare(a.Email, b.Email) })
+		return cli.PrintList(c.Cmd, c.JSON, list, "people", []string{"EMAIL", "ROLE", "INSTITUTION", "STATE", "NAME"}, func(u record.User) []string {
 			state := "active"
 			if u.DeactivatedAt != nil {
 				state = "deactivated"
@@ -127,11 +128,11 @@ func userListCommand() *cobra.Command {
 }
 
 // onUser is a command about a person, who is named by e-mail in whatever case.
-func onUser(c op.Command, do func(context.Context, *op.Call, registry.User) error) *cobra.Command {
+func onUser(c op.Command, do func(context.Context, *op.Call, record.User) error) *cobra.Command {
 	c.Arg, c.Here = "e-mail", true
 	return c.Make(func(ctx context.Context, call *op.Call) error {
-		list, err := remote.List[registry.User](ctx, call.Server, "users", nil, math.MaxInt)
-		if i := slices.IndexFunc(list, func(u registry.User) bool { return strings.EqualFold(u.Email, call.Arg) }); i >= 0 {
+		list, err := remote.List[record.User](ctx, call.Server, "users", nil, math.MaxInt)
+		if i := slices.IndexFunc(list, func(u record.User) bool { return strings.EqualFold(u.Email, call.Arg) }); i >= 0 {
 			err = do(ctx, call, list[i])
 		} else {
 			err = cmp.Or(err, fmt.Errorf("look up user %q: %w", call.Arg, registry.ErrNotFound))
@@ -140,8 +141,8 @@ func onUser(c op.Command, do func(context.Context, *op.Call, registry.User) erro
 	})
 }
 
-// post does something to a person, and says only that it was done.
-func post(ctx context.Context, c *op.Call, u registry.User, what string) error {
+// post does something to a person of which there is nothing to say but that it was done.
+func post(ctx context.Context, c *op.Call, u record.User, what string) error {
 	_, err := c.Do(ctx, client.Call{Method: http.MethodPost, Path: remote.About("users", u.ID, what)}, nil)
 	return err
 }
@@ -151,8 +152,8 @@ func userActiveCommand(verb, short string) *cobra.Command {
 		Use:     verb + " EMAIL",
 		Short:   short,
 		Example: "  farol user " + verb + " first@test.edu",
-	}, func(ctx context.Context, c *op.Call, u registry.User) error {
-		u, err := remote.Send[registry.User](ctx, c.Server, http.MethodPost, remote.About("users", u.ID, "/"+verb), nil)
+	}, func(ctx context.Context, c *op.Call, u record.User) error {
+		u, err := remote.Send[record.User](ctx, c.Server, http.MethodPost, remote.About("users", u.ID, "/"+verb), nil)
 		if err != nil {
 			return err
 		}
@@ -210,8 +211,8 @@ sessions of the person; of role or institution, the personal tokens too.`,
 			}
 			return nil
 		},
-	}, func(ctx context.Context, c *op.Call, u registry.User) error {
-		after, err := remote.Send[people.Profile](ctx, c.Server, http.MethodPatch, remote.About("users", u.ID, ""), body)
+	}, func(ctx context.Context, c *op.Call, u record.User) error {
+		after, err := remote.Send[record.Profile](ctx, c.Server, http.MethodPatch, remote.About("users", u.ID, ""), body)
 		if err != nil {
 			return err
 		}
@@ -233,7 +234,7 @@ sets up a new one when they sign in.`,
 			{Name: "factor", Kind: op.Truth, Help: "remove the second factor, too"},
 			{Name: "mail", Kind: op.Truth, Help: "mail the link to the person"},
 		},
-	}, func(ctx context.Context, c *op.Call, u registry.User) error {
+	}, func(ctx context.Context, c *op.Call, u record.User) error {
 		if c.Given("factor") {
 			if err := post(ctx, c, u, "/reset-factor"); err != nil {
 				return err
@@ -253,7 +254,7 @@ func userUnlockCommand() *cobra.Command {
 		Use:     "unlock EMAIL",
 		Short:   "Forget the failed attempts to sign in as a person",
 		Example: `  farol user unlock first@test.edu`,
-	}, func(ctx context.Context, c *op.Call, u registry.User) error {
+	}, func(ctx context.Context, c *op.Call, u record.User) error {
 		if err := post(ctx, c, u, "/unlock"); err != nil {
 			return err
 		}
@@ -268,8 +269,8 @@ func userUnlinkCommand() *cobra.Command {
 		Long: `Remove the link of a person to an OpenID provider, and end all sessions of the person. The
 next sign-in there links the person again, by the verified e-mail address.`,
 		Example: `  farol user unlink first@test.edu`,
-	}, func(ctx context.Context, c *op.Call, u registry.User) error {
-		before, err := remote.Get[people.Profile](ctx, c.Server, remote.About("users", u.ID, ""), nil)
+	}, func(ctx context.Context, c *op.Call, u record.User) error {
+		before, err := remote.Get[record.Profile](ctx, c.Server, remote.About("users", u.ID, ""), nil)
 		if err == nil {
 			err = post(ctx, c, u, "/unlink")
 		}
@@ -287,7 +288,7 @@ func userSessionsCommand() *cobra.Command {
 		Example: `  farol user sessions first@test.edu
   farol user sessions first@test.edu --end`,
 		Flags: []op.Flag{{Name: "end", Kind: op.Truth, Help: "end all of them"}},
-	}, func(ctx context.Context, c *op.Call, u registry.User) error {
+	}, func(ctx context.Context, c *op.Call, u record.User) error {
 		path := remote.About("users", u.ID, "/sessions")
 		if c.Given("end") {
 			v, err := remote.Send[struct{ Ended int64 }](ctx, c.Server, http.MethodDelete, path, nil)
@@ -296,11 +297,11 @@ func userSessionsCommand() *cobra.Command {
 			}
 			return cli.Printf(c.Cmd, c.JSON, map[string]any{"email": u.Email, "ended": v.Ended}, "%s of %s ended.\n", human.Count(v.Ended, "session", "sessions"), human.Line(u.Email))
 		}
-		list, err := remote.All[people.Session](ctx, c.Server, path)
+		list, err := remote.All[record.Session](ctx, c.Server, path)
 		if err != nil {
 			return err
 		}
-		return cli.PrintList(c.Cmd, c.JSON, list, "sessions", []string{"ID", "LEVEL", "BEGUN", "LAST USED", "ADDRESS", "BROWSER"}, func(s people.Session) []string {
+		return cli.PrintList(c.Cmd, c.JSON, list, "sessions", []string{"ID", "LEVEL", "BEGUN", "LAST USED", "ADDRESS", "BROWSER"}, func(s record.Session) []string {
 			return []string{fmt.Sprint(s.ID), s.Level, human.Time(s.BegunAt), human.Time(s.SeenAt), s.IP, human.Line(s.Agent)}
 		})
 	})
@@ -321,17 +322,17 @@ account itself are always mailed at once.`,
 		Flags: []op.Flag{
 			when("deletions", ""), when("restorations", ""), when("fixity", "; fixity checks and repairs"), when("problems", "; items and the archive itself"),
 		},
-	}, func(ctx context.Context, c *op.Call, u registry.User) error {
+	}, func(ctx context.Context, c *op.Call, u record.User) error {
 		method := http.MethodGet
 		var body any
 		if wanted := c.Body(); len(wanted) > 0 {
 			method, body = http.MethodPatch, wanted
 		}
-		now, err := remote.Send[people.MailSettings](ctx, c.Server, method, remote.About("users", u.ID, "/mail"), body)
+		now, err := remote.Send[record.MailSettings](ctx, c.Server, method, remote.About("users", u.ID, "/mail"), body)
 		if err != nil {
 			return err
 		}
-		return cli.Print(c.Cmd, c.JSON, now, func(out io.Writer, s people.MailSettings) error {
+		return cli.Print(c.Cmd, c.JSON, now, func(out io.Writer, s record.MailSettings) error {
 			return cli.WriteList(out, "kinds of mail", []string{"ALERTS", "MAIL"}, [][]string{
 				{"deletions", s.Deletions}, {"restorations", s.Restorations}, {"fixity", s.Fixity}, {"problems", s.Problems},
 			})

@@ -17,8 +17,8 @@ import (
 	"github.com/farol-preservation/farol/internal/commands/op"
 	"github.com/farol-preservation/farol/internal/human"
 	"github.com/farol-preservation/farol/internal/remote"
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
-	"github.com/farol-preservation/farol/registry/requests"
 )
 
 // Delete is farol delete.
@@ -64,7 +64,7 @@ institution. If an object has not been stored for the minimum time of its storag
 		},
 		Failed: undone("delete", "name an object as INSTITUTION/BAG and a file as INSTITUTION/BAG/PATH"),
 	}.Make(func(ctx context.Context, c *op.Call) error {
-		d, err := remote.Send[requests.DeletionRequest](ctx, c.Server, http.MethodPost, "deletions", map[string]any{"identifiers": names})
+		d, err := remote.Send[record.DeletionRequest](ctx, c.Server, http.MethodPost, "deletions", map[string]any{"identifiers": names})
 		if err != nil {
 			return err
 		}
@@ -150,17 +150,17 @@ cancelled request cannot be approved, and its items cannot be requeued: make a n
 			{Name: "by", Kind: op.Person, Missing: byAdmin, Help: "e-mail of an institutional admin, or of an admin of the archive (required)"},
 			{Name: "reason", Param: "reason", Help: "why, which the institution reads"},
 		},
-	}), http.MethodPost, "deletions/{}/cancel", "", func(d requests.DeletionRequest) string {
+	}), http.MethodPost, "deletions/{}/cancel", "", func(d record.DeletionRequest) string {
 		return fmt.Sprintf("Request %d is cancelled. %s\n", d.ID, removedBefore(d))
 	})
 }
 
 func deleteListCommand() *cobra.Command {
-	return op.List[requests.DeletionRequest]{
-		Path: "deletions", What: "deletion requests", Before: func(d requests.DeletionRequest) int64 { return d.ID },
+	return op.List[record.DeletionRequest]{
+		Path: "deletions", What: "deletion requests", Before: func(d record.DeletionRequest) int64 { return d.ID },
 		Empty:  op.KnownInstitution,
 		Header: []string{"ID", "INSTITUTION", "STATE", "OBJECTS", "FILES", "REQUESTED BY", "AT"},
-		Row: func(d requests.DeletionRequest) []string {
+		Row: func(d record.DeletionRequest) []string {
 			return []string{
 				fmt.Sprint(d.ID), d.Institution, stateOfDeletion(d), fmt.Sprint(d.Objects), fmt.Sprint(d.Files), human.Line(d.RequestedBy), human.Time(d.RequestedAt),
 			}
@@ -177,14 +177,14 @@ func deleteListCommand() *cobra.Command {
 }
 
 // removedBefore says what a cancelled request had removed.
-func removedBefore(d requests.DeletionRequest) string {
+func removedBefore(d record.DeletionRequest) string {
 	if d.Removed {
 		return fmt.Sprintf("Copies had been removed before: `farol delete show %d` lists them.", d.ID)
 	}
 	return "Nothing was deleted."
 }
 
-func stateOfDeletion(d requests.DeletionRequest) string {
+func stateOfDeletion(d record.DeletionRequest) string {
 	switch {
 	case d.CancelledAt != nil && d.Removed:
 		return fmt.Sprintf("cancelled when %d of %d were done", d.Done, d.Items)
@@ -213,11 +213,11 @@ func deleteShowCommand() *cobra.Command {
 		Example: `  farol delete show 3
   farol delete show 3 --json`,
 	}).Make(func(ctx context.Context, c *op.Call) error {
-		d, err := remote.Get[requests.DeletionRequest](ctx, c.Server, c.Path("deletions/{}"), nil)
+		d, err := remote.Get[record.DeletionRequest](ctx, c.Server, c.Path("deletions/{}"), nil)
 		if err != nil {
 			return err
 		}
-		receipts, err := remote.List[requests.DeletedCopy](ctx, c.Server, c.Path("deletions/{}/receipts"), nil, mostReceipts)
+		receipts, err := remote.List[record.DeletedCopy](ctx, c.Server, c.Path("deletions/{}/receipts"), nil, mostReceipts)
 		if err != nil {
 			return err
 		}
@@ -230,9 +230,9 @@ const mostReceipts = 10_000
 
 // deletionPage is a request with its receipts.
 type deletionPage struct {
-	requests.DeletionRequest
+	record.DeletionRequest
 
-	Receipts []requests.DeletedCopy `json:"receipts"`
+	Receipts []record.DeletedCopy `json:"receipts"`
 }
 
 func writeDeletion(out io.Writer, d deletionPage) error {
@@ -262,7 +262,7 @@ func writeDeletion(out io.Writer, d deletionPage) error {
 }
 
 // receiptRow is a receipt as a row of a table.
-func receiptRow(r requests.DeletedCopy) []string {
+func receiptRow(r record.DeletedCopy) []string {
 	gone := "not seen yet"
 	switch {
 	case r.Kept != "":
@@ -285,7 +285,7 @@ func receiptRow(r requests.DeletedCopy) []string {
 }
 
 // wasKept says of a copy that was removed until when its store had kept it.
-func wasKept(r requests.DeletedCopy) string {
+func wasKept(r record.DeletedCopy) string {
 	if r.KeptByStore == "" {
 		return ""
 	}
@@ -330,7 +330,7 @@ asked first; --dry-run shows whether the approval would be refused, and changes 
 // approve finds out what would be refused before it asks, and again when it approves.
 func approve(ctx context.Context, c *op.Call, care cli.Caution) error {
 	path := c.Path("deletions/{}/approve")
-	d, err := remote.Send[requests.DeletionRequest](ctx, c.Server, http.MethodPost, path+"/check", nil)
+	d, err := remote.Send[record.DeletionRequest](ctx, c.Server, http.MethodPost, path+"/check", nil)
 	if err != nil {
 		return err
 	}
@@ -342,7 +342,7 @@ func approve(ctx context.Context, c *op.Call, care cli.Caution) error {
 	if !does {
 		return errors.Join(cli.Printf(c.Cmd, c.JSON, d, "Request %d may be approved: it deletes %s, which cannot be undone.\n", d.ID, what), cli.Unchanged(c.Cmd))
 	}
-	if d, err = remote.Send[requests.DeletionRequest](ctx, c.Server, http.MethodPost, path, nil); err != nil {
+	if d, err = remote.Send[record.DeletionRequest](ctx, c.Server, http.MethodPost, path, nil); err != nil {
 		return err
 	}
 	begins := ""

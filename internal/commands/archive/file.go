@@ -17,10 +17,8 @@ import (
 	"github.com/farol-preservation/farol/internal/commands/op"
 	"github.com/farol-preservation/farol/internal/human"
 	"github.com/farol-preservation/farol/internal/remote"
-	"github.com/farol-preservation/farol/registry"
-	"github.com/farol-preservation/farol/registry/browse"
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry/premis"
-	"github.com/farol-preservation/farol/registry/requests"
 )
 
 // File is farol file.
@@ -30,10 +28,10 @@ func File() *cobra.Command {
 
 func fileListCommand() *cobra.Command {
 	var object string // that is named; "": none
-	c := op.List[browse.ListedFile]{
+	c := op.List[record.ListedFile]{
 		Path: "files", What: "files", Next: filesAfter,
 		Header: []string{"FILE", "BYTES", "FORMAT", "PUID", "COPIES", "LAST READ", "STATE"},
-		Row:    func(f browse.ListedFile) []string { return fileRow(f, object) },
+		Row:    func(f record.ListedFile) []string { return fileRow(f, object) },
 		Empty: func(ctx context.Context, c *op.Call) error {
 			if object == "" {
 				return nil
@@ -72,7 +70,7 @@ that have, or had, a content, newest first: of all objects if none is named.`,
 }
 
 // filesAfter is the flag for the page after a file.
-func filesAfter(c *op.Call, last browse.ListedFile) string {
+func filesAfter(c *op.Call, last record.ListedFile) string {
 	if c.Given("digest") {
 		return fmt.Sprintf("--before %d", last.ID)
 	}
@@ -80,7 +78,7 @@ func filesAfter(c *op.Call, last browse.ListedFile) string {
 }
 
 // fileRow is a file in a list of those of an object, or of all objects.
-func fileRow(x browse.ListedFile, object string) []string {
+func fileRow(x record.ListedFile, object string) []string {
 	copies := strconv.FormatInt(x.Copies, 10)
 	if x.Bad > 0 {
 		copies += fmt.Sprintf(" (%d bad)", x.Bad)
@@ -114,11 +112,11 @@ deletion. With --premis, print it as PREMIS 3 XML.`,
 
 // filePage is all that is on record of a file.
 type filePage struct {
-	registry.File
+	record.File
 
-	Failures []registry.CopyFailure `json:"failures"` // copies that were bad, the newest first
-	Events   []registry.Event       `json:"events"`
-	Receipts []requests.DeletedCopy `json:"receipts"`
+	Failures []record.CopyFailure `json:"failures"` // copies that were bad, the newest first
+	Events   []record.Event       `json:"events"`
+	Receipts []record.DeletedCopy `json:"receipts"`
 }
 
 func readFile(ctx context.Context, c *op.Call) (*filePage, error) {
@@ -184,7 +182,7 @@ func when(t *time.Time, none string) string {
 }
 
 func (v *filePage) printDigests(w io.Writer) error {
-	return printSection(w, "No digests.", []string{"CONTENT", "ALGORITHM", "DIGEST", "SINCE"}, v.Digests, func(d registry.Digest) []string {
+	return printSection(w, "No digests.", []string{"CONTENT", "ALGORITHM", "DIGEST", "SINCE"}, v.Digests, func(d record.Digest) []string {
 		of := "present"
 		if !d.Present {
 			of = "earlier"
@@ -200,7 +198,7 @@ func verifications(by string) string {
 
 func (v *filePage) printCopies(w io.Writer) error {
 	header := []string{"COPY", "FOUND", "STORED", "VERIFIED", "LAST READ", "ETAG", "ADDRESS"}
-	return printSection(w, "No copies.", header, v.Copies, func(c registry.FileCopy) []string {
+	return printSection(w, "No copies.", header, v.Copies, func(c record.FileCopy) []string {
 		found := "as recorded"
 		if c.LastReadAt == nil {
 			found = "not read yet"
@@ -216,7 +214,7 @@ func (v *filePage) printCopies(w io.Writer) error {
 
 func (v *filePage) printFailures(w io.Writer) error {
 	header := []string{"BAD COPY", "PROBLEM", "STATE", "FOUND", "LAST SEEN", "ENDED", "EXPECTED", "READ", "QUARANTINED AS"}
-	return printSection(w, "", header, v.Failures, func(f registry.CopyFailure) []string {
+	return printSection(w, "", header, v.Failures, func(f record.CopyFailure) []string {
 		return []string{
 			f.Target, f.Problem, f.State, human.Time(f.FoundAt), human.Time(f.SeenAt), when(f.ClosedAt, ""), f.Algorithm + ":" + f.Expected, cmp.Or(f.Found, "nothing"),
 			human.Line(f.QuarantinedAs),
@@ -225,7 +223,7 @@ func (v *filePage) printFailures(w io.Writer) error {
 }
 
 func (v *filePage) printReceipts(w io.Writer) error {
-	return printSection(w, "", []string{"ITEM", "COPY", "LOOKED FOR", "DELETION", "SEEN TO BE GONE", "ADDRESS"}, v.Receipts, func(r requests.DeletedCopy) []string {
+	return printSection(w, "", []string{"ITEM", "COPY", "LOOKED FOR", "DELETION", "SEEN TO BE GONE", "ADDRESS"}, v.Receipts, func(r record.DeletedCopy) []string {
 		what := "not deleted yet"
 		switch {
 		case r.Kept != "":

@@ -20,8 +20,8 @@ import (
 	"github.com/farol-preservation/farol/internal/human"
 	"github.com/farol-preservation/farol/internal/remote"
 	"github.com/farol-preservation/farol/internal/settings"
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
-	"github.com/farol-preservation/farol/registry/fixity"
 )
 
 // Fixity is farol fixity.
@@ -66,10 +66,10 @@ Exit codes: 0 no copy is known to be bad; 1 some are bad or cannot be checked.`,
 
 // FixityReport is what farol fixity status prints as JSON.
 type FixityReport struct {
-	fixity.Status
+	record.FixityStatus
 
-	BadCopies []fixity.BadCopy    `json:"bad"` // the first 1,000
-	Stops     []fixity.RepairStop `json:"brakes"`
+	BadCopies []record.FixityBadCopy    `json:"bad"` // the first 1,000
+	Stops     []record.FixityRepairStop `json:"brakes"`
 }
 
 // mostBad is how many bad copies are shown.
@@ -81,18 +81,18 @@ func fixityReport(ctx context.Context, c *op.Call) (r FixityReport, err error) {
 	if c.Here() {
 		q.Set("worst", strconv.Itoa(c.Number("worst")))
 	}
-	v, err := remote.Get[struct{ Archive *fixity.Status }](ctx, c.Server, "fixity", q)
+	v, err := remote.Get[struct{ Archive *record.FixityStatus }](ctx, c.Server, "fixity", q)
 	switch {
 	case err != nil:
 		return r, err
 	case v.Archive == nil:
 		return r, cli.Failure{Code: cli.ExitFailed, Err: errors.New("the state of all checks is for staff, operators and auditors of the archive"), Next: "GET /api/v1/fixity shows that of your institution"}
 	}
-	r.Status = *v.Archive
-	if r.BadCopies, err = remote.List[fixity.BadCopy](ctx, c.Server, "fixity/bad", nil, mostBad); err != nil {
+	r.FixityStatus = *v.Archive
+	if r.BadCopies, err = remote.List[record.FixityBadCopy](ctx, c.Server, "fixity/bad", nil, mostBad); err != nil {
 		return r, err
 	}
-	r.Stops, err = remote.All[fixity.RepairStop](ctx, c.Server, "brakes")
+	r.Stops, err = remote.All[record.FixityRepairStop](ctx, c.Server, "brakes")
 	return r, err
 }
 
@@ -119,7 +119,7 @@ func writeFixityStatus(out io.Writer, r FixityReport) error {
 	}
 	fmt.Fprintln(out)
 	in := func(d time.Duration) string { return human.Duration(d) + ", by " + human.Time(r.At.Add(d)) }
-	for _, said := range append(r.Standing(human.Number), rateOf(r.Status), r.Outlook(in)) {
+	for _, said := range append(r.Standing(human.Number), rateOf(r.FixityStatus), r.Outlook(in)) {
 		fmt.Fprintln(out, said)
 	}
 	writeStops(out, r)
@@ -146,7 +146,7 @@ func writeStops(out io.Writer, r FixityReport) {
 }
 
 // rateOf says how many checks are made.
-func rateOf(s fixity.Status) string {
+func rateOf(s record.FixityStatus) string {
 	switch {
 	case s.Every == 0:
 		return "The scheduler has not allowed any checks yet (farol schedule)."
@@ -159,7 +159,7 @@ func rateOf(s fixity.Status) string {
 func writeWorst(out io.Writer, r FixityReport) error {
 	if len(r.Worst) > 0 {
 		fmt.Fprintln(out, "\nMost overdue:")
-		err := cli.WriteTable(out, []string{"BY", "TARGET", "LAST CHECK", "FILE", "WHY"}, cli.Rows(r.Worst, func(w fixity.OverdueCopy) []string {
+		err := cli.WriteTable(out, []string{"BY", "TARGET", "LAST CHECK", "FILE", "WHY"}, cli.Rows(r.Worst, func(w record.FixityOverdueCopy) []string {
 			checked := "never"
 			if w.Checked != nil {
 				checked = w.Checked.UTC().Format(time.DateOnly)
@@ -175,7 +175,7 @@ func writeWorst(out io.Writer, r FixityReport) error {
 		return err
 	}
 	fmt.Fprintln(out, "\nBad:")
-	return cli.WriteTable(out, []string{"PROBLEM", "TARGET", "SINCE", "FILE"}, cli.Rows(r.BadCopies, func(b fixity.BadCopy) []string {
+	return cli.WriteTable(out, []string{"PROBLEM", "TARGET", "SINCE", "FILE"}, cli.Rows(r.BadCopies, func(b record.FixityBadCopy) []string {
 		return []string{b.Problem, b.Target, human.Time(b.FoundAt), human.Line(b.File)}
 	}))
 }
@@ -220,12 +220,12 @@ copies.`,
 // requestChecks requests checks of each object and file, and says what will be checked. One that
 // cannot be checked keeps none of the others from it.
 func requestChecks(ctx context.Context, c *op.Call) error {
-	asked := []fixity.Requested{}
+	asked := []record.FixityRequested{}
 	var failed []error
 	for _, identifier := range c.Cmd.Flags().Args() {
 		body := c.Body()
 		body["identifier"] = identifier
-		v, err := remote.Send[struct{ Items []fixity.Requested }](ctx, c.Server, http.MethodPost, "fixity/checks", body)
+		v, err := remote.Send[struct{ Items []record.FixityRequested }](ctx, c.Server, http.MethodPost, "fixity/checks", body)
 		switch {
 		case errors.Is(err, registry.ErrNotFound):
 			failed = append(failed, fmt.Errorf("there is no active file or object %q", identifier))
@@ -243,7 +243,7 @@ func requestChecks(ctx context.Context, c *op.Call) error {
 }
 
 // writeAsked says what will be checked. Archived copies cannot be read.
-func writeAsked(out io.Writer, asked []fixity.Requested) error {
+func writeAsked(out io.Writer, asked []record.FixityRequested) error {
 	config, err := connect.Load(settings.ReadClasses)
 	if err != nil {
 		return err
@@ -334,7 +334,7 @@ func checkPolicy(c *op.Call) error {
 }
 
 // setPolicy makes of a policy what the flags say.
-func setPolicy(ctx context.Context, c *op.Call, p fixity.Policy) (fixity.Policy, error) {
+func setPolicy(ctx context.Context, c *op.Call, p record.FixityPolicy) (record.FixityPolicy, error) {
 	switch {
 	case c.Given("off"):
 		p.Mode = "off"
@@ -349,16 +349,16 @@ func setPolicy(ctx context.Context, c *op.Call, p fixity.Policy) (fixity.Policy,
 	case c.Given("default"):
 		p.Days = nil
 	}
-	return remote.Send[fixity.Policy](ctx, c.Server, http.MethodPut, "fixity/policies/"+url.PathEscape(p.Target), map[string]any{"mode": p.Mode, "days": p.Days})
+	return remote.Send[record.FixityPolicy](ctx, c.Server, http.MethodPut, "fixity/policies/"+url.PathEscape(p.Target), map[string]any{"mode": p.Mode, "days": p.Days})
 }
 
 // policiesOf are the policy of a storage target, or all without one.
-func policiesOf(ctx context.Context, s *remote.Server, target string) ([]fixity.Policy, error) {
-	list, err := remote.All[fixity.Policy](ctx, s, "fixity/policies")
+func policiesOf(ctx context.Context, s *remote.Server, target string) ([]record.FixityPolicy, error) {
+	list, err := remote.All[record.FixityPolicy](ctx, s, "fixity/policies")
 	if err != nil || target == "" {
 		return list, err
 	}
-	i := slices.IndexFunc(list, func(p fixity.Policy) bool { return p.Target == target })
+	i := slices.IndexFunc(list, func(p record.FixityPolicy) bool { return p.Target == target })
 	if i < 0 {
 		return nil, noTarget(target)
 	}
@@ -371,7 +371,7 @@ func noTarget(name string) error {
 
 // printPolicies shows policies. How often copies are checked by default is a setting, which only
 // a command of the archive knows.
-func printPolicies(c *op.Call, list []fixity.Policy) error {
+func printPolicies(c *op.Call, list []record.FixityPolicy) error {
 	byDefault := "default"
 	if c.Here() {
 		config, err := connect.Load(settings.ReadOperator)
@@ -381,7 +381,7 @@ func printPolicies(c *op.Call, list []fixity.Policy) error {
 		byDefault = strconv.Itoa(config.Fixity.Days) + "*"
 	}
 	header := []string{"TARGET", "PROVIDER", "MODE", "DAYS", "SUSPENDED UNTIL"}
-	return cli.PrintList(c.Cmd, c.JSON, list, "storage targets", header, func(p fixity.Policy) []string {
+	return cli.PrintList(c.Cmd, c.JSON, list, "storage targets", header, func(p record.FixityPolicy) []string {
 		days := byDefault
 		if p.Days != nil {
 			days = strconv.Itoa(*p.Days)

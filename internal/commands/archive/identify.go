@@ -18,6 +18,7 @@ import (
 	"github.com/farol-preservation/farol/internal/settings"
 	"github.com/farol-preservation/farol/pipeline/upkeep"
 	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/registry/formats"
 )
 
 // identifyFlags say which files farol identify takes.
@@ -79,8 +80,8 @@ Exit codes: 0 no file is left; 1 some are left, or it failed; 2 usage error.`,
 }
 
 // filter is what the flags say in the registry's words.
-func (f identifyFlags) filter() (registry.FormatFilter, error) {
-	filter := registry.FormatFilter{Institution: f.institution, Object: f.object}
+func (f identifyFlags) filter() (formats.Filter, error) {
+	filter := formats.Filter{Institution: f.institution, Object: f.object}
 	const help = "see `farol identify --help`"
 	switch {
 	case f.missing == (f.olderThan != ""):
@@ -131,19 +132,19 @@ func runIdentify(cmd *cobra.Command, f identifyFlags) error {
 	if err := checkNames(ctx, s.Registry, filter); err != nil {
 		return err
 	}
-	formats, err := connect.Identifier(ctx, config.Identify)
+	identifier, err := connect.Identifier(ctx, config.Identify)
 	if err != nil {
 		return err
 	}
-	defer formats.Close()
+	defer identifier.Close()
 	report := identifyReport{DryRun: f.dryRun, LeftFiles: []upkeep.Left{}}
-	if report.Version, err = formats.Version(ctx); err != nil {
+	if report.Version, err = identifier.Version(ctx); err != nil {
 		return err
 	}
 	if own := format.SignatureNumber(report.Version); filter.OlderThan > own {
 		fmt.Fprintf(cmd.ErrOrStderr(), "This Farol identifies with the signatures of %d; what it identifies stays older than %d.\n", own, filter.OlderThan)
 	}
-	count, err := s.Registry.CountFormats(ctx, filter)
+	count, err := formats.In(s.Registry).Count(ctx, filter)
 	if err != nil {
 		return err
 	}
@@ -151,7 +152,7 @@ func runIdentify(cmd *cobra.Command, f identifyFlags) error {
 	if f.dryRun {
 		return dryRun(cmd, s.Registry, filter, count, report, f.asJSON)
 	}
-	b := &upkeep.Backfill{Registry: s.Registry, Targets: s.Targets, Prefer: map[string]int{}, Formats: formats, Files: 2 * config.Identify.Workers}
+	b := &upkeep.Backfill{Registry: s.Registry, Targets: s.Targets, Prefer: map[string]int{}, Formats: identifier, Files: 2 * config.Identify.Workers}
 	for _, t := range config.Storage.Targets {
 		b.Prefer[t.Name] = t.RestorePriority
 	}
@@ -159,7 +160,7 @@ func runIdentify(cmd *cobra.Command, f identifyFlags) error {
 }
 
 // checkNames refuses names of objects and institutions that do not exist.
-func checkNames(ctx context.Context, r *registry.Registry, f registry.FormatFilter) error {
+func checkNames(ctx context.Context, r *registry.Registry, f formats.Filter) error {
 	if f.Object != "" {
 		if _, err := r.Object(ctx, f.Object); err != nil {
 			return cli.Failure{Code: cli.ExitFailed, Err: err, Next: "name an object by its institution and bag name, such as test.edu/first-bag"}
@@ -172,8 +173,8 @@ func checkNames(ctx context.Context, r *registry.Registry, f registry.FormatFilt
 	return missing("`farol institution list` lists the institutions")(err)
 }
 
-func dryRun(cmd *cobra.Command, r *registry.Registry, f registry.FormatFilter, count registry.FormatCount, report identifyReport, asJSON bool) error {
-	first, err := r.FilesToIdentify(cmd.Context(), f, count.At, nil, 20)
+func dryRun(cmd *cobra.Command, r *registry.Registry, f formats.Filter, count formats.Count, report identifyReport, asJSON bool) error {
+	first, err := formats.In(r).ToIdentify(cmd.Context(), f, count.At, nil, 20)
 	if err != nil {
 		return err
 	}
@@ -194,7 +195,7 @@ func writeSample(out io.Writer, r identifyReport) error {
 	return err
 }
 
-func backfill(cmd *cobra.Command, b *upkeep.Backfill, f registry.FormatFilter, c registry.FormatCount, report identifyReport, asJSON bool) error {
+func backfill(cmd *cobra.Command, b *upkeep.Backfill, f formats.Filter, c formats.Count, report identifyReport, asJSON bool) error {
 	show := cli.NewBar(c.Files, decor.CountersNoUnit("%d / %d files"))
 	var broken error // standard output
 	sum, err := b.Run(cmd.Context(), f, c, show.Set, func(l upkeep.Left) {

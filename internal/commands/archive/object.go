@@ -19,10 +19,9 @@ import (
 	"github.com/farol-preservation/farol/internal/connect"
 	"github.com/farol-preservation/farol/internal/human"
 	"github.com/farol-preservation/farol/internal/remote"
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
-	"github.com/farol-preservation/farol/registry/browse"
 	"github.com/farol-preservation/farol/registry/premis"
-	"github.com/farol-preservation/farol/registry/requests"
 	"github.com/farol-preservation/farol/storage"
 )
 
@@ -32,7 +31,7 @@ func Object() *cobra.Command {
 }
 
 func objectListCommand() *cobra.Command {
-	return op.List[browse.ListedObject]{
+	return op.List[record.ListedObject]{
 		Read: objectsOf, What: "objects", Next: objectsAfter,
 		Header: []string{"ID", "IDENTIFIER", "FILES", "BYTES", "STORAGE OPTION", "STATE", "LAST INGEST"}, Row: objectRow,
 		Empty: op.KnownInstitution,
@@ -71,7 +70,7 @@ func objectListCommand() *cobra.Command {
 }
 
 // objectsAfter is the flag for the page after an object.
-func objectsAfter(c *op.Call, last browse.ListedObject) string {
+func objectsAfter(c *op.Call, last record.ListedObject) string {
 	if c.Given("prefix") {
 		return "--after-identifier '" + human.Line(last.Identifier) + "'"
 	}
@@ -83,14 +82,14 @@ const onPage = 500
 
 // objectsOf lists objects. Of those above an ID, each page comes before the one that was read
 // before it.
-func objectsOf(ctx context.Context, c *op.Call, limit int) (list []browse.ListedObject, err error) {
+func objectsOf(ctx context.Context, c *op.Call, limit int) (list []record.ListedObject, err error) {
 	q := c.Query()
 	if c.Number("after") == 0 {
-		return remote.List[browse.ListedObject](ctx, c.Server, "objects", q, limit)
+		return remote.List[record.ListedObject](ctx, c.Server, "objects", q, limit)
 	}
 	for more := true; more; {
 		n := min(limit-len(list), onPage)
-		page, err := remote.List[browse.ListedObject](ctx, c.Server, "objects", q, n)
+		page, err := remote.List[record.ListedObject](ctx, c.Server, "objects", q, n)
 		if err != nil {
 			return nil, err
 		}
@@ -109,7 +108,7 @@ func stateFlag() op.Flag {
 
 func recordStates() []string { return []string{"A", "D"} }
 
-func objectRow(o browse.ListedObject) []string {
+func objectRow(o record.ListedObject) []string {
 	return []string{
 		strconv.FormatInt(o.ID, 10), human.Line(o.Identifier), strconv.FormatInt(o.Files, 10), human.Bytes(o.Bytes), o.StorageOption, o.State, when(o.LastIngest, "unknown"),
 	}
@@ -175,13 +174,13 @@ const mostItems = 100
 
 // objectPage is all that is on record of an object.
 type objectPage struct {
-	registry.Object
+	record.Object
 
-	Summary  registry.ObjectSummary  `json:"summary"`
-	Copies   registry.ObjectCopies   `json:"copies"`
-	Deletion requests.ObjectDeletion `json:"deletion"`
-	Events   []registry.Event        `json:"events"` // of the object itself
-	Items    []registry.WorkItem     `json:"items"`  // newest first
+	Summary  record.ObjectSummary  `json:"summary"`
+	Copies   record.ObjectCopies   `json:"copies"`
+	Deletion record.ObjectDeletion `json:"deletion"`
+	Events   []record.Event        `json:"events"` // of the object itself
+	Items    []record.WorkItem     `json:"items"`  // newest first
 }
 
 func readObject(ctx context.Context, c *op.Call) (*objectPage, error) {
@@ -192,13 +191,13 @@ func readObject(ctx context.Context, c *op.Call) (*objectPage, error) {
 	if v.Events, err = eventsOf(ctx, c, "object", v.ID); err != nil {
 		return nil, err
 	}
-	v.Items, err = remote.List[registry.WorkItem](ctx, c.Server, "items", url.Values{"object": {c.Arg}}, mostItems)
+	v.Items, err = remote.List[record.WorkItem](ctx, c.Server, "items", url.Values{"object": {c.Arg}}, mostItems)
 	return &v, err
 }
 
 // eventsOf lists the events of a record, the oldest first.
-func eventsOf(ctx context.Context, c *op.Call, of string, id int64) ([]registry.Event, error) {
-	list, err := remote.List[registry.Event](ctx, c.Server, "events", remote.Query(of, remote.ID(id)), math.MaxInt)
+func eventsOf(ctx context.Context, c *op.Call, of string, id int64) ([]record.Event, error) {
+	list, err := remote.List[record.Event](ctx, c.Server, "events", remote.Query(of, remote.ID(id)), math.MaxInt)
 	slices.Reverse(list)
 	return list, err
 }
@@ -263,7 +262,7 @@ func (v *objectPage) deletionState() string {
 
 func (v *objectPage) printItems(w io.Writer) error {
 	header := []string{"ITEM", "ACTION", "STATUS", "STAGE", "QUEUED", "NOTE"}
-	err := printSection(w, "No work items.", header, v.Items, func(i registry.WorkItem) []string {
+	err := printSection(w, "No work items.", header, v.Items, func(i record.WorkItem) []string {
 		return []string{strconv.FormatInt(i.ID, 10), string(i.Action), string(i.Status), string(i.Stage), human.Time(i.CreatedAt), human.Line(i.Note)}
 	})
 	if err != nil || len(v.Items) < mostItems {
@@ -273,8 +272,8 @@ func (v *objectPage) printItems(w io.Writer) error {
 	return err
 }
 
-func printEvents(w io.Writer, events []registry.Event) error {
-	return printSection(w, "No events.", []string{"WHEN", "EVENT", "OUTCOME", "DETAIL", "INFORMATION"}, events, func(e registry.Event) []string {
+func printEvents(w io.Writer, events []record.Event) error {
+	return printSection(w, "No events.", []string{"WHEN", "EVENT", "OUTCOME", "DETAIL", "INFORMATION"}, events, func(e record.Event) []string {
 		return []string{human.Time(e.DateTime), e.EventType, e.Outcome, human.Line(e.OutcomeDetail), human.Line(e.OutcomeInformation)}
 	})
 }

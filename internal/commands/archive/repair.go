@@ -19,6 +19,8 @@ import (
 	"github.com/farol-preservation/farol/internal/human"
 	"github.com/farol-preservation/farol/internal/remote"
 	"github.com/farol-preservation/farol/internal/settings"
+	"github.com/farol-preservation/farol/record"
+
 	pipelinefixity "github.com/farol-preservation/farol/pipeline/fixity"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/fixity"
@@ -102,9 +104,9 @@ func (f *repairFlags) check(cmd *cobra.Command, args []string) (err error) {
 
 // repairReport is what farol repair prints as JSON.
 type repairReport struct {
-	DryRun bool                    `json:"dry_run"`
-	Copies []pipelinefixity.Repair `json:"copies"`
-	Stops  []fixity.RepairStop     `json:"brakes"`
+	DryRun bool                      `json:"dry_run"`
+	Copies []pipelinefixity.Repair   `json:"copies"`
+	Stops  []record.FixityRepairStop `json:"brakes"`
 }
 
 func runRepair(cmd *cobra.Command, identifiers []string, f repairFlags) error {

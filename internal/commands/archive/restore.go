@@ -12,8 +12,7 @@ import (
 	"github.com/farol-preservation/farol/internal/commands/op"
 	"github.com/farol-preservation/farol/internal/human"
 	"github.com/farol-preservation/farol/internal/remote"
-	"github.com/farol-preservation/farol/registry"
-	"github.com/farol-preservation/farol/registry/requests"
+	"github.com/farol-preservation/farol/record"
 )
 
 // Restore is farol restore.
@@ -60,21 +59,21 @@ It is refused while other work on the same ` + what + ` is in progress.`,
 		Failed: undone("restore", "`farol restore object INSTITUTION/BAG` restores an object, `farol restore file INSTITUTION/BAG/PATH` a file"),
 	}.Make(func(ctx context.Context, c *op.Call) error {
 		if c.Given("dry-run") {
-			quote, err := remote.Send[requests.Quote](ctx, c.Server, http.MethodPost, "restorations/quote", c.Body())
+			quote, err := remote.Send[record.Quote](ctx, c.Server, http.MethodPost, "restorations/quote", c.Body())
 			if err != nil {
 				return err
 			}
-			return cli.Print(c.Cmd, c.JSON, quote, func(out io.Writer, q requests.Quote) error { return writeQuote(out, c.Arg, q) })
+			return cli.Print(c.Cmd, c.JSON, quote, func(out io.Writer, q record.Quote) error { return writeQuote(out, c.Arg, q) })
 		}
-		made, err := remote.Send[requests.Restoration](ctx, c.Server, http.MethodPost, "restorations", c.Body())
+		made, err := remote.Send[record.Restoration](ctx, c.Server, http.MethodPost, "restorations", c.Body())
 		if err != nil {
 			return err
 		}
-		return cli.Print(c.Cmd, c.JSON, made, func(out io.Writer, r requests.Restoration) error { return writeRestoration(out, c, r) })
+		return cli.Print(c.Cmd, c.JSON, made, func(out io.Writer, r record.Restoration) error { return writeRestoration(out, c, r) })
 	})
 }
 
-func writeQuote(out io.Writer, identifier string, q requests.Quote) error {
+func writeQuote(out io.Writer, identifier string, q record.Quote) error {
 	fmt.Fprintf(out, "%s: %s, %s\n", human.Line(identifier), human.Count(q.Files, "file", "files"), human.Bytes(q.Bytes))
 	if q.Class == "" {
 		_, err := fmt.Fprintln(out, "It can be read at any time, which costs nothing but the transfer.")
@@ -85,7 +84,7 @@ func writeQuote(out io.Writer, identifier string, q requests.Quote) error {
 	return err
 }
 
-func approval(q requests.Quote) string {
+func approval(q record.Quote) string {
 	if q.NeedsApproval {
 		return fmt.Sprintf("That is more than $%s: it needs approval.", q.Cap)
 	}
@@ -93,7 +92,7 @@ func approval(q requests.Quote) string {
 }
 
 // writeRestoration says what came of a request.
-func writeRestoration(out io.Writer, c *op.Call, r requests.Restoration) error {
+func writeRestoration(out io.Writer, c *op.Call, r record.Restoration) error {
 	if r.Quote.NeedsApproval {
 		entered := ""
 		if c.Here() {
@@ -128,7 +127,7 @@ your name.`,
 		Within: -1,
 		Failed: undone("restore", listed),
 	}.Make(func(ctx context.Context, c *op.Call) error {
-		r, err := remote.Send[struct{ Item registry.WorkItem }](ctx, c.Server, http.MethodPost, c.Path("restorations/{}/approve"), nil)
+		r, err := remote.Send[struct{ Item record.WorkItem }](ctx, c.Server, http.MethodPost, c.Path("restorations/{}/approve"), nil)
 		if err != nil {
 			return err
 		}

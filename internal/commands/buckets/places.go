@@ -9,7 +9,7 @@ import (
 
 	"github.com/farol-preservation/farol/internal/remote"
 	"github.com/farol-preservation/farol/internal/settings"
-	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/storage"
 )
 
@@ -60,7 +60,7 @@ func shared(c settings.S3, name, setting string, names ...string) place {
 // known.
 func ofInstitutions(cmd *cobra.Command, c settings.Buckets) (list []place) {
 	err := remote.Do(cmd, func(ctx context.Context, s *remote.Server) error {
-		institutions, err := remote.List[registry.Institution](ctx, s, "institutions", url.Values{"state": {"A"}}, math.MaxInt)
+		institutions, err := remote.List[record.Institution](ctx, s, "institutions", url.Values{"state": {"A"}}, math.MaxInt)
 		for _, in := range institutions {
 			receiving := shared(c.Storage.S3, in.ReceivingBucket, "institutions.receiving_bucket", "deposits of "+in.Identifier, in.Identifier)
 			receiving.uploads = true

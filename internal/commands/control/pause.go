@@ -15,6 +15,7 @@ import (
 	"github.com/farol-preservation/farol/internal/commands/values"
 	"github.com/farol-preservation/farol/internal/human"
 	"github.com/farol-preservation/farol/internal/remote"
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
 )
 
@@ -80,10 +81,10 @@ func pausing(question string, c op.Command) *cobra.Command {
 	cmd := c.Make(func(ctx context.Context, c *op.Call) (err error) {
 		body := c.Body()
 		body["dry_run"] = !does
-		if body["stage"], err = values.Stage(ctx, c.Server, "the stage", registry.Stage(c.Arg), registry.FixityStage); err != nil {
+		if body["stage"], err = values.Stage(ctx, c.Server, "the stage", record.Stage(c.Arg), registry.FixityStage); err != nil {
 			return err
 		}
-		v, err := remote.Send[struct{ Items []registry.StagePause }](ctx, c.Server, http.MethodPost, "stages/"+c.Cmd.Name(), body)
+		v, err := remote.Send[struct{ Items []record.StagePause }](ctx, c.Server, http.MethodPost, "stages/"+c.Cmd.Name(), body)
 		if err != nil {
 			return err
 		}
@@ -98,7 +99,7 @@ func pausing(question string, c op.Command) *cobra.Command {
 }
 
 // showPauses prints what is paused then. A stage that was to be resumed and is not is a failure.
-func showPauses(c *op.Call, list []registry.StagePause) error {
+func showPauses(c *op.Call, list []record.StagePause) error {
 	if err := cli.Print(c.Cmd, c.JSON, list, printPauses); err != nil || c.Cmd.Name() != "resume" {
 		return err
 	}
@@ -116,7 +117,7 @@ func showPauses(c *op.Call, list []registry.StagePause) error {
 	return nil
 }
 
-func printPauses(out io.Writer, stages []registry.StagePause) error {
+func printPauses(out io.Writer, stages []record.StagePause) error {
 	for _, p := range stages {
 		state := "is not paused"
 		if p.Paused && p.PausedBy != nil && p.PausedAt != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/farol-preservation/farol/internal/commands/op"
 	"github.com/farol-preservation/farol/internal/human"
 	"github.com/farol-preservation/farol/internal/remote"
-	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/record"
 )
 
 // Queue is farol queue.
@@ -20,9 +20,9 @@ func Queue() *cobra.Command {
 }
 
 func queueListCommand() *cobra.Command {
-	return op.List[registry.Queue]{
+	return op.List[record.Queue]{
 		Path: "queues", What: "queues", Header: []string{"QUEUE", "MESSAGES", "DEPTH", "OLDEST", "FAILED", "RECEIVERS"},
-		Row: func(q registry.Queue) []string {
+		Row: func(q record.Queue) []string {
 			return []string{
 				human.Line(q.Queue), human.Number(q.Messages), human.Number(q.Depth), human.Age(q.Oldest), human.Number(q.Failed), fmt.Sprint(len(q.Receivers)),
 			}
@@ -43,7 +43,7 @@ func queueShowCommand() *cobra.Command {
   farol queue show scans --json`,
 		Arg: "name",
 	}.Make(func(ctx context.Context, c *op.Call) error {
-		v, err := remote.Get[struct{ Items []registry.Queue }](ctx, c.Server, "queues", remote.Query("queue", c.Arg))
+		v, err := remote.Get[struct{ Items []record.Queue }](ctx, c.Server, "queues", remote.Query("queue", c.Arg))
 		switch {
 		case err != nil:
 			return err
@@ -54,13 +54,13 @@ func queueShowCommand() *cobra.Command {
 	})
 }
 
-func printQueue(out io.Writer, q registry.Queue) error {
+func printQueue(out io.Writer, q record.Queue) error {
 	if !q.Pipeline {
 		if _, err := fmt.Fprintf(out, "%s: %d messages, the last is %d\n", human.Line(q.Queue), q.Messages, q.Last); err != nil {
 			return err
 		}
 	}
-	rows := cli.Rows(q.Receivers, func(r registry.QueueReceiver) []string {
+	rows := cli.Rows(q.Receivers, func(r record.QueueReceiver) []string {
 		return []string{
 			human.Line(r.Receiver), human.Number(r.Position), human.Number(r.Waiting), human.Number(r.Processing), human.Number(r.Delayed), human.Number(r.Failed), human.Age(r.Oldest), human.Time(r.PulledAt),
 		}

@@ -14,7 +14,7 @@ import (
 	"github.com/farol-preservation/farol/internal/commands/op"
 	"github.com/farol-preservation/farol/internal/human"
 	"github.com/farol-preservation/farol/internal/remote"
-	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/record"
 )
 
 // Services is farol services.
@@ -40,13 +40,13 @@ Exit codes: 0 all services are ok; 1 a service is not ok.`,
   farol services release s3:Wasabi-OR`,
 		Flags: []op.Flag{{Name: "failing", Kind: op.Truth, Help: "only services that are not ok"}},
 	}.Make(func(ctx context.Context, c *op.Call) error {
-		list, err := remote.All[registry.Service](ctx, c.Server, "services")
+		list, err := remote.All[record.Service](ctx, c.Server, "services")
 		if err != nil {
 			return err
 		}
-		ok := func(s registry.Service) bool { return s.State == "ok" }
+		ok := func(s record.Service) bool { return s.State == "ok" }
 		all := len(list)
-		working := len(slices.DeleteFunc(slices.Clone(list), func(s registry.Service) bool { return !ok(s) }))
+		working := len(slices.DeleteFunc(slices.Clone(list), func(s record.Service) bool { return !ok(s) }))
 		if c.Given("failing") {
 			list = slices.DeleteFunc(list, ok)
 		}
@@ -79,23 +79,23 @@ next probe; if that fails too, they hold the service again.`,
 func changesService(c op.Command) *cobra.Command {
 	c.Arg = "service"
 	return c.Make(func(ctx context.Context, c *op.Call) error {
-		var v struct{ Items []registry.Service }
+		var v struct{ Items []record.Service }
 		if _, err := c.Do(ctx, client.Call{Method: http.MethodPost, Path: c.Path("services/{}/") + c.Cmd.Name(), Body: c.Body()}, &v); err != nil {
 			return remote.Next(err, "`farol services` lists the services")
 		}
 		if err := printServices(c, v.Items); err != nil || c.Cmd.Name() == "hold" {
 			return err
 		}
-		if slices.ContainsFunc(v.Items, func(s registry.Service) bool { return s.Service == c.Arg && s.HeldBy != nil }) {
+		if slices.ContainsFunc(v.Items, func(s record.Service) bool { return s.Service == c.Arg && s.HeldBy != nil }) {
 			return cli.Failure{Code: cli.ExitFailed, Err: fmt.Errorf("%s is still held by others", c.Arg), Next: "`farol resume --pause ID` ends one hold, no matter who made it"}
 		}
 		return nil
 	})
 }
 
-func printServices(c *op.Call, list []registry.Service) error {
+func printServices(c *op.Call, list []record.Service) error {
 	header := []string{"SERVICE", "STATE", "SINCE", "FAILING", "WAITING", ""}
-	return cli.PrintList(c.Cmd, c.JSON, list, "services", header, func(s registry.Service) []string {
+	return cli.PrintList(c.Cmd, c.JSON, list, "services", header, func(s record.Service) []string {
 		since, waiting := "", ""
 		if s.Since != nil {
 			since = human.Time(*s.Since)

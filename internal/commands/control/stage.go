@@ -19,7 +19,7 @@ import (
 	"github.com/farol-preservation/farol/internal/commands/values"
 	"github.com/farol-preservation/farol/internal/human"
 	"github.com/farol-preservation/farol/internal/remote"
-	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/record"
 )
 
 // Stage is farol stage.
@@ -37,10 +37,10 @@ func stageListCommand() *cobra.Command {
 }
 
 // stages is a list of stages.
-func stages() op.List[registry.QueueStage] {
-	return op.List[registry.QueueStage]{
+func stages() op.List[record.QueueStage] {
+	return op.List[record.QueueStage]{
 		Path: "stages", What: "stages", Header: []string{"STAGE", "ACTION", "WORKER", "TOPIC", "ATTEMPTS", "CAP", "LEASE", "WAITING", "RUNNING", "PARKED", ""},
-		Row: func(s registry.QueueStage) []string {
+		Row: func(s record.QueueStage) []string {
 			state, most := "", "-"
 			if s.Paused {
 				state = "paused"
@@ -83,7 +83,7 @@ has letters, digits and single spaces, and begins with a capital.`,
 	}.Make(func(ctx context.Context, c *op.Call) error {
 		body := c.Body()
 		body["name"] = c.Arg
-		s, err := remote.Send[registry.QueueStage](ctx, c.Server, http.MethodPost, "stages", body)
+		s, err := remote.Send[record.QueueStage](ctx, c.Server, http.MethodPost, "stages", body)
 		if err != nil {
 			return remote.Next(err, "`farol stage list` shows the stages")
 		}
@@ -135,13 +135,13 @@ which an item waits for a person. Workers apply a change within five seconds.`,
 			return notNegative("--timeout", c.Duration("timeout"))
 		},
 	}.Make(func(ctx context.Context, c *op.Call) error {
-		stage, err := values.Stage(ctx, c.Server, "the stage", registry.Stage(c.Arg))
+		stage, err := values.Stage(ctx, c.Server, "the stage", record.Stage(c.Arg))
 		if err != nil {
 			return err
 		}
 		body := c.Body()
 		body["stage"] = stage
-		v, err := remote.Send[struct{ Items []registry.QueueStage }](ctx, c.Server, http.MethodPatch, "stages", body)
+		v, err := remote.Send[struct{ Items []record.QueueStage }](ctx, c.Server, http.MethodPatch, "stages", body)
 		switch {
 		case err != nil:
 			return err
@@ -162,11 +162,11 @@ parked, and can be requeued to another stage.`,
   farol stage remove OCR --json`,
 		Arg: "stage",
 	}.Make(func(ctx context.Context, c *op.Call) error {
-		name, err := values.Stage(ctx, c.Server, "the stage", registry.Stage(c.Arg))
+		name, err := values.Stage(ctx, c.Server, "the stage", record.Stage(c.Arg))
 		if err != nil {
 			return err
 		}
-		var s registry.QueueStage
+		var s record.QueueStage
 		if _, err := c.Do(ctx, client.Call{Method: http.MethodDelete, Path: "stages/Ingest/" + url.PathEscape(string(name))}, &s); err != nil {
 			return remote.Next(err, fmt.Sprintf("`farol item list --stage '%s'` shows its items; `farol pause '%s'` pauses it", name, name))
 		}

@@ -10,14 +10,14 @@ import (
 
 	"github.com/farol-preservation/farol/internal/commands/op"
 	"github.com/farol-preservation/farol/internal/human"
-	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/record"
 )
 
 // Workers is farol workers.
 func Workers() *cobra.Command {
-	return op.List[registry.Worker]{
+	return op.List[record.Worker]{
 		Path: "workers", What: "workers", Header: []string{"WORKER", "NODE/PID", "RUNS", "SLOTS", "HEARTBEAT", "UP", ""},
-		Row: func(w registry.Worker) []string {
+		Row: func(w record.Worker) []string {
 			slots, state := "", "serves HTTP"
 			if w.Slots != nil {
 				slots, state = strconv.Itoa(*w.Slots), "works"
@@ -49,7 +49,7 @@ the items that they have leased. farol workers lists the names.`,
 		Example: `  farol drain node-1-4711
   farol drain node-2-4712 --json`,
 		Arg: "worker",
-	}, http.MethodPost, "workers/{}/drain", "`farol workers` lists the live workers", func(w registry.Worker) string {
+	}, http.MethodPost, "workers/{}/drain", "`farol workers` lists the live workers", func(w record.Worker) string {
 		return fmt.Sprintf("%s is draining; %s in progress.\n", human.Line(w.Worker), human.Count(w.Running, "item", "items"))
 	})
 }

@@ -17,8 +17,7 @@ import (
 	"github.com/farol-preservation/farol/internal/commands/op"
 	"github.com/farol-preservation/farol/internal/commands/values"
 	"github.com/farol-preservation/farol/internal/remote"
-	"github.com/farol-preservation/farol/registry"
-	"github.com/farol-preservation/farol/web/api"
+	"github.com/farol-preservation/farol/record"
 )
 
 // Item is farol item.
@@ -44,10 +43,10 @@ const whyNot = "see `farol item show {}` and `farol why-not {}`"
 
 // Told is how commands that are made of operations on items tell what came of them.
 func Told() op.Telling {
-	return op.Tell(func(v api.ItemView) string { return stands(v.WorkItem) }, whyNot)
+	return op.Tell(func(v record.ItemView) string { return stands(v.WorkItem) }, whyNot)
 }
 
-func stands(i registry.WorkItem) string {
+func stands(i record.WorkItem) string {
 	return fmt.Sprintf("Item %d: %s at %s; %s.\n", i.ID, i.Status, i.Stage, explain.State(i, time.Now()))
 }
 
@@ -85,7 +84,7 @@ default is 0. It applies from the next claim on, in all later stages.`,
 		if err != nil {
 			return err
 		}
-		var item registry.WorkItem
+		var item record.WorkItem
 		if _, err := call.Do(ctx, client.Call{Method: http.MethodPatch, Path: remote.About("items", id, ""), Body: map[string]int{"priority": n}}, &item); err != nil {
 			return remote.Next(err, strings.ReplaceAll(whyNot, "{}", fmt.Sprint(id)))
 		}

@@ -18,12 +18,12 @@ import (
 	"github.com/farol-preservation/farol/internal/human"
 	"github.com/farol-preservation/farol/internal/remote"
 	"github.com/farol-preservation/farol/internal/settings"
-	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/record"
 )
 
 func itemListCommand() *cobra.Command {
-	return op.List[registry.WorkItem]{
-		Path: "items", What: "work items", Print: printItems, Before: func(i registry.WorkItem) int64 { return i.ID },
+	return op.List[record.WorkItem]{
+		Path: "items", What: "work items", Print: printItems, Before: func(i record.WorkItem) int64 { return i.ID },
 		Empty: op.KnownInstitution,
 	}.Command(op.Command{
 		Use:   "list",
@@ -57,7 +57,7 @@ waits for a person. NOTE is the first finding; "item explain" shows all.`,
 	})
 }
 
-func printItems(out io.Writer, items []registry.WorkItem) error {
+func printItems(out io.Writer, items []record.WorkItem) error {
 	if len(items) == 0 {
 		return cli.NoneOf(out, "work items")
 	}
@@ -97,7 +97,7 @@ late stages first, then by priority, then in fair-queueing order. Nothing is cla
 		},
 	}.Make(func(ctx context.Context, c *op.Call) error {
 		q := url.Values{"pool": given, "limit": {strconv.Itoa(c.Number("limit"))}}
-		v, err := remote.Get[struct{ Items []registry.WorkItem }](ctx, c.Server, "items/next", q)
+		v, err := remote.Get[struct{ Items []record.WorkItem }](ctx, c.Server, "items/next", q)
 		if err != nil {
 			return err
 		}

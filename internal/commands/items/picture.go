@@ -8,7 +8,7 @@ import (
 
 	"github.com/farol-preservation/farol/explain"
 	"github.com/farol-preservation/farol/internal/human"
-	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/record"
 )
 
 // picture draws an item on a terminal, each time over its last drawing.
@@ -96,7 +96,7 @@ func meter(share float64) string {
 }
 
 // tookFor is how long the work on a stage took, attempts that failed included.
-func tookFor(attempts []registry.Attempt, stage registry.Stage) string {
+func tookFor(attempts []record.Attempt, stage record.Stage) string {
 	var sum time.Duration
 	for _, a := range attempts {
 		if a.Stage == stage && a.EndedAt != nil {

@@ -8,10 +8,9 @@ import (
 	"time"
 
 	"github.com/farol-preservation/farol/explain"
-	"github.com/farol-preservation/farol/explain/estimate"
 	"github.com/farol-preservation/farol/internal/commands/values"
 	"github.com/farol-preservation/farol/progress"
-	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/record"
 )
 
 // The picture is drawn over the one before, and each line stays a line.
@@ -23,14 +22,14 @@ func TestPictureIsDrawnInPlace(t *testing.T) {
 	}
 	defer out.Close() //nolint:errcheck // read below
 	p := &picture{out: out}
-	item := registry.WorkItem{ID: 7, Action: "Ingest", Status: "Started", Retry: true, Stage: "Store", Name: "film\x1b[2J.tar", Institution: "test.edu", Attempt: 2, Order: values.Stages()[:9]}
+	item := record.WorkItem{ID: 7, Action: "Ingest", Status: "Started", Retry: true, Stage: "Store", Name: "film\x1b[2J.tar", Institution: "test.edu", Attempt: 2, Order: values.Stages()[:9]}
 	number := func(n int64) *int64 { return &n }
 	stage := explain.Stage{
 		Stage: "Store", Measure: progress.ByBytes, Number: 6, Of: 9, FilesDone: number(1), FilesTotal: number(4), BytesDone: number(100), BytesTotal: number(400), InProgress: 12,
 		Files: []explain.File{{Path: "data/\u202egnp.exe", Files: 1, Size: number(200), Bytes: 50}, {Path: "data/a", Files: 3, Size: number(30)}},
 	}
 	ended := time.Now()
-	l := explain.Snapshot{Item: item, State: "in progress", Current: stage, Attempts: []registry.Attempt{{Stage: "Receive", ClaimedAt: ended.Add(-3 * time.Second), EndedAt: &ended}}}
+	l := explain.Snapshot{Item: item, State: "in progress", Current: stage, Attempts: []record.Attempt{{Stage: "Receive", ClaimedAt: ended.Add(-3 * time.Second), EndedAt: &ended}}}
 	for range 2 {
 		if err := p.show(l); err != nil {
 			t.Fatal(err)
@@ -58,7 +57,7 @@ func TestPictureIsDrawnInPlace(t *testing.T) {
 			t.Errorf("it lacks %q:\n%s", want, first)
 		}
 	}
-	l.Time, l.End = ended, &estimate.Interval{Low: ended.Add(time.Minute), Likely: ended.Add(2 * time.Minute), High: ended.Add(time.Hour)}
+	l.Time, l.End = ended, &record.Interval{Low: ended.Add(time.Minute), Likely: ended.Add(2 * time.Minute), High: ended.Add(time.Hour)}
 	if lines := draw(l); lines[len(lines)-2] != "  End: in about 2m00s; in 8 of 10 cases in 1m00s to 1h00m" {
 		t.Errorf("with an estimate: %q", lines)
 	}

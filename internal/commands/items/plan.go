@@ -22,8 +22,8 @@ import (
 	"github.com/farol-preservation/farol/internal/commands/values"
 	"github.com/farol-preservation/farol/internal/human"
 	"github.com/farol-preservation/farol/internal/remote"
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
-	"github.com/farol-preservation/farol/registry/plans"
 )
 
 // Plan is farol plan.
@@ -82,7 +82,7 @@ func planning(action string, c op.Command) *cobra.Command {
 		if n, err := parsePriority(call.Arg); err == nil {
 			body["priority"] = n
 		}
-		v, err := remote.Send[plans.View](ctx, call.Server, http.MethodPost, "plans", body)
+		v, err := remote.Send[record.PlanView](ctx, call.Server, http.MethodPost, "plans", body)
 		if errors.Is(err, registry.ErrNotFound) {
 			err = cmp.Or(values.CheckInstitution(ctx, call.Server, call.Text("institution")), err)
 		}
@@ -192,7 +192,7 @@ func running(do planRun, c op.Command) *cobra.Command {
 	c = onePlan(c)
 	c.Within = -1
 	cmd := c.Make(func(ctx context.Context, call *op.Call) error {
-		v, err := remote.Get[plans.View](ctx, call.Server, call.Path("plans/{}"), nil)
+		v, err := remote.Get[record.PlanView](ctx, call.Server, call.Path("plans/{}"), nil)
 		if err != nil {
 			return noPlan(err)
 		}
@@ -224,7 +224,7 @@ const pollPlan = 500 * time.Millisecond
 
 // follow has a plan applied or undone, and waits until it is. A server answers at once and goes
 // on; this process answers at the end. report receives how many items were dealt with so far.
-func (do planRun) follow(ctx context.Context, c *op.Call, v plans.View, report func(items int)) (plans.View, error) {
+func (do planRun) follow(ctx context.Context, c *op.Call, v record.PlanView, report func(items int)) (record.PlanView, error) {
 	asked := make(chan error, 1)
 	go func() {
 		body := map[string]any{}
@@ -245,7 +245,7 @@ func (do planRun) follow(ctx context.Context, c *op.Call, v plans.View, report f
 		case <-ctx.Done():
 			failed = ctx.Err()
 		}
-		now, err := remote.Get[plans.View](context.WithoutCancel(ctx), c.Server, remote.About("plans", v.ID, ""), nil)
+		now, err := remote.Get[record.PlanView](context.WithoutCancel(ctx), c.Server, remote.About("plans", v.ID, ""), nil)
 		if err = cmp.Or(failed, err); err == nil || now.ID != 0 {
 			v = now
 			report(int(all - v.Counts[do.state]))
@@ -257,7 +257,7 @@ func (do planRun) follow(ctx context.Context, c *op.Call, v plans.View, report f
 }
 
 // leftover is the failure of an undo that could not undo all.
-func leftover(p plans.Plan) error {
+func leftover(p record.Plan) error {
 	if n := p.Counts["not undone"]; n > 0 {
 		return cli.Failure{
 			Code: cli.ExitFailed, Err: fmt.Errorf("%s could not be undone", human.Count(n, "item", "items")),
@@ -308,7 +308,7 @@ undone. With --items, list the items in one of these states instead.`,
 		Flags:  []op.Flag{{Name: "items", Among: func() []string { return append(PlanStates(), "all") }, Help: "list the items in this state"}},
 		Within: planTime,
 	}).Make(func(ctx context.Context, c *op.Call) error {
-		v, err := remote.Get[plans.View](ctx, c.Server, c.Path("plans/{}"), nil)
+		v, err := remote.Get[record.PlanView](ctx, c.Server, c.Path("plans/{}"), nil)
 		if err != nil {
 			return noPlan(err)
 		}
@@ -316,7 +316,7 @@ undone. With --items, list the items in one of these states instead.`,
 			return cli.Print(c.Cmd, c.JSON, v, printPlan)
 		}
 		state := strings.TrimPrefix(c.Text("items"), "all")
-		list, err := remote.List[plans.Item](ctx, c.Server, c.Path("plans/{}/items"), remote.Query("state", state), math.MaxInt)
+		list, err := remote.List[record.PlanItem](ctx, c.Server, c.Path("plans/{}/items"), remote.Query("state", state), math.MaxInt)
 		if err != nil {
 			return err
 		}
@@ -325,10 +325,10 @@ undone. With --items, list the items in one of these states instead.`,
 }
 
 func planListCommand() *cobra.Command {
-	return op.List[plans.Plan]{
-		Path: "plans", What: "plans", Before: func(p plans.Plan) int64 { return p.ID },
+	return op.List[record.Plan]{
+		Path: "plans", What: "plans", Before: func(p record.Plan) int64 { return p.ID },
 		Header: []string{"ID", "STATE", "DOES", "ITEMS", "MADE", "BY", "CONDITION"},
-		Row: func(p plans.Plan) []string {
+		Row: func(p record.Plan) []string {
 			return []string{
 				strconv.FormatInt(p.ID, 10), p.State, does(p), strconv.FormatInt(p.Items, 10), human.Time(p.CreatedAt), human.Line(p.CreatedBy), human.Line(p.Condition),
 			}
@@ -341,7 +341,7 @@ func planListCommand() *cobra.Command {
 	})
 }
 
-func printPlan(w io.Writer, v plans.View) error {
+func printPlan(w io.Writer, v record.PlanView) error {
 	lines := [][]string{
 		{"Does", does(v.Plan)},
 		{"State", standing(v)},
@@ -363,7 +363,7 @@ func printPlan(w io.Writer, v plans.View) error {
 		return err
 	}
 	if len(v.Causes) > 0 {
-		rows := cli.Rows(v.Causes, func(c plans.Cause) []string {
+		rows := cli.Rows(v.Causes, func(c record.PlanCause) []string {
 			return []string{c.State, strconv.FormatInt(c.Items, 10), strconv.FormatInt(c.Example, 10), human.Line(c.Cause)}
 		})
 		fmt.Fprintln(w)
@@ -382,7 +382,7 @@ func printPlan(w io.Writer, v plans.View) error {
 }
 
 // standing is the state of a plan and of its items.
-func standing(v plans.View) string {
+func standing(v record.PlanView) string {
 	text := v.State
 	for _, state := range PlanStates() {
 		if n := v.Counts[state]; n > 0 {
@@ -393,7 +393,7 @@ func standing(v plans.View) string {
 }
 
 // next says what can be done with a plan.
-func nextOf(v plans.View) string {
+func nextOf(v record.PlanView) string {
 	again := "To make it again: " + commandOf(v.Plan)
 	switch v.State {
 	case "ready":
@@ -409,7 +409,7 @@ func nextOf(v plans.View) string {
 }
 
 // does is what a plan does, for people.
-func does(p plans.Plan) string {
+func does(p record.Plan) string {
 	switch {
 	case p.ToStage != nil:
 		return p.Action + " to " + string(*p.ToStage)
@@ -422,7 +422,7 @@ func does(p plans.Plan) string {
 }
 
 // commandOf is the command that makes such a plan.
-func commandOf(p plans.Plan) string {
+func commandOf(p record.Plan) string {
 	quoted := func(s string) string { return "'" + strings.ReplaceAll(human.Line(s), "'", `'\''`) + "'" }
 	command := "farol plan " + p.Action
 	if p.Action == "set priority" {
@@ -440,8 +440,8 @@ func commandOf(p plans.Plan) string {
 	return command
 }
 
-func printPlanItems(w io.Writer, items []plans.Item) error {
-	return cli.WriteList(w, "items", []string{"ITEM", "STATE", "WAS", "AT", "SIZE", "NAME", "WHY"}, cli.Rows(items, func(i plans.Item) []string {
+func printPlanItems(w io.Writer, items []record.PlanItem) error {
+	return cli.WriteList(w, "items", []string{"ITEM", "STATE", "WAS", "AT", "SIZE", "NAME", "WHY"}, cli.Rows(items, func(i record.PlanItem) []string {
 		return []string{strconv.FormatInt(i.ID, 10), i.State, string(i.Status), string(i.Stage), human.Bytes(i.Size), human.Line(i.Name), human.Line(i.Detail)}
 	}))
 }

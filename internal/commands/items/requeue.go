@@ -16,6 +16,7 @@ import (
 	"github.com/farol-preservation/farol/internal/commands/op"
 	"github.com/farol-preservation/farol/internal/human"
 	"github.com/farol-preservation/farol/internal/remote"
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
 )
 
@@ -57,7 +58,7 @@ Items that are refused do not stop the others.`,
 		if many {
 			return requeueMany(ctx, c, care)
 		}
-		var item registry.WorkItem
+		var item record.WorkItem
 		if _, err := c.Do(ctx, client.Call{Method: http.MethodPost, Path: remote.About("items", c.ID, "/requeue"), Body: c.Body()}, &item); err != nil {
 			return remote.Next(err, strings.ReplaceAll(whyNot, "{}", c.Arg))
 		}
@@ -73,7 +74,7 @@ func requeueMany(ctx context.Context, c *op.Call, care cli.Caution) error {
 	if err != nil {
 		return err
 	}
-	v, err := remote.Send[struct{ Items []registry.RequeueLine }](ctx, c.Server, http.MethodPost, "items/requeue",
+	v, err := remote.Send[struct{ Items []record.RequeueLine }](ctx, c.Server, http.MethodPost, "items/requeue",
 		map[string]any{"where": c.Text("where"), "stage": c.Text("to"), "dry_run": !yes})
 	switch {
 	case errors.Is(err, registry.ErrRefused):
@@ -88,7 +89,7 @@ func requeueMany(ctx context.Context, c *op.Call, care cli.Caution) error {
 }
 
 // rowOf is a line of what a requeue does.
-func rowOf(l registry.RequeueLine) []string {
+func rowOf(l record.RequeueLine) []string {
 	number := func(n *int64) string {
 		if n == nil {
 			return ""
@@ -113,7 +114,7 @@ other items come first.`,
 		Example: `  farol why-not 7
   farol why-not 7 --json`,
 	}).Make(func(ctx context.Context, c *op.Call) error {
-		item, err := remote.Get[struct{ Why []registry.Obstacle }](ctx, c.Server, c.Path("items/{}"), nil)
+		item, err := remote.Get[struct{ Why []record.Obstacle }](ctx, c.Server, c.Path("items/{}"), nil)
 		if err != nil {
 			return err
 		}

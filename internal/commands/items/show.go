@@ -15,8 +15,7 @@ import (
 	"github.com/farol-preservation/farol/internal/cli"
 	"github.com/farol-preservation/farol/internal/commands/op"
 	"github.com/farol-preservation/farol/internal/human"
-	"github.com/farol-preservation/farol/registry"
-	"github.com/farol-preservation/farol/registry/requests"
+	"github.com/farol-preservation/farol/record"
 )
 
 func itemShowCommand() *cobra.Command {
@@ -106,7 +105,7 @@ func progressLines(v *explain.Item) (lines [][]string) {
 	return lines
 }
 
-func printAttempts(w io.Writer, attempts []registry.Attempt) error {
+func printAttempts(w io.Writer, attempts []record.Attempt) error {
 	var rows [][]string
 	for _, a := range attempts {
 		outcome, end := "running", time.Now()
@@ -157,7 +156,7 @@ func printObject(w io.Writer, v *explain.Item) error {
 
 // requestLines say what a request is about: a single file, and the archive that it
 // comes from.
-func requestLines(i registry.WorkItem, q requests.Request) (lines [][]string) {
+func requestLines(i record.WorkItem, q record.RetrievalRequest) (lines [][]string) {
 	if q.File != "" {
 		lines = append(lines, []string{"File", human.Line(q.File)})
 	}
@@ -168,7 +167,7 @@ func requestLines(i registry.WorkItem, q requests.Request) (lines [][]string) {
 }
 
 // changeLines are the lines of a page about changes by hand.
-func changeLines(changes []registry.Change) (lines []string) {
+func changeLines(changes []record.Change) (lines []string) {
 	for _, c := range changes {
 		lines = append(lines, human.Time(c.At)+"  "+explain.ChangeByHand(c))
 	}

@@ -14,11 +14,11 @@ import (
 
 	"github.com/farol-preservation/farol/client"
 	"github.com/farol-preservation/farol/explain"
-	"github.com/farol-preservation/farol/explain/estimate"
 	"github.com/farol-preservation/farol/internal/cli"
 	"github.com/farol-preservation/farol/internal/commands/op"
 	"github.com/farol-preservation/farol/internal/human"
 	"github.com/farol-preservation/farol/internal/remote"
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
 )
 
@@ -88,7 +88,7 @@ type display interface {
 
 // follow polls until the item has ended. An outage of the database is reported once, and
 // waited out.
-func (w *watcher) follow(ctx context.Context, d display) (registry.WorkItem, error) {
+func (w *watcher) follow(ctx context.Context, d display) (record.WorkItem, error) {
 	tick := time.NewTicker(pollInterval)
 	defer tick.Stop()
 	var away time.Time // since when the database is unavailable
@@ -150,8 +150,8 @@ func snapshotOf(ctx context.Context, s *remote.Server, id int64) (l explain.Snap
 	}
 	unread = answer
 	shown, err := remote.Get[struct {
-		registry.WorkItem
-		estimate.Times
+		record.WorkItem
+		record.Times
 	}](ctx, s.Once(), remote.About("items", id, ""), nil)
 	if err != nil {
 		return l, nil, err

@@ -19,7 +19,7 @@ import (
 	"github.com/farol-preservation/farol/internal/cli"
 	"github.com/farol-preservation/farol/internal/human"
 	"github.com/farol-preservation/farol/internal/remote"
-	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/web/ops"
 )
 
@@ -134,7 +134,7 @@ func flagOf(f ops.Field) Flag {
 	switch {
 	case f.Name == "reason":
 		out.Kind = Reason
-	case f.Type == reflect.TypeFor[registry.Stage]():
+	case f.Type == reflect.TypeFor[record.Stage]():
 		out.Kind = Stage
 	case f.Type == reflect.TypeFor[time.Time]():
 		out.Kind = Since

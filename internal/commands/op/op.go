@@ -19,7 +19,7 @@ import (
 	"github.com/farol-preservation/farol/internal/commands/values"
 	"github.com/farol-preservation/farol/internal/connect"
 	"github.com/farol-preservation/farol/internal/remote"
-	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/record"
 )
 
 // Command is what people read of a command, and what it takes.
@@ -144,7 +144,7 @@ func (c *Call) ask(ctx context.Context, s *remote.Server) (err error) {
 	}
 	for _, f := range c.flags {
 		if v, given := c.values[f.Name]; given && f.Kind == Stage {
-			name, err := values.Stage(ctx, s, "--"+f.Name, registry.Stage(v.(string))) //nolint:errcheck,forcetypeassert // it is a text
+			name, err := values.Stage(ctx, s, "--"+f.Name, record.Stage(v.(string))) //nolint:errcheck,forcetypeassert // it is a text
 			if err != nil {
 				return err
 			}

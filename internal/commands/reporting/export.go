@@ -8,18 +8,19 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strconv"
 
 	"github.com/spf13/cobra"
 
-	"github.com/farol-preservation/farol/client"
 	"github.com/farol-preservation/farol/internal/cli"
 	"github.com/farol-preservation/farol/internal/commands/op"
 	"github.com/farol-preservation/farol/internal/connect"
 	"github.com/farol-preservation/farol/internal/human"
 	"github.com/farol-preservation/farol/internal/remote"
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/exports"
 )
@@ -57,7 +58,7 @@ A file appears under its name when it is complete. The SHA-256 of the content is
 		Args:              cli.OneArg("kind"),
 		ValidArgsFunction: cli.CompleteFirst(cli.Constant(exports.Kinds)),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			kind, err := cli.OneOf("the kind", exports.Kind(args[0]), exports.Kinds())
+			kind, err := cli.OneOf("the kind", record.ExportKind(args[0]), exports.Kinds())
 			switch {
 			case err != nil:
 				return err
@@ -118,7 +119,7 @@ func noneOf(name string, err error) error {
 
 // export writes an export of the database, which is not put on record: its reader may have no
 // right to write there.
-func export(ctx context.Context, r *registry.Registry, kind exports.Kind, institution, object, output string, stdout io.Writer) (exported, error) {
+func export(ctx context.Context, r *registry.Registry, kind record.ExportKind, institution, object, output string, stdout io.Writer) (exported, error) {
 	records := exports.In(r, registry.Everything())
 	of, err := records.Find(ctx, kind, institution, object)
 	if err != nil {
@@ -137,9 +138,9 @@ func export(ctx context.Context, r *registry.Registry, kind exports.Kind, instit
 
 // exportRemotely downloads an export of a server. One that is large is written into the
 // restoration bucket.
-func exportRemotely(ctx context.Context, s *remote.Server, kind exports.Kind, institution, object, output string, stdout io.Writer) (exported, error) {
-	made, err := s.Registry().MakeExport(ctx, client.ExportRequest{Kind: string(kind), Scope: client.ExportScope{Institution: institution, Object: object}})
-	switch err = remote.Words(err); {
+func exportRemotely(ctx context.Context, s *remote.Server, kind record.ExportKind, institution, object, output string, stdout io.Writer) (exported, error) {
+	made, err := remote.Send[record.ExportView](ctx, s, http.MethodPost, "exports", record.ExportRequest{Kind: kind, Scope: record.ExportScope{Institution: institution, Object: object}})
+	switch {
 	case err != nil:
 		return exported{}, noneOf(institution+object, err)
 	case made.WorkItem != nil:
@@ -155,10 +156,10 @@ func exportRemotely(ctx context.Context, s *remote.Server, kind exports.Kind, in
 	if err != nil {
 		return done, err
 	}
-	if made, err = s.Registry().Export(ctx, made.ID); err == nil && made.Records != nil {
+	if made, err = remote.Get[record.ExportView](ctx, s, remote.About("exports", made.ID, ""), nil); err == nil && made.Records != nil {
 		done.Records = *made.Records
 	}
-	return done, remote.Words(err)
+	return done, err
 }
 
 // newFile is a file that appears under its name when it is complete, and not at all after an
@@ -193,8 +194,8 @@ func (c *counter) Write(p []byte) (int, error) {
 }
 
 func exportListCommand() *cobra.Command {
-	return op.List[exports.Record]{
-		Path: "exports", Before: func(e exports.Record) int64 { return e.ID }, Empty: op.KnownInstitution,
+	return op.List[record.Export]{
+		Path: "exports", Before: func(e record.Export) int64 { return e.ID }, Empty: op.KnownInstitution,
 		What: "exports", Header: []string{"ID", "KIND", "OF", "REQUESTED BY", "AT", "COMPLETED", "SIZE"}, Row: exportRow,
 	}.Command(op.Command{
 		Use:   "list",
@@ -206,7 +207,7 @@ func exportListCommand() *cobra.Command {
 	})
 }
 
-func exportRow(e exports.Record) []string {
+func exportRow(e record.Export) []string {
 	of, state, bytes := e.Institution, "not downloaded", ""
 	if e.Object != nil {
 		of = human.Line(*e.Object)

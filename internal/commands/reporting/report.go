@@ -14,6 +14,7 @@ import (
 	"github.com/farol-preservation/farol/internal/cli"
 	"github.com/farol-preservation/farol/internal/commands/op"
 	"github.com/farol-preservation/farol/internal/human"
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry/reports"
 )
 
@@ -29,7 +30,7 @@ func of() op.Flag {
 }
 
 // by is the flag of a report whose rows stand for one of several things.
-func by(names ...reports.Grouping) op.Flag {
+func by(names ...record.Grouping) op.Flag {
 	list := func() []string { return cli.Strings(names) }
 	return op.Flag{Name: "by", Param: "by", Default: string(names[0]), Among: list, Quiet: true, Help: "what a row stands for"}
 }
@@ -44,7 +45,7 @@ func headOf(c *op.Call) string {
 
 func depositsCommand() *cobra.Command {
 	header := []string{"", "COUNTED", "OBJECTS", "FILES", "BYTES"} // the first is known when the command runs
-	return op.List[reports.Deposit]{Path: "reports/deposits", What: "deposits", Header: header, Empty: op.KnownInstitution, Row: func(d reports.Deposit) []string {
+	return op.List[record.Deposit]{Path: "reports/deposits", What: "deposits", Header: header, Empty: op.KnownInstitution, Row: func(d record.Deposit) []string {
 		return []string{d.Key, d.Day, strconv.FormatInt(d.Objects, 10), strconv.FormatInt(d.Files, 10), human.Bytes(d.Bytes)}
 	}}.All(op.Command{
 		Use:   "deposits",
@@ -79,7 +80,7 @@ func costsCommand() *cobra.Command {
 		return *s
 	}
 	header := []string{"INSTITUTION", "STORAGE OPTION", "DAYS", "BYTES", "INCLUDED TIB", "PER GIB", "COST"}
-	return op.List[reports.Cost]{Path: "reports/costs", What: "costs", Header: header, Empty: op.KnownInstitution, Row: func(c reports.Cost) []string {
+	return op.List[record.Cost]{Path: "reports/costs", What: "costs", Header: header, Empty: op.KnownInstitution, Row: func(c record.Cost) []string {
 		return []string{c.Institution, c.StorageOption, strconv.FormatInt(c.Days, 10), human.Bytes(c.Bytes), text(c.IncludedTiB), text(c.PerGiBMonth), text(c.Cost)}
 	}}.All(op.Command{
 		Use:   "costs",
@@ -101,7 +102,7 @@ cost is empty.`,
 
 func outcomesCommand() *cobra.Command {
 	header := []string{"", "RESULT", "ITEMS", "BYTES"} // the first is known when the command runs
-	return op.List[reports.Outcome]{Path: "reports/outcomes", What: "items", Header: header, Empty: op.KnownInstitution, Row: func(o reports.Outcome) []string {
+	return op.List[record.Outcome]{Path: "reports/outcomes", What: "items", Header: header, Empty: op.KnownInstitution, Row: func(o record.Outcome) []string {
 		return []string{o.Key, o.Result, strconv.FormatInt(o.Items, 10), human.Bytes(o.Bytes)}
 	}}.All(op.Command{
 		Use:   "outcomes",
@@ -162,5 +163,5 @@ each item again, after data were loaded without triggers for instance.`,
   farol report count --all`,
 		Here: true, Within: -1,
 		Flags: []op.Flag{{Name: "all", Param: "all", Kind: op.Truth, Help: "count each file and each item again"}},
-	}, http.MethodPost, "reports/count", "", func(c reports.Counted) string { return c.String() + "\n" })
+	}, http.MethodPost, "reports/count", "", func(c record.Counted) string { return c.String() + "\n" })
 }

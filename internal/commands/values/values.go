@@ -12,28 +12,29 @@ import (
 	"github.com/farol-preservation/farol/internal/cli"
 	"github.com/farol-preservation/farol/internal/remote"
 	"github.com/farol-preservation/farol/internal/settings"
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
 )
 
 // Stage spells the name of a stage as the registry does; also are other names that are
 // allowed. It asks the registry only if the stage is not one of Farol's own. flag is what the
 // error names.
-func Stage(ctx context.Context, s *remote.Server, flag string, value registry.Stage, also ...registry.Stage) (registry.Stage, error) {
+func Stage(ctx context.Context, s *remote.Server, flag string, value record.Stage, also ...record.Stage) (record.Stage, error) {
 	name, err := cli.OneOf(flag, value, append(Stages(), also...))
 	if err == nil {
 		return name, nil
 	}
 	list, err := remote.Get[struct {
-		Items []registry.QueueStage
-		Names []registry.Stage // of those that were removed, too
+		Items []record.QueueStage
+		Names []record.Stage // of those that were removed, too
 	}](ctx, s, "stages", nil)
 	if err != nil {
 		return "", err
 	}
-	if i := slices.IndexFunc(list.Names, func(name registry.Stage) bool { return strings.EqualFold(string(name), string(value)) }); i >= 0 {
+	if i := slices.IndexFunc(list.Names, func(name record.Stage) bool { return strings.EqualFold(string(name), string(value)) }); i >= 0 {
 		return list.Names[i], nil
 	}
-	names := []registry.Stage{}
+	names := []record.Stage{}
 	for _, q := range list.Items {
 		if !slices.Contains(names, q.Stage) {
 			names = append(names, q.Stage)
@@ -48,27 +49,27 @@ func CheckInstitution(ctx context.Context, s *remote.Server, identifier string) 
 	if identifier == "" {
 		return nil
 	}
-	list, err := remote.List[registry.Institution](ctx, s, "institutions", nil, math.MaxInt)
+	list, err := remote.List[record.Institution](ctx, s, "institutions", nil, math.MaxInt)
 	switch {
 	case remote.NotAllowed(err):
 		return nil
 	case err != nil:
 		return err
-	case !slices.ContainsFunc(list, func(i registry.Institution) bool { return i.Identifier == identifier }):
+	case !slices.ContainsFunc(list, func(i record.Institution) bool { return i.Identifier == identifier }):
 		return cli.Failure{Code: cli.ExitFailed, Err: fmt.Errorf("there is no institution %q", identifier), Next: "`farol institution list` lists the institutions"}
 	}
 	return nil
 }
 
 // Statuses lists the statuses of work items.
-func Statuses() []registry.Status {
-	return []registry.Status{registry.Pending, registry.Started, registry.Success, registry.Failed, registry.Cancelled, registry.Suspended}
+func Statuses() []record.Status {
+	return []record.Status{registry.Pending, registry.Started, registry.Success, registry.Failed, registry.Cancelled, registry.Suspended}
 }
 
 // Stages are Farol's own that live items can be in: the ingest stages in their
 // order, and those of the other actions. [Stage] knows those that were added too.
-func Stages() []registry.Stage {
-	var names []registry.Stage
+func Stages() []record.Stage {
+	var names []record.Stage
 	for _, w := range settings.IngestWorkers() {
 		names = append(names, w.Stage)
 	}
@@ -86,7 +87,7 @@ func StageHelp() string {
 }
 
 // Actions lists the actions of work items.
-func Actions() (names []registry.Action) {
+func Actions() (names []record.Action) {
 	for _, w := range settings.OldWorkers() {
 		if w.Action != "" && !slices.Contains(names, w.Action) {
 			names = append(names, w.Action)

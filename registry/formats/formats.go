@@ -1,4 +1,7 @@
-package registry
+// Package formats has the files whose formats are to be identified again. What comes in is a
+// filter, and what files were found to be; what goes out are the files, page by page, and the
+// events of their identification.
+package formats
 
 import (
 	"context"
@@ -7,10 +10,18 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/farol-preservation/farol/registry"
 )
 
-// FormatFilter says which active files are to be identified again.
-type FormatFilter struct {
+// Records are these records in a registry. They are safe for concurrent use.
+type Records struct{ db registry.Database }
+
+// In returns those of r.
+func In(r *registry.Registry) Records { return Records{r.DB()} }
+
+// Filter says which active files are to be identified again.
+type Filter struct {
 	// OlderThan takes files that were identified with PRONOM signature files of a
 	// lower or unknown number. 0 takes files that have neither a PUID nor a reason for
 	// having none.
@@ -19,8 +30,8 @@ type FormatFilter struct {
 	Object      string // identifier; "": of any
 }
 
-// FormatFile is a file that is to be identified again.
-type FormatFile struct {
+// File is a file that is to be identified again.
+type File struct {
 	ID         int64
 	Identifier string
 	Path       string // in the bag
@@ -39,7 +50,7 @@ type FormatFile struct {
 
 // where is the filter in SQL. The first condition of each is that of a partial
 // index: generic_files_signatures, and generic_files_without_format.
-func (f FormatFilter) where() string {
+func (f Filter) where() string {
 	var b strings.Builder
 	if f.OlderThan > 0 {
 		b.WriteString(`f.state = 'A' AND signature_number(f.format_signature_version) < @older AND f.size > 0`)
@@ -55,19 +66,19 @@ func (f FormatFilter) where() string {
 	return b.String()
 }
 
-func (f FormatFilter) args() pgx.NamedArgs {
+func (f Filter) args() pgx.NamedArgs {
 	return pgx.NamedArgs{"older": f.OlderThan, "institution": f.Institution, "object": f.Object}
 }
 
-// FormatCount is how many files a filter takes.
-type FormatCount struct {
+// Count is how many files a filter takes.
+type Count struct {
 	Files int64
 	Bytes int64
 	At    time.Time // by the database's clock
 }
 
-// CountFormats counts the files that a filter takes.
-func (r *Registry) CountFormats(ctx context.Context, f FormatFilter) (c FormatCount, err error) {
+// Count counts the files that a filter takes.
+func (r Records) Count(ctx context.Context, f Filter) (c Count, err error) {
 	err = r.db.QueryRow(ctx, `SELECT count(*), coalesce(sum(f.size), 0)::bigint, now() FROM generic_files f WHERE `+f.where(), f.args()).
 		Scan(&c.Files, &c.Bytes, &c.At)
 	if err != nil {
@@ -76,10 +87,10 @@ func (r *Registry) CountFormats(ctx context.Context, f FormatFilter) (c FormatCo
 	return c, nil
 }
 
-// FilesToIdentify returns up to most files that a filter takes and that nobody has
+// ToIdentify returns up to most files that a filter takes and that nobody has
 // changed since began, in the order of their signatures and IDs; those behind the
 // file after, which is nil at first.
-func (r *Registry) FilesToIdentify(ctx context.Context, f FormatFilter, began time.Time, after *FormatFile, most int) ([]FormatFile, error) {
+func (r Records) ToIdentify(ctx context.Context, f Filter, began time.Time, after *File, most int) ([]File, error) {
 	args := f.args()
 	args["began"], args["most"] = began, most
 	behind, order := ``, `f.id`
@@ -93,7 +104,7 @@ func (r *Registry) FilesToIdentify(ctx context.Context, f FormatFilter, began ti
 			behind = ` AND (signature_number(f.format_signature_version), f.id) > (@signatures, @id)`
 		}
 	}
-	rows, _ := r.db.Query(ctx, `
+	return registry.Collect[File](ctx, r.db, "list files to identify", `
 		SELECT f.id, f.identifier, substr(f.identifier, length(o.identifier) + 2) AS path, f.size, f.file_format AS mime,
 			f.format_puid AS puid, f.updated_at, signature_number(f.format_signature_version) AS signatures,
 			c.targets, c.buckets, c.keys, c.etags
@@ -106,18 +117,13 @@ func (r *Registry) FilesToIdentify(ctx context.Context, f FormatFilter, began ti
 		) c
 		WHERE `+f.where()+` AND f.updated_at < @began`+behind+`
 		ORDER BY `+order+` LIMIT @most`, args)
-	list, err := pgx.CollectRows(rows, pgx.RowToStructByName[FormatFile])
-	if err != nil {
-		return nil, fmt.Errorf("list files to identify: %w", err)
-	}
-	return list, nil
 }
 
 // Identified is what a file was found to be.
 type Identified struct {
-	Format
+	registry.Format
 
-	File FormatFile
+	File File
 }
 
 // A file that someone works on, or has changed since it was read, is left to
@@ -159,7 +165,7 @@ SELECT id FROM changed`
 // Identify puts on record what files were found to be, each with its event, and
 // returns the IDs of those that were written: the others were deleted or changed
 // since they were read.
-func (r *Registry) Identify(ctx context.Context, found []Identified) (ids []int64, err error) {
+func (r Records) Identify(ctx context.Context, found []Identified) (ids []int64, err error) {
 	var of struct {
 		ids                                                 []int64
 		was, at                                             []time.Time
@@ -171,7 +177,7 @@ func (r *Registry) Identify(ctx context.Context, found []Identified) (ids []int6
 		of.methods, of.by = append(of.methods, f.Method), append(of.by, f.IdentifiedBy)
 		of.versions, of.reasons = append(of.versions, f.SignatureVersion), append(of.reasons, f.Reason)
 	}
-	err = Again(func() error {
+	err = registry.Again(func() error {
 		rows, _ := r.db.Query(ctx, identifySQL, pgx.NamedArgs{
 			"ids": of.ids, "was": of.was, "at": of.at, "mimes": of.mimes, "puids": of.puids, "names": of.names, "methods": of.methods,
 			"by": of.by, "versions": of.versions, "reasons": of.reasons,
@@ -180,7 +186,7 @@ func (r *Registry) Identify(ctx context.Context, found []Identified) (ids []int6
 		return err
 	})
 	if err != nil {
-		return nil, fmt.Errorf("record the formats of %d files: %w", len(found), Refusal(err))
+		return nil, fmt.Errorf("record the formats of %d files: %w", len(found), registry.Refusal(err))
 	}
 	return ids, nil
 }

@@ -1,0 +1,216 @@
+package record
+
+import (
+	"fmt"
+	"time"
+)
+
+// FixityDayAhead is what the checks come to within 24 hours.
+type FixityDayAhead struct {
+	From    time.Time `json:"from"`
+	Due     int64     `json:"becomes_due"`
+	Checked int64     `json:"checked"`
+	Overdue int64     `json:"overdue"` // at the end
+}
+
+// A FixityPolicy is how often the copies in a target are to be checked, and how.
+type FixityPolicy struct {
+	Target      string     `json:"target"`
+	Provider    string     `json:"provider"`
+	Mode        string     `json:"mode"` // read, report (by reports of the provider alone) or off
+	Days        *int       `json:"days"` // between two checks; nil: as is configured
+	PausedUntil *time.Time `json:"paused_until"`
+	PauseReason string     `json:"pause_reason"`
+}
+
+// FixityRequested is what was asked for of a file or an object.
+type FixityRequested struct {
+	Identifier string `json:"identifier"`
+	Target     string `json:"target"`
+	Files      int64  `json:"files"`
+	Copies     int64  `json:"copies"`
+	InProgress int64  `json:"in_hand"`          // of these, copies that are being checked at this moment
+	Recent     int64  `json:"recently_checked"` // further copies, which are not checked since they just were
+}
+
+// A FixityBadCopy is a copy that failed its fixity check.
+type FixityBadCopy struct {
+	Failure       int64     `json:"failure"`
+	File          string    `json:"file"`
+	Institution   string    `json:"institution"`
+	Target        string    `json:"target"`
+	Provider      string    `json:"provider"`
+	URL           string    `json:"url" db:"url"`
+	Problem       string    `json:"problem"` // altered or missing
+	Algorithm     string    `json:"algorithm"`
+	Expected      string    `json:"expected"`
+	Found         string    `json:"found"` // "" if there was nothing
+	FoundAt       time.Time `json:"found_at"`
+	SeenAt        time.Time `json:"seen_at"`        // for the last time
+	QuarantinedAs string    `json:"quarantined_as"` // where its bytes are kept; "": not yet, or there are none
+}
+
+// FixityOtherCopy is another copy of the same file.
+type FixityOtherCopy struct {
+	StoredCopy
+
+	Bad bool `json:"bad"`
+}
+
+// A FixityRepairStop keeps copies of a provider from being repaired.
+type FixityRepairStop struct {
+	Provider  string    `json:"provider"`
+	Reason    string    `json:"reason"`
+	StoppedAt time.Time `json:"pulled_at"`
+}
+
+// FixityOwn is how it stands with the copies of one institution.
+type FixityOwn struct {
+	At      time.Time         `json:"at"`
+	Targets []FixityOwnTarget `json:"targets"`
+	Bad     int64             `json:"bad_copies"`
+	Counted bool              `json:"copies_are_counted"` // false: the institution has too many files, and only bad copies are counted
+}
+
+// FixityOwnTarget is how it stands with the copies of one institution in a target. What is not
+// counted is null.
+type FixityOwnTarget struct {
+	Target  string     `json:"target"`
+	Mode    string     `json:"mode"` // read, report or off
+	Days    int        `json:"days"` // between two checks
+	Copies  *int64     `json:"copies"`
+	Overdue *int64     `json:"overdue"` // nil also if nothing is promised
+	Unread  *int64     `json:"never_read"`
+	Oldest  *time.Time `json:"oldest_check"` // or since when a copy waits that was never read
+	Bad     int64      `json:"bad_copies"`
+}
+
+// FixityStatus is how well the promise is kept that each copy is checked every so
+// often, and when it will be if it is not.
+type FixityStatus struct {
+	At         time.Time           `json:"at"`
+	Targets    []FixityTarget      `json:"targets"` // in the order of their names
+	Copies     int64               `json:"copies"`  // that are to be checked
+	Estimated  bool                `json:"copies_are_estimates"`
+	Overdue    int64               `json:"overdue"`    // of these, copies whose check is due
+	Unread     int64               `json:"never_read"` // of these, copies that nobody has read since they were stored
+	Compliance *float64            `json:"compliance"` // per cent of these that are neither overdue nor bad; nil: nothing is promised
+	Bad        int64               `json:"bad_copies"` // wherever they are
+	Stuck      int64               `json:"cannot_be_checked"`
+	Worst      []FixityOverdueCopy `json:"most_overdue"`
+
+	Paused      bool       `json:"paused"` // nothing is claimed until a person or NSQ lets it go on
+	PausedBy    *string    `json:"paused_by"`
+	PausedAt    *time.Time `json:"paused_at"`
+	PauseReason *string    `json:"pause_reason"`
+
+	Allowance int64         `json:"allowance"` // copies that may be taken up until the scheduler runs again
+	Fed       int64         `json:"fed"`       // copies that it allowed the last time
+	Every     time.Duration `json:"every_ns"`  // time between two times; 0: it never ran
+	FedAt     *time.Time    `json:"fed_at"`
+
+	Checks24h int64   `json:"checks_in_24_hours"`
+	Bytes24h  int64   `json:"bytes_in_24_hours"`
+	Rate      float64 `json:"checks_per_second"` // at present, or as many as are allowed
+	Measured  bool    `json:"rate_is_measured"`  // or else as many as are allowed
+
+	// When everything will be done that is due then, at this rate; nil if it will
+	// never be, or checks are paused.
+	DoneAt *time.Time `json:"done_at"`
+
+	Ahead []FixityDayAhead `json:"next_days"` // at this rate
+}
+
+// FixityTarget is how it stands with the copies in a target.
+type FixityTarget struct {
+	Target      string     `json:"target"`
+	Provider    string     `json:"provider"`
+	Mode        string     `json:"mode"` // read, report or off
+	Days        int        `json:"days"` // between two checks
+	ByDefault   bool       `json:"days_by_default"`
+	Copies      int64      `json:"copies"`
+	Overdue     int64      `json:"overdue"` // 0 if nothing is promised
+	Unread      int64      `json:"never_read"`
+	Compliance  *float64   `json:"compliance"`   // nil: nothing is promised, or there are none
+	Oldest      *time.Time `json:"oldest_check"` // last check of the copy that waits for longest; or since when it waits, if it was never read
+	Running     int64      `json:"running"`
+	Waiting     int64      `json:"waiting"` // asked for, or to be tried again
+	Stuck       int64      `json:"cannot_be_checked"`
+	Bad         int64      `json:"bad_copies"`
+	BadInTime   int64      `json:"-"` // of these, copies that are not overdue
+	Checks24h   int64      `json:"checks_in_24_hours" db:"checks_24h"`
+	Bytes24h    int64      `json:"bytes_in_24_hours" db:"bytes_24h"`
+	PausedUntil *time.Time `json:"paused_until"`
+	PauseReason string     `json:"pause_reason"`
+}
+
+// FixityOverdueCopy is a copy whose check is due.
+type FixityOverdueCopy struct {
+	File    string        `json:"file"`
+	Target  string        `json:"target"`
+	Checked *time.Time    `json:"last_check"` // nil: nobody has read it yet
+	Late    time.Duration `json:"late_ns"`
+	Error   string        `json:"error"` // why the last try said nothing
+}
+
+// Promised reports whether anything is promised about the copies in a target.
+func (t FixityTarget) Promised() bool { return t.Mode != "off" }
+
+// InTime is [InTime] of the target.
+func (t FixityTarget) InTime() string { return InTime(t.Compliance) }
+
+// Standing says in sentences how the promise is kept. number writes a number.
+func (s FixityStatus) Standing(number func(int64) string) (said []string) {
+	about := ""
+	if s.Estimated {
+		about = "about "
+	}
+	are := " copies are"
+	if s.Copies == 1 {
+		are = " copy is"
+	}
+	switch {
+	case s.Copies == 0:
+		return []string{"There is no copy whose check is promised."}
+	case s.Overdue == 0:
+		said = append(said, fmt.Sprintf("No check is overdue: %s of %s%s%s not bad.", InTime(s.Compliance), about, number(s.Copies), are))
+	default:
+		said = append(said, fmt.Sprintf("%s of %s%s%s overdue: %s are neither overdue nor bad.", number(s.Overdue), about, number(s.Copies), are, InTime(s.Compliance)))
+	}
+	if s.Unread > 0 {
+		said = append(said, fmt.Sprintf("Of these, verified when stored and not read since: %s%s.", about, number(s.Unread)))
+	}
+	return said
+}
+
+// Outlook says when what is overdue will be checked; in writes how long that is from now.
+func (s FixityStatus) Outlook(in func(time.Duration) string) string {
+	switch {
+	case s.Overdue == 0:
+		return "Nothing is overdue."
+	case s.Due() == 0:
+		return "What is overdue waits for reports of the providers."
+	case s.Paused:
+		return "Checks are paused, so what is overdue is not checked."
+	case s.DoneAt == nil:
+		return "At the present rate not all of this will ever be checked: more becomes due than is checked."
+	}
+	return fmt.Sprintf("At the present rate all of this will be checked in %s.", in(s.DoneAt.Sub(s.At)))
+}
+
+// Due is how many copies in targets that are read are overdue.
+func (s FixityStatus) Due() (n int64) {
+	for _, t := range s.Targets {
+		if t.Mode == "read" && t.Copies > 0 {
+			n += t.Overdue
+		}
+	}
+	return n
+}
+
+// FixityView is the status of fixity checks, as far as a caller may see it.
+type FixityView struct {
+	Age         float64       `json:"age_seconds" doc:"It is computed once a minute at most"`
+	Archive     *FixityStatus `json:"archive" doc:"null for people of an institution"`
+	Institution *FixityOwn    `json:"institution" doc:"Of the caller's own; null for those who see all"`
+}
