@@ -28,14 +28,19 @@ func mayImport() map[string][]string {
 	}
 	api := []string{"claim/...", "registry/...", "retry", "web/access", "web/reply", "web/request"}
 	return map[string][]string{
-		"bag":        nil,
-		"client":     nil, // it is for programs of others
-		"fault":      nil,
-		"format":     nil,
-		"migrations": nil,
-		"record":     nil,
-		"retry":      nil,
-		"virus":      nil,
+		"bag":         {"bag/..."},
+		"bag/digest":  nil,
+		"bag/finding": nil,
+		"bag/naming":  nil,
+		"bag/profile": {"bag/digest", "bag/tagfile"},
+		"bag/tagfile": {"bag/digest", "bag/finding", "bag/naming"},
+		"client":      nil, // it is for programs of others
+		"fault":       nil,
+		"format":      nil,
+		"migrations":  nil,
+		"record":      nil,
+		"retry":       nil,
+		"virus":       nil,
 
 		"registry":          nil,
 		"registry/browse":   {"registry", "registry/requests"},
@@ -106,7 +111,7 @@ func mayImport() map[string][]string {
 		"internal/commands/archive":   commands("client", "format", "internal/commands/op", "internal/commands/values", "pipeline/fixity", "pipeline/upkeep", "registry/...", "storage"),
 		"internal/commands/buckets":   commands("fault", "storage", "storage/setup"),
 		"internal/commands/control":   commands("client", "internal/commands/op", "internal/commands/values"),
-		"internal/commands/validate":  commands("bag"),
+		"internal/commands/validate":  commands("bag/..."),
 		"internal/commands/mails":     commands("internal/commands/op", "registry/...", "web/mail"),
 		"internal/commands/reporting": commands("client", "internal/commands/op", "internal/commands/values", "registry/exports", "registry/premis", "registry/reports"),
 

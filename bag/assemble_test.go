@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"github.com/farol-preservation/farol/bag"
+	"github.com/farol-preservation/farol/bag/profile"
+	"github.com/farol-preservation/farol/bag/tagfile"
 )
 
 // A preserved object, and how its bag is restored.
@@ -81,7 +83,7 @@ func assemble(t testing.TB, o object) sparse {
 // ownFiles are bagit.txt and the object's files, with what is made again.
 func (o object) ownFiles(t testing.TB) []member {
 	t.Helper()
-	bagit, err := bag.BagitTxt(o.encoding)
+	bagit, err := tagfile.BagitTxt(o.encoding)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -98,7 +100,7 @@ func (o object) ownFiles(t testing.TB) []member {
 		if m.path != "bag-info.txt" {
 			continue
 		}
-		info, err := bag.RewriteBagInfo([]byte(m.content), o.encoding, changes)
+		info, err := tagfile.RewriteBagInfo([]byte(m.content), o.encoding, changes)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -137,7 +139,7 @@ func (o object) manifestBytes(t testing.TB, files []member) (total int64) {
 func (o object) manifest(t testing.TB, a bag.Algorithm, files []member, tag bool) member {
 	t.Helper()
 	var out bytes.Buffer
-	w, err := bag.NewManifestWriter(&out, a, o.encoding)
+	w, err := tagfile.NewManifestWriter(&out, a, o.encoding)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -151,7 +153,7 @@ func (o object) manifest(t testing.TB, a bag.Algorithm, files []member, tag bool
 	if w.Size() != int64(out.Len()) {
 		t.Errorf("Size() = %d, but %d bytes were written", w.Size(), out.Len())
 	}
-	return member{path: bag.ManifestName(a, tag), content: out.String()}
+	return member{path: tagfile.ManifestName(a, tag), content: out.String()}
 }
 
 // known has the digests of all that o's tar contains, as the stage kept them.
@@ -244,7 +246,7 @@ func (s sparse) all() []byte {
 
 func profileNamed(t testing.TB, name string) *bag.Profile {
 	t.Helper()
-	p, err := bag.ProfileNamed(name)
+	p, err := profile.Named(name)
 	if err != nil {
 		t.Fatal(err)
 	}

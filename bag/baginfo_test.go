@@ -11,11 +11,12 @@ import (
 
 	"github.com/farol-preservation/farol/bag"
 	"github.com/farol-preservation/farol/bag/bagtest"
+	"github.com/farol-preservation/farol/bag/tagfile"
 )
 
 // rewrite gives A the value "new", and B "1".
 func rewrite(content, encoding string) (string, error) {
-	out, err := bag.RewriteBagInfo([]byte(content), encoding, []bag.Tag{{Name: "A", Value: "new"}, {Name: "B", Value: "1"}})
+	out, err := tagfile.RewriteBagInfo([]byte(content), encoding, []bag.Tag{{Name: "A", Value: "new"}, {Name: "B", Value: "1"}})
 	return string(out), err
 }
 
@@ -118,11 +119,11 @@ func TestBagInfoThatCannotBeRewrittenIsAnError(t *testing.T) {
 		t.Errorf("%d bytes, error %v", len(got), err)
 	}
 	for _, c := range []bag.Tag{{Name: "A", Value: "x\nB: y"}, {Name: "A: B", Value: "x"}, {Name: "", Value: "x"}, {Name: " A", Value: "x"}, {Name: "A", Value: " x"}, {Name: "A", Value: "\x00"}} {
-		if got, err := bag.RewriteBagInfo([]byte("A: b\n"), "", []bag.Tag{c}); err == nil {
+		if got, err := tagfile.RewriteBagInfo([]byte("A: b\n"), "", []bag.Tag{c}); err == nil {
 			t.Errorf("%q: %q, and no error", c, got)
 		}
 	}
-	if got, err := bag.RewriteBagInfo([]byte("A: b\n"), "ISO-8859-1", []bag.Tag{{Name: "A", Value: "表"}}); err == nil {
+	if got, err := tagfile.RewriteBagInfo([]byte("A: b\n"), "ISO-8859-1", []bag.Tag{{Name: "A", Value: "表"}}); err == nil {
 		t.Errorf("%q, and no error", got)
 	}
 }
@@ -195,7 +196,7 @@ func TestRewritingLeavesItsInputAlone(t *testing.T) {
 	t.Parallel()
 	content := []byte("\ufeffA: old\nX: y\nA: z")
 	before := bytes.Clone(content)
-	if _, err := bag.RewriteBagInfo(content, "", []bag.Tag{{Name: "A", Value: "new"}}); err != nil || !bytes.Equal(content, before) {
+	if _, err := tagfile.RewriteBagInfo(content, "", []bag.Tag{{Name: "A", Value: "new"}}); err != nil || !bytes.Equal(content, before) {
 		t.Errorf("%q, %v", content, err)
 	}
 }

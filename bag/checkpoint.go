@@ -7,6 +7,9 @@ import (
 	"fmt"
 	"io"
 	"slices"
+
+	"github.com/farol-preservation/farol/bag/digest"
+	"github.com/farol-preservation/farol/bag/finding"
 )
 
 // A Checkpoint is how far Read came. It can be written as JSON, by version 2 of the standard
@@ -41,16 +44,16 @@ type Checkpoint struct {
 // checkpoint of the offset After, or with the beginning of the tar if that is
 // zero. It can be written as JSON too; another version of Go may refuse it.
 type Partial struct {
-	After  int64     `json:"after"`
-	TopDir string    `json:"top_dir"`
-	File   *File     `json:"file"` // without digests
-	State  hashState `json:"state"`
-	Whole  []byte    `json:"whole,omitempty"` // state of ReadOptions.Whole there
+	After  int64        `json:"after"`
+	TopDir string       `json:"top_dir"`
+	File   *File        `json:"file"` // without digests
+	State  digest.State `json:"state"`
+	Whole  []byte       `json:"whole,omitempty"` // state of ReadOptions.Whole there
 }
 
 // ErrCheckpoint says that a Partial does not fit its file, or was made by another
 // version of Go. Without it reading goes on from the checkpoint before.
-var ErrCheckpoint = errors.New("checkpoint within a file is unusable")
+var ErrCheckpoint = digest.ErrState
 
 // ErrChanged says that a manifest or tag file is not what it was before the
 // checkpoint: one of the two reads of it was wrong, and nobody can tell which. The
@@ -89,12 +92,12 @@ func (rd *reader) checkpoint(ctx context.Context, large bool) error {
 		TopDir:   rd.bag.TopDir,
 		After:    rd.after,
 		Files:    rd.bag.Files[rd.saved:],
-		Problems: rd.problems.list,
-		Warnings: rd.warnings.list,
-		More:     rd.problems.more,
+		Problems: rd.problems.Found,
+		Warnings: rd.warnings.Found,
+		More:     rd.problems.More,
 
 		PayloadDir: rd.payloadDir,
-		Whole:      rd.whole.state(rd.next),
+		Whole:      rd.whole.State(rd.next),
 	})
 	if err != nil {
 		return fmt.Errorf("checkpoint at offset %d: %w", rd.next, err)
@@ -104,13 +107,13 @@ func (rd *reader) checkpoint(ctx context.Context, large bool) error {
 }
 
 // within tells the caller how far we are in a file.
-func (rd *reader) within(ctx context.Context, f *File, s hashState) error {
+func (rd *reader) within(ctx context.Context, f *File, s digest.State) error {
 	p := Partial{After: rd.savedOffset, TopDir: rd.bag.TopDir, File: f, State: s}
 	if rd.tar.offset == f.Offset+s.Done {
-		p.Whole = rd.whole.state(rd.tar.offset)
+		p.Whole = rd.whole.State(rd.tar.offset)
 	}
 	if err := rd.opts.Within(ctx, p); err != nil {
-		return fmt.Errorf("%w %s: %w", errWithin, show(f.Path), err)
+		return fmt.Errorf("%w %s: %w", errWithin, finding.Show(f.Path), err)
 	}
 	return nil
 }
@@ -121,7 +124,7 @@ func (rd *reader) resumeFile(ctx context.Context, p *Partial) (more bool, err er
 	if f == nil || p.After != rd.opts.Resume.Offset || f.Kind() != PayloadFile || p.State.Done <= 0 || p.State.Done >= f.Size {
 		return false, fmt.Errorf("%w: it does not follow the checkpoint at offset %d", ErrCheckpoint, rd.opts.Resume.Offset)
 	}
-	rd.bag.TopDir, rd.after, rd.next = p.TopDir, show(f.Path), f.Offset+padded(f.Size)
+	rd.bag.TopDir, rd.after, rd.next = p.TopDir, finding.Show(f.Path), f.Offset+padded(f.Size)
 	more, err = rd.readFile(ctx, rd.tar, f, &p.State)
 	if err != nil || !more {
 		return more, err
@@ -134,8 +137,8 @@ func (rd *reader) resumeFile(ctx context.Context, p *Partial) (more bool, err er
 // resume restores what an earlier Read knew at the checkpoint.
 func (rd *reader) resume(ctx context.Context, c *Checkpoint) error {
 	rd.bag.TopDir, rd.after, rd.payloadDir = c.TopDir, c.After, c.PayloadDir
-	rd.problems = findings{list: slices.Clone(c.Problems), more: c.More}
-	rd.warnings = findings{list: slices.Clone(c.Warnings)}
+	rd.problems = finding.List{Found: slices.Clone(c.Problems), More: c.More}
+	rd.warnings = finding.List{Found: slices.Clone(c.Warnings)}
 	rd.stray = strayIn(c.Problems)
 	for _, f := range c.Files {
 		f.Agreed, f.Others = 0, nil
@@ -166,12 +169,12 @@ func (rd *reader) reread(ctx context.Context, f *File, tee func([]byte)) error {
 	}
 	defer r.Close() //nolint:errcheck // only read from
 	sum := sha256.New()
-	buf := make([]byte, smallFile)
+	buf := make([]byte, digest.Small)
 	for left := f.Size; left > 0; {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		n, err := io.ReadFull(r, buf[:min(left, smallFile)])
+		n, err := io.ReadFull(r, buf[:min(left, digest.Small)])
 		if err != nil {
 			return err
 		}

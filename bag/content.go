@@ -3,6 +3,9 @@ package bag
 import (
 	"slices"
 	"strings"
+
+	"github.com/farol-preservation/farol/bag/finding"
+	"github.com/farol-preservation/farol/bag/tagfile"
 )
 
 // add makes a file that has been read part of the bag.
@@ -33,7 +36,7 @@ func (rd *reader) interpreter(f *File) (tee func([]byte), done func()) {
 		rd.bag.HasFetch = true
 		return rd.fetchFile()
 	case TagFile:
-		if isParsedTagFile(f.Path) {
+		if tagfile.HasTags(f.Path) {
 			return rd.tagFile(f)
 		}
 	case PayloadFile:
@@ -42,50 +45,83 @@ func (rd *reader) interpreter(f *File) (tee func([]byte), done func()) {
 	return nil, done
 }
 
+// manifest is one that is being read, or came before bagit.txt.
+type manifest struct {
+	*tagfile.Parser
+
+	name    string
+	raw     []byte // as long as the encoding is not known
+	dropped bool   // raw was too large
+}
+
 func (rd *reader) manifest(f *File) (tee func([]byte), done func()) {
-	m := rd.newManifest(f.Path, f.Kind() == TagManifest)
+	algorithm, tag := tagfile.OfManifest(f.Path)
 	list := &rd.bag.Manifests
-	if m.tag {
+	if tag {
 		list = &rd.bag.TagManifests
 	}
-	if m.algorithm.size() == 0 { // Validate says that it cannot be verified
-		return nil, func() { *list = append(*list, m.algorithm) }
+	if algorithm.Size() == 0 { // Validate says that it cannot be verified
+		return nil, func() { *list = append(*list, algorithm) }
 	}
-	m.setup(rd.encoding)
-	_, declared := rd.tagFiles[bagitTxt]
-	tee = m.write
+	m := &manifest{Parser: rd.parser(f.Path), name: f.Path}
+	_, declared := rd.tagFiles[tagfile.Bagit]
+	tee = m.Write
 	if !declared {
 		tee = func(p []byte) {
 			rd.keep(m, p)
-			m.write(p)
+			m.Write(p)
 		}
 	}
 	return tee, func() {
-		*list = append(*list, m.algorithm)
-		m.end()
+		*list = append(*list, algorithm)
+		m.End()
 		if !declared {
 			rd.early = append(rd.early, m)
 		}
 	}
 }
 
-func (rd *reader) newManifest(path string, tag bool) *manifestParser {
-	m := &manifestParser{
-		name:      path,
-		algorithm: algorithmOf(path),
-		tag:       tag,
-		problems:  &rd.textProblems,
-		warnings:  &rd.textWarned,
+// parser reads a manifest in the encoding that is known so far.
+func (rd *reader) parser(name string) *tagfile.Parser {
+	return tagfile.NewManifest(name, rd.encoding, &rd.textProblems, &rd.textWarned, func(number int, path []byte, raw string, e Expected) {
+		rd.mention(name, number, path, raw, e)
+	})
+}
+
+func (rd *reader) fetchFile() (tee func([]byte), done func()) {
+	rd.fetch = tagfile.NewFetch(rd.encoding, &rd.textProblems, func(number int, path string) {
+		if rd.takes(entryRoom + int64(len(path))) {
+			rd.fetchLines = append(rd.fetchLines, fetchLine{number, path})
+		}
+	})
+	return rd.fetch.Write, rd.fetch.End
+}
+
+// fetchLine is where fetch.txt lists a file.
+type fetchLine struct {
+	number int
+	path   string
+}
+
+// fetched compares fetch.txt with the payload manifests, which must list all that
+// it lists.
+func (rd *reader) fetched() {
+	for _, l := range rd.fetchLines {
+		f := rd.byPath[l.path]
+		if f == nil || !f.inPayloadManifest() {
+			rd.textProblems.Add(finding.FetchUnlisted, tagfile.Fetch,
+				"%s, line %d: %s is in no payload manifest.", tagfile.Fetch, l.number, finding.Show(l.path))
+			continue
+		}
+		f.Fetch = true
 	}
-	m.entry = func(number int, path []byte, raw string, e Expected) { rd.mention(m, number, path, raw, e) }
-	return m
 }
 
 // maxEarly bounds what is kept of manifests that come before bagit.txt, in bytes.
 const maxEarly = 4 << 20
 
 // keep remembers a manifest whose encoding is not known yet, if it is not large.
-func (rd *reader) keep(m *manifestParser, p []byte) {
+func (rd *reader) keep(m *manifest, p []byte) {
 	if m.dropped {
 		return
 	}
@@ -107,7 +143,7 @@ type encodedPath struct {
 }
 
 // mention notes what a manifest says of a file that may not have come yet.
-func (rd *reader) mention(m *manifestParser, number int, path []byte, raw string, e Expected) {
+func (rd *reader) mention(manifest string, number int, path []byte, raw string, e Expected) {
 	f := rd.byPath[string(path)]
 	if f == nil {
 		p := string(path)
@@ -121,20 +157,20 @@ func (rd *reader) mention(m *manifestParser, number int, path []byte, raw string
 	}
 	switch earlier, twice := f.said(e.Algorithm, e.TagManifest); {
 	case earlier == e.Digest:
-		rd.duplicates.add(codeManifestDuplicate, m.name,
-			"%s, line %d: %s is listed a second time, with the same digest.", m.name, number, show(f.Path))
+		rd.duplicates.Add(finding.ManifestDuplicate, manifest,
+			"%s, line %d: %s is listed a second time, with the same digest.", manifest, number, finding.Show(f.Path))
 		return
 	case twice:
-		m.problems.add(codeManifestConflict, m.name,
+		rd.textProblems.Add(finding.ManifestConflict, manifest,
 			"%s, line %d: %s is listed with the digest %s, but an earlier line has %s.",
-			m.name, number, show(f.Path), e.Digest, earlier)
+			manifest, number, finding.Show(f.Path), e.Digest, earlier)
 		return
 	}
 	if !rd.expect(f, e) {
 		return
 	}
 	if raw != "" && rd.takes(entryRoom+int64(len(e.Digest)+len(raw))) {
-		rd.encoded = append(rd.encoded, encodedPath{raw, f, e, m.name})
+		rd.encoded = append(rd.encoded, encodedPath{raw, f, e, manifest})
 	}
 }
 
@@ -161,7 +197,7 @@ func (rd *reader) arrived(f, before *File) {
 
 func (rd *reader) tagFile(f *File) (tee func([]byte), done func()) {
 	var raw []byte
-	tooLarge := f.Size > maxTagFile
+	tooLarge := f.Size > tagfile.MaxSize
 	tee = func(p []byte) {
 		if !tooLarge {
 			raw = append(raw, p...)
@@ -169,12 +205,12 @@ func (rd *reader) tagFile(f *File) (tee func([]byte), done func()) {
 	}
 	return tee, func() {
 		if tooLarge {
-			rd.textProblems.add(codeTagFileTooLarge, f.Path,
-				"%s has %d bytes; a tag file may have %d.", f.Path, f.Size, maxTagFile)
+			rd.textProblems.Add(finding.TagFileTooLarge, f.Path,
+				"%s has %d bytes; a tag file may have %d.", f.Path, f.Size, tagfile.MaxSize)
 			return
 		}
 		rd.tagFiles[f.Path] = raw
-		if f.Path == bagitTxt {
+		if f.Path == tagfile.Bagit {
 			rd.learnEncoding(raw)
 		}
 	}
@@ -183,15 +219,15 @@ func (rd *reader) tagFile(f *File) (tee func([]byte), done func()) {
 // learnEncoding takes the bag's encoding from bagit.txt. Manifests that came
 // before were read as UTF-8; if that was wrong, they are read again.
 func (rd *reader) learnEncoding(raw []byte) {
-	var unused findings // they are collected when all tag files are parsed
-	for _, t := range parseTags(bagitTxt, raw, tagEncoding{}, &unused, &unused) {
-		if !strings.EqualFold(t.Name, encodingTag) {
+	var unused finding.List // they are collected when all tag files are parsed
+	for _, t := range tagfile.ParseTags(tagfile.Bagit, raw, tagfile.Encoding{}, &unused, &unused) {
+		if !strings.EqualFold(t.Name, tagfile.EncodingTag) {
 			continue
 		}
-		enc, ok := encodingNamed(t.Value)
+		enc, ok := tagfile.EncodingNamed(t.Value)
 		if !ok {
-			rd.textProblems.add(codeEncodingUnknown, bagitTxt,
-				"bagit.txt declares the encoding '%s', which is not supported. Use UTF-8.", show(t.Value))
+			rd.textProblems.Add(finding.EncodingUnknown, tagfile.Bagit,
+				"bagit.txt declares the encoding '%s', which is not supported. Use UTF-8.", finding.Show(t.Value))
 			return
 		}
 		rd.encoding = enc
@@ -199,42 +235,41 @@ func (rd *reader) learnEncoding(raw []byte) {
 	}
 	early := rd.early
 	rd.early, rd.kept = nil, 0
-	if rd.encoding.isUTF8() {
+	if rd.encoding.IsUTF8() {
 		return
 	}
 	for _, m := range early {
 		switch {
-		case m.ascii && rd.encoding.keepsASCII():
+		case m.ASCII && rd.encoding.KeepsASCII():
 		case m.dropped:
 			rd.late(m.name)
 		default:
 			rd.forget(m)
-			again := rd.newManifest(m.name, m.tag)
-			again.setup(rd.encoding)
-			again.write(m.raw)
-			again.end()
+			again := rd.parser(m.name)
+			again.Write(m.raw)
+			again.End()
 		}
 	}
-	if f := rd.fetch; f != nil && (!f.ascii || !rd.encoding.keepsASCII()) {
-		rd.late(fetchTxt)
+	if f := rd.fetch; f != nil && (!f.ASCII || !rd.encoding.KeepsASCII()) {
+		rd.late(tagfile.Fetch)
 	}
 }
 
 func (rd *reader) late(file string) {
-	rd.textProblems.add(codeManifestEncoding, file,
+	rd.textProblems.Add(finding.ManifestEncoding, file,
 		"bagit.txt declares the encoding %s, but comes after %s in the tar. Put it before the manifests, or use UTF-8.",
 		rd.encoding, file)
 }
 
 // forget undoes what a manifest said.
-func (rd *reader) forget(m *manifestParser) {
+func (rd *reader) forget(m *manifest) {
+	algorithm, tag := tagfile.OfManifest(m.name)
 	for _, f := range rd.byPath {
-		f.unexpect(m.algorithm, m.tag)
+		f.unexpect(algorithm, tag)
 	}
-	said := func(f Finding) bool { return f.Path == m.name }
-	rd.textProblems.list = slices.DeleteFunc(rd.textProblems.list, said)
-	rd.textWarned.list = slices.DeleteFunc(rd.textWarned.list, said)
-	rd.duplicates.list = slices.DeleteFunc(rd.duplicates.list, said)
+	for _, list := range []*finding.List{&rd.textProblems, &rd.textWarned, &rd.duplicates} {
+		list.Found = slices.DeleteFunc(list.Found, func(f Finding) bool { return f.Path == m.name })
+	}
 	rd.encoded = slices.DeleteFunc(rd.encoded, func(e encodedPath) bool { return e.manifest == m.name })
 }
 
@@ -267,7 +302,7 @@ func (rd *reader) grow(path string) {
 	rd.budget -= fileBytes(path)
 	if len(rd.byPath) >= manyFiles {
 		rd.manyErr = rd.many()
-		if rd.manyErr == nil && rd.opts.Grown != nil {
+		if rd.manyErr == nil {
 			rd.manyErr = rd.opts.Grown(len(rd.byPath))
 		}
 	}
@@ -289,7 +324,7 @@ func (rd *reader) tooLong() {
 }
 
 func (rd *reader) tooMany(format string, args ...any) {
-	if !rd.textProblems.has(codeTooManyFiles) {
-		rd.textProblems.stop(codeTooManyFiles, "", format, args...)
+	if !finding.Has(rd.textProblems.Found, finding.TooManyFiles) {
+		rd.textProblems.Stop(finding.TooManyFiles, "", format, args...)
 	}
 }

@@ -8,6 +8,10 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+
+	"github.com/farol-preservation/farol/bag/digest"
+	"github.com/farol-preservation/farol/bag/finding"
+	"github.com/farol-preservation/farol/bag/tagfile"
 )
 
 // ReadDir indexes the bag in a directory, as Read does for one in a tar, so that
@@ -26,15 +30,15 @@ func ReadDir(ctx context.Context, dir string, o ReadOptions) (*Bag, error) {
 		return nil, err
 	}
 	defer root.Close() //nolint:errcheck // only read from
-	rd := newReader(nil, ReadOptions{Progress: o.Progress, MaxFiles: o.MaxFiles})
+	rd := newReader(ctx, nil, ReadOptions{Progress: o.Progress, MaxFiles: o.MaxFiles})
 	defer rd.close()
 	rd.container, rd.bag.Unpacked, rd.bag.TopDir = "directory", true, filepath.Base(abs)
 	w := dirReader{reader: rd, root: root, files: root.FS()}
 	if err := w.walk(ctx); err != nil {
 		return nil, fmt.Errorf("read %s: %w", dir, err)
 	}
-	if len(rd.bag.Files) == 0 && len(rd.problems.list) == 0 {
-		rd.problems.stop(codeEmpty, "", "The directory contains no files.")
+	if len(rd.bag.Files) == 0 && len(rd.problems.Found) == 0 {
+		rd.problems.Stop(finding.Empty, "", "The directory contains no files.")
 	}
 	return rd.finish(), nil
 }
@@ -48,8 +52,8 @@ type dirReader struct {
 
 // walk takes bagit.txt first, by which the others are to be read.
 func (w *dirReader) walk(ctx context.Context) error {
-	if info, err := w.root.Lstat(bagitTxt); err == nil && info.Mode().IsRegular() {
-		if err := w.file(ctx, bagitTxt); err != nil {
+	if info, err := w.root.Lstat(tagfile.Bagit); err == nil && info.Mode().IsRegular() {
+		if err := w.file(ctx, tagfile.Bagit); err != nil {
 			return err
 		}
 	}
@@ -69,7 +73,7 @@ func (w *dirReader) walk(ctx context.Context) error {
 		case !entry.Type().IsRegular():
 			w.unsupported(w.name(path), typeInWords(entry.Type()))
 			return nil
-		case path == bagitTxt:
+		case path == tagfile.Bagit:
 			return nil
 		}
 		return w.file(ctx, path)
@@ -114,14 +118,11 @@ func (w *dirReader) file(ctx context.Context, name string) (err error) {
 		return err
 	}
 	f := &File{Path: path, Size: info.Size(), ModTime: w.modTime(path, info.ModTime())}
-	if w.opts.Progress != nil {
-		w.reported = w.tar.offset
-		w.opts.Progress(path, len(w.bag.Files), w.tar.offset)
-	}
+	w.report(path)
 	tee, done := w.interpreter(f)
-	content, err := w.digester.read(ctx, dirFile{w.tar, in}, pass{size: f.Size, tee: w.reportTo(f, tee)})
+	content, err := w.digester.Read(ctx, dirFile{w.tar, in}, digest.Pass{Size: f.Size, Tee: w.reportTo(f, tee)})
 	if err == nil && atEnd(in) {
-		f.Digests = content.digests
+		f.Digests = content.Digests
 		w.add(f)
 		done()
 		return nil
@@ -129,7 +130,7 @@ func (w *dirReader) file(ctx context.Context, name string) (err error) {
 	if err == nil || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		err = errors.New("it changed while it was read")
 	}
-	return fmt.Errorf("%s: %w", show(path), err)
+	return fmt.Errorf("%s: %w", finding.Show(path), err)
 }
 
 // atEnd says that nothing was appended in the meantime.

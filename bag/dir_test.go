@@ -17,6 +17,7 @@ import (
 
 	"github.com/farol-preservation/farol/bag"
 	"github.com/farol-preservation/farol/bag/bagtest"
+	"github.com/farol-preservation/farol/bag/profile"
 )
 
 // unpack puts the files of a tar into a directory of their own.
@@ -71,7 +72,7 @@ func TestADirectoryIsJudgedLikeItsTar(t *testing.T) {
 			t.Parallel()
 			data := sample(t, spec)
 			b := readDir(t, unpack(t, data))
-			want, got := read(t, data).Validate(bag.PlainBagIt()), b.Validate(bag.PlainBagIt())
+			want, got := read(t, data).Validate(profile.Plain()), b.Validate(profile.Plain())
 			if diff := cmp.Diff(want, got, cmpopts.SortSlices(func(a, b bag.Finding) bool { return a.Message < b.Message })); diff != "" {
 				t.Error(diff)
 			}
@@ -113,7 +114,7 @@ func TestADirectoryHasTheFaultsOfDirectories(t *testing.T) {
 	want := []string{
 		"illegal-path", "illegal-path", "payload-directory-missing", "unsupported-entry", "unsupported-entry", "unsupported-entry",
 	}
-	v := b.Validate(bag.PlainBagIt())
+	v := b.Validate(profile.Plain())
 	if diff := cmp.Diff(want, codes(v.Errors), cmpopts.SortSlices(strings.Compare)); diff != "" {
 		t.Errorf("%v: %s", v.Errors, diff)
 	}

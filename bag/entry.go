@@ -6,6 +6,9 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/farol-preservation/farol/bag/finding"
+	"github.com/farol-preservation/farol/bag/naming"
 )
 
 // EntryHeader is what comes before the content of an entry in the tar of a bag:
@@ -24,11 +27,11 @@ func EntryHeader(name string, size int64, modTime time.Time) ([]byte, error) {
 		Mode:     0o644,
 		ModTime:  modTime.UTC().Truncate(time.Second),
 	}
-	_, _, fault := splitEntry(name)
+	_, _, fault := naming.SplitEntry(name)
 	if strings.HasSuffix(name, "/") {
 		h.Typeflag, h.Mode = tar.TypeDir, 0o755
 		var top string
-		top, _, fault = splitDirectory(name)
+		top, _, fault = naming.SplitDirectory(name)
 		if top == "" && fault == "" {
 			fault = "it is no directory of a bag"
 		}
@@ -37,11 +40,11 @@ func EntryHeader(name string, size int64, modTime time.Time) ([]byte, error) {
 		}
 	}
 	if fault != "" {
-		return nil, fmt.Errorf("tar entry '%s': %s", show(name), fault)
+		return nil, fmt.Errorf("tar entry '%s': %s", finding.Show(name), fault)
 	}
 	var out bytes.Buffer
 	if err := tar.NewWriter(&out).WriteHeader(&h); err != nil {
-		return nil, fmt.Errorf("tar entry '%s': %w", show(name), err)
+		return nil, fmt.Errorf("tar entry '%s': %w", finding.Show(name), err)
 	}
 	return out.Bytes(), nil
 }

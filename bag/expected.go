@@ -5,16 +5,6 @@ import (
 	"slices"
 )
 
-// Expected is the digest that one manifest has for a file, in lower-case hex.
-type Expected struct {
-	Algorithm   Algorithm `json:"algorithm"`
-	TagManifest bool      `json:"tag_manifest,omitzero"`
-	Digest      string    `json:"digest"`
-}
-
-// manifest is the name of the manifest that said it.
-func (e Expected) manifest() string { return ManifestName(e.Algorithm, e.TagManifest) }
-
 // A ManifestSet is a set of the manifests that a bag may have: of each of the four
 // algorithms a payload manifest and a tag manifest. What a manifest says of a file is
 // nearly always the digest that the file has, and then a bit is enough to know it.
@@ -79,11 +69,11 @@ func (f *File) said(a Algorithm, tag bool) (digest string, ok bool) {
 // expect adds what a manifest says that has said nothing of the file so far. Of a file that is
 // missing, was not read, or has not come yet, what the first manifests say stands for its digests.
 func (f *File) expect(e Expected) {
-	sum := f.Digests.sum(e.Algorithm)
+	sum := f.Digests.Sum(e.Algorithm)
 	if (f.Missing || f.Unread) && f.Agreed&(bitOf(e.Algorithm, false)|bitOf(e.Algorithm, true)) == 0 && len(e.Digest) == hex.EncodedLen(len(sum)) {
 		_, _ = hex.Decode(sum, []byte(e.Digest)) // if it is not hex, it does not agree
 	}
-	if f.Digests.agrees(e) {
+	if f.Digests.Agrees(e.Algorithm, e.Digest) {
 		f.Agreed |= bitOf(e.Algorithm, e.TagManifest)
 		return
 	}

@@ -5,8 +5,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/farol-preservation/farol/bag"
 	"github.com/farol-preservation/farol/bag/bagtest"
+	"github.com/farol-preservation/farol/bag/profile"
 )
 
 func TestFetchTxtIsChecked(t *testing.T) {
@@ -47,7 +47,7 @@ func TestFetchTxtIsChecked(t *testing.T) {
 			files = append(files,
 				bagtest.File{Path: "manifest-md5.txt", Content: manifest},
 				bagtest.File{Path: "bagit.txt", Content: "BagIt-Version: 1.0\nTag-File-Character-Encoding: UTF-8\n"})
-			v := read(t, rawBag(t, files...)).Validate(bag.PlainBagIt())
+			v := read(t, rawBag(t, files...)).Validate(profile.Plain())
 			if diff := cmp.Diff(tt.errors, codes(v.Errors)); diff != "" {
 				t.Errorf("%v: %s", v.Errors, diff)
 			}
@@ -69,7 +69,7 @@ func TestBefore10OneManifestIsEnough(t *testing.T) {
 			bagtest.File{Path: "data/b", Content: "b"},
 			bagtest.File{Path: "manifest-md5.txt", Content: md5Of("a") + "  data/a\n"},
 			bagtest.File{Path: "manifest-sha1.txt", Content: "e9d71f5ee7c92d6dc9e92ffdad17b8bd49418f98  data/b\n"},
-		)).Validate(bag.PlainBagIt())
+		)).Validate(profile.Plain())
 		if diff := cmp.Diff(want, codes(v.Errors)); diff != "" {
 			t.Errorf("%s: %v: %s", version, v.Errors, diff)
 		}
@@ -78,7 +78,7 @@ func TestBefore10OneManifestIsEnough(t *testing.T) {
 		bagtest.File{Path: "bagit.txt", Content: "BagIt-Version: 0.97\nTag-File-Character-Encoding: UTF-8\n"},
 		bagtest.File{Path: "data/a", Content: "a"},
 		bagtest.File{Path: "manifest-md5.txt", Content: ""},
-	)).Validate(bag.PlainBagIt())
+	)).Validate(profile.Plain())
 	if diff := cmp.Diff([]string{"file-not-in-manifest"}, codes(v.Errors)); diff != "" {
 		t.Errorf("in none: %v: %s", v.Errors, diff)
 	}

@@ -10,6 +10,11 @@ import (
 	"strings"
 
 	"golang.org/x/text/unicode/norm"
+
+	"github.com/farol-preservation/farol/bag/digest"
+	"github.com/farol-preservation/farol/bag/finding"
+	"github.com/farol-preservation/farol/bag/naming"
+	"github.com/farol-preservation/farol/bag/tagfile"
 )
 
 // read reads the tar from where it is to its end.
@@ -21,7 +26,7 @@ func (rd *reader) read(ctx context.Context) (*Bag, error) {
 		return nil, err
 	}
 	b := rd.finish()
-	b.Whole = rd.whole.sum()
+	b.Whole = rd.whole.Sum()
 	return b, nil
 }
 
@@ -29,13 +34,13 @@ func (rd *reader) read(ctx context.Context) (*Bag, error) {
 // does not tell these apart, but the number of bytes it took does.
 func (rd *reader) endOfArchive() {
 	switch {
-	case len(rd.bag.Files) == 0 && len(rd.problems.list) == 0:
-		rd.problems.stop(codeEmpty, "", "The tar contains no files.")
+	case len(rd.bag.Files) == 0 && len(rd.problems.Found) == 0:
+		rd.problems.Stop(finding.Empty, "", "The tar contains no files.")
 	case rd.tar.offset < rd.next: // archive/tar puts up with this
-		rd.problems.stop(codeTruncated, rd.after,
+		rd.problems.Stop(finding.Truncated, rd.after,
 			"The tar ends in the padding after %s. The file may not have been uploaded completely.", rd.after)
 	case rd.tar.offset == rd.next:
-		rd.warnings.add(codeNoEndMarker, "",
+		rd.warnings.Add(finding.NoEndMarker, "",
 			"The tar has no end-of-archive marker. It may have been cut off after %s.", rd.after)
 	}
 }
@@ -55,40 +60,37 @@ func (rd *reader) badHeader(err error, start int64, magic []byte) {
 		if what := compression(magic); what != "" {
 			hint = " It looks like " + what + ": decompress it first, and upload the plain tar."
 		}
-		rd.problems.stop(codeNotATar, "", "This is not a tar file.%s", hint)
+		rd.problems.Stop(finding.NotATar, "", "This is not a tar file.%s", hint)
 	case errors.Is(err, io.ErrUnexpectedEOF):
-		rd.problems.stop(codeTruncated, rd.after,
+		rd.problems.Stop(finding.Truncated, rd.after,
 			"The tar ends in the middle of a header or of padding, after %s. The file may not have been uploaded completely.",
 			after)
 	case errors.Is(err, tar.ErrFieldTooLong):
-		rd.problems.stop(codeCorrupt, rd.after,
+		rd.problems.Stop(finding.Corrupt, rd.after,
 			"The tar is damaged after %s: what follows is a header of more than a mebibyte.", after)
 	case errors.Is(err, tar.ErrHeader):
-		rd.problems.stop(codeCorrupt, rd.after,
+		rd.problems.Stop(finding.Corrupt, rd.after,
 			"The tar is damaged after %s: what follows is not a valid header.", after)
 	default:
-		rd.problems.stop(codeCorrupt, rd.after, "The tar is damaged after %s: %s.", after, show(err.Error()))
+		rd.problems.Stop(finding.Corrupt, rd.after, "The tar is damaged after %s: %s.", after, finding.Show(err.Error()))
 	}
 }
 
 // compression recognises what people upload instead of a tar.
 func compression(magic []byte) string {
-	switch {
-	case bytes.HasPrefix(magic, []byte("\x1f\x8b")):
-		return "a gzip file"
-	case bytes.HasPrefix(magic, []byte("PK\x03\x04")):
-		return "a zip file"
-	case bytes.HasPrefix(magic, []byte("BZh")):
-		return "a bzip2 file"
-	case bytes.HasPrefix(magic, []byte("\xfd7zXZ\x00")):
-		return "an xz file"
-	case bytes.HasPrefix(magic, []byte("\x28\xb5\x2f\xfd")):
-		return "a zstd file"
-	case bytes.HasPrefix(magic, []byte("7z\xbc\xaf\x27\x1c")):
-		return "a 7-Zip file"
-	default:
-		return ""
+	for _, known := range [][2]string{
+		{"\x1f\x8b", "a gzip file"},
+		{"PK\x03\x04", "a zip file"},
+		{"BZh", "a bzip2 file"},
+		{"\xfd7zXZ\x00", "an xz file"},
+		{"\x28\xb5\x2f\xfd", "a zstd file"},
+		{"7z\xbc\xaf\x27\x1c", "a 7-Zip file"},
+	} {
+		if bytes.HasPrefix(magic, []byte(known[0])) {
+			return known[1]
+		}
 	}
+	return ""
 }
 
 // drain reads what is left, so that the caller knows the object was readable to
@@ -101,7 +103,7 @@ func (rd *reader) drain(ctx context.Context) error {
 		}
 		return nil
 	}
-	buf := rd.digester.small
+	buf := make([]byte, digest.Small)
 	rest := after(rd.tar.offset)
 	for {
 		if err := ctx.Err(); err != nil {
@@ -125,16 +127,16 @@ func (rd *reader) behindTheEnd(rest trailing) {
 	switch {
 	case rd.cutShort():
 	case rest.archive:
-		rd.problems.stop(codeTrailingData, "", "Another tar follows the first one in the same file. "+
+		rd.problems.Stop(finding.TrailingData, "", "Another tar follows the first one in the same file. "+
 			"Unpack both, put all files of the bag into one directory, and pack that as one tar.")
 	case rest.garbage:
-		rd.warnings.add(codeTrailingData, "", "There is data after the end of the tar, which is ignored.")
+		rd.warnings.Add(finding.TrailingData, "", "There is data after the end of the tar, which is ignored.")
 	}
 }
 
 // cutShort says that reading stopped before the end of the archive.
 func (rd *reader) cutShort() bool {
-	return cutShort(rd.problems.list) || cutShort(rd.textProblems.list)
+	return cutShort(rd.problems.Found) || cutShort(rd.textProblems.Found)
 }
 
 // cutShort says whether a bag with these problems was not read to its end. If
@@ -144,7 +146,7 @@ func cutShort(problems []Finding) bool { return cutBy(problems) != "" }
 func cutBy(problems []Finding) (code string) {
 	for _, f := range problems {
 		switch f.Code {
-		case codeNotATar, codeEmpty, codeTruncated, codeCorrupt, codeTooManyFiles:
+		case finding.NotATar, finding.Empty, finding.Truncated, finding.Corrupt, finding.TooManyFiles:
 			return f.Code
 		}
 	}
@@ -174,9 +176,9 @@ func (rd *reader) finish() *Bag {
 	slices.Sort(b.Manifests)
 	slices.Sort(b.TagManifests)
 
-	b.Problems = slices.Concat(rd.problems.list, rd.textProblems.list)
-	b.Warnings = slices.Concat(rd.warnings.list, rd.textWarned.list)
-	b.More = rd.problems.more + rd.textProblems.more
+	b.Problems = slices.Concat(rd.problems.Found, rd.textProblems.Found)
+	b.Warnings = slices.Concat(rd.warnings.Found, rd.textWarned.Found)
+	b.More = rd.problems.More + rd.textProblems.More
 	return b
 }
 
@@ -187,10 +189,10 @@ func (rd *reader) parseTagFiles() {
 			continue
 		}
 		enc := rd.encoding
-		if f.Path == bagitTxt {
-			enc = tagEncoding{}
+		if f.Path == tagfile.Bagit {
+			enc = tagfile.Encoding{}
 		}
-		tags := parseTags(f.Path, raw, enc, &rd.textProblems, &rd.textWarned)
+		tags := tagfile.ParseTags(f.Path, raw, enc, &rd.textProblems, &rd.textWarned)
 		rd.bag.Tags = append(rd.bag.Tags, tags...)
 	}
 }
@@ -213,8 +215,8 @@ func (rd *reader) undoDecoding() {
 		literal.expect(e.expected)
 		if !warned[e.manifest] {
 			warned[e.manifest] = true
-			rd.textWarned.add(codeManifestPercent, e.manifest,
-				"%s lists %s without encoding its percent sign as %%25; the name was taken as it is.", e.manifest, show(e.raw))
+			rd.textWarned.Add(finding.ManifestPercent, e.manifest,
+				"%s lists %s without encoding its percent sign as %%25; the name was taken as it is.", e.manifest, finding.Show(e.raw))
 		}
 	}
 }
@@ -223,15 +225,15 @@ func (rd *reader) undoDecoding() {
 // for errors or warnings. BagIt 1.0 allows each payload file once (RFC 8493, 3).
 func (rd *reader) judgeDuplicates() {
 	strict := !rd.bag.before10()
-	for _, f := range rd.duplicates.list {
+	for _, f := range rd.duplicates.Found {
 		if strict && kindOf(f.Path) == Manifest {
-			rd.textProblems.add(f.Code, f.Path, "%s BagIt 1.0 allows each file once in a manifest.", f.Message)
+			rd.textProblems.Add(f.Code, f.Path, "%s BagIt 1.0 allows each file once in a manifest.", f.Message)
 		} else {
-			rd.textWarned.add(f.Code, f.Path, "%s", f.Message)
+			rd.textWarned.Add(f.Code, f.Path, "%s", f.Message)
 		}
 	}
 	if strict {
-		rd.textProblems.more += rd.duplicates.more
+		rd.textProblems.More += rd.duplicates.More
 	}
 }
 
@@ -240,37 +242,31 @@ func (rd *reader) judgeDuplicates() {
 // as they store a name, and no person sees it. Where two files match, or the manifest
 // lists the other name too, nobody can tell what was meant.
 func (rd *reader) matchForms() {
-	byForm := map[string]*File{} // only of names that are missed; nil where two files match
+	byForm := map[string][]*File{} // of names that are missed
 	for _, f := range rd.mentioned {
-		if f.Missing && f.isListed() && !isASCII([]byte(f.Path)) {
+		if f.Missing && f.isListed() && !tagfile.IsASCII([]byte(f.Path)) {
 			byForm[norm.NFC.String(f.Path)] = nil
 		}
 	}
 	if len(byForm) == 0 {
 		return
 	}
-	seen := map[string]bool{}
 	for _, f := range rd.bag.Files {
-		if isASCII([]byte(f.Path)) {
+		if tagfile.IsASCII([]byte(f.Path)) {
 			continue
 		}
 		form := norm.NFC.String(f.Path)
-		if _, missed := byForm[form]; !missed {
-			continue
+		if same, missed := byForm[form]; missed {
+			byForm[form] = append(same, f)
 		}
-		byForm[form] = f
-		if seen[form] {
-			byForm[form] = nil
-		}
-		seen[form] = true
 	}
 	warned := map[string]bool{}
 	for _, f := range rd.mentioned {
-		if other := byForm[norm.NFC.String(f.Path)]; f.Missing && other != nil {
-			rd.takeOver(f, other, warned, func(manifest string) {
-				rd.textWarned.add(codeManifestForm, manifest, "%s lists %s, and the tar has %s: the same name in another form of Unicode. "+
+		if same := byForm[norm.NFC.String(f.Path)]; f.Missing && len(same) == 1 {
+			rd.takeOver(f, same[0], warned, func(manifest string) {
+				rd.textWarned.Add(finding.ManifestForm, manifest, "%s lists %s, and the tar has %s: the same name in another form of Unicode. "+
 					"It was taken for the same file, here and wherever else only the form differs.",
-					manifest, ascii(f.Path), ascii(other.Path))
+					manifest, ascii(f.Path), ascii(same[0].Path))
 			})
 		}
 	}
@@ -286,14 +282,14 @@ func (rd *reader) matchBackslashes() {
 			if !f.Missing || !strings.Contains(f.Path, `\`) {
 				continue
 			}
-			other := rd.byPath[withoutDot(strings.ReplaceAll(f.Path, `\`, "/"))]
+			other := rd.byPath[naming.WithoutDot(strings.ReplaceAll(f.Path, `\`, "/"))]
 			if other == nil || other.Missing != missing || missing && len(said) == 0 {
 				continue
 			}
 			rd.takeOver(f, other, said, func(manifest string) {
-				rd.textProblems.add(codeManifestBackslash, manifest, "%s lists %s with backslashes between the parts of the path, here and maybe elsewhere. "+
+				rd.textProblems.Add(finding.ManifestBackslash, manifest, "%s lists %s with backslashes between the parts of the path, here and maybe elsewhere. "+
 					"BagIt has slashes there on all systems: %s. Make the manifest again with a program that writes slashes.",
-					manifest, strings.ReplaceAll(show(f.Path), `\\`, `\`), show(other.Path))
+					manifest, strings.ReplaceAll(finding.Show(f.Path), `\\`, `\`), finding.Show(other.Path))
 			})
 		}
 	}
@@ -310,7 +306,7 @@ func (rd *reader) takeOver(missing, f *File, said map[string]bool, say func(mani
 			return
 		}
 		missing.unexpect(e.Algorithm, e.TagManifest)
-		if name := e.manifest(); !said[name] {
+		if name := e.Manifest(); !said[name] {
 			said[name] = true
 			say(name)
 		}

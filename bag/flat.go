@@ -3,30 +3,26 @@ package bag
 import (
 	"slices"
 	"strings"
+
+	"github.com/farol-preservation/farol/bag/finding"
+	"github.com/farol-preservation/farol/bag/naming"
+	"github.com/farol-preservation/farol/bag/tagfile"
 )
 
-// noTopDir is the fault of an entry that lies in no directory.
-const noTopDir = "it has no top-level directory: all files of a bag must lie in one directory"
-
-// saysBag tells whether a file's name is one by which a bag is known, and that lies
-// nowhere but at its top.
-func saysBag(name string) bool {
-	return isParsedTagFile(name) || kindOf(name) == Manifest || kindOf(name) == TagManifest
-}
-
-// isStray tells whether an entry that lies in no directory has the name of such a file, also
-// in a directory that is set off by a backslash.
+// isStray tells whether an entry that lies in no directory has the name of a file by which a
+// bag is known, and that lies nowhere but at its top; also in a directory that is set off by a
+// backslash.
 func isStray(name string) bool {
-	name = withoutDot(name)
+	name = naming.WithoutDot(name)
 	if _, inBag, ok := strings.Cut(name, `\`); ok {
-		name = strings.TrimPrefix(inBag, `\`) // show doubles it
+		name = strings.TrimPrefix(inBag, `\`) // finding.Show doubles it
 	}
-	return saysBag(name)
+	return tagfile.HasTags(name) || kindOf(name) == Manifest || kindOf(name) == TagManifest
 }
 
 // strayIn finds what reader.stray was in the problems of a checkpoint.
 func strayIn(problems []Finding) string {
-	i := slices.IndexFunc(problems, func(f Finding) bool { return f.Code == codeIllegalPath && isStray(f.Path) })
+	i := slices.IndexFunc(problems, func(f Finding) bool { return f.Code == finding.IllegalPath && isStray(f.Path) })
 	if i < 0 {
 		return ""
 	}
@@ -41,22 +37,22 @@ func (rd *reader) unwrap() {
 	if rd.stray == "" || rd.bag.Unpacked {
 		return
 	}
-	if inside := rd.byPath[bagitTxt]; rd.bag.TopDir+"/" != payloadDir && inside != nil && !inside.Missing {
+	if inside := rd.byPath[tagfile.Bagit]; rd.bag.TopDir+"/" != tagfile.PayloadDir && inside != nil && !inside.Missing {
 		return // a bag in its directory, and something beside it
 	}
-	one, why := findings{}, "The files of the bag lie at the top of the tar (%s does), and must lie in one directory. "+
+	one, why := finding.List{}, "The files of the bag lie at the top of the tar (%s does), and must lie in one directory. "+
 		"Pack the directory itself, from the one above it, as in: tar -cf bag.tar bag"
 	if strings.Contains(rd.stray, `\`) {
 		why = "The paths in the tar have backslashes where a tar has slashes (%s does), so that no file lies in a directory. " +
 			"Pack the bag with another program, as in: tar -cf bag.tar bag"
 	}
-	one.stop(codeNoTopDir, rd.stray, why, rd.stray)
-	for _, f := range rd.problems.list {
+	one.Stop(finding.NoTopDir, rd.stray, why, rd.stray)
+	for _, f := range rd.problems.Found {
 		if cutShort([]Finding{f}) {
-			one.list = append(one.list, f)
+			one.Found = append(one.Found, f)
 		}
 	}
-	rd.problems, rd.textProblems, rd.textWarned, rd.duplicates = one, findings{}, findings{}, findings{}
+	rd.problems, rd.textProblems, rd.textWarned, rd.duplicates = one, finding.List{}, finding.List{}, finding.List{}
 	rd.bag, rd.mentioned, rd.tagFiles, rd.encoded, rd.fetchLines = &Bag{}, nil, nil, nil, nil
 }
 
@@ -69,10 +65,8 @@ func misleading(records map[string]string) string {
 			return key
 		}
 	}
-	for key := range records {
-		if strings.HasPrefix(key, "GNU.sparse.") {
-			return "GNU.sparse"
-		}
+	if isSparse(records) {
+		return "GNU.sparse"
 	}
 	return ""
 }

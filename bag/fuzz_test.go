@@ -5,7 +5,8 @@ import (
 	"context"
 	"errors"
 	"io"
-	"regexp"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -17,6 +18,8 @@ import (
 	"github.com/klauspost/compress/zstd"
 
 	"github.com/farol-preservation/farol/bag/bagtest"
+	"github.com/farol-preservation/farol/bag/naming"
+	"github.com/farol-preservation/farol/bag/profile"
 )
 
 // checkBag holds for whatever was read.
@@ -24,7 +27,7 @@ func checkBag(t *testing.T, b *Bag) {
 	t.Helper()
 	seen := map[string]bool{}
 	for _, f := range b.Files {
-		if fault := pathFault(f.Path); fault != "" {
+		if fault := naming.PathFault(f.Path); fault != "" {
 			t.Errorf("path %q: %s", f.Path, fault)
 		}
 		if seen[f.Path] {
@@ -134,78 +137,6 @@ func copied(t *testing.T, c Checkpoint) Checkpoint {
 	return out
 }
 
-func FuzzManifest(f *testing.F) {
-	const md5 = "d41d8cd98f00b204e9800998ecf8427e"
-	for _, seed := range []string{
-		"", md5 + "  data/a\n", md5 + " *data/a\r\n" + md5 + "\tdata/b\r", "\ufeff" + md5 + " ./data/%25%0A%0d",
-		md5 + "  ../x\n", "zz  data/a\n", md5 + "\n", md5 + "  data/\xff\n", md5 + "  data/a\n" + strings.ToUpper(md5) + "  data/a\n",
-		"\xfe\xff\x00d",
-	} {
-		f.Add([]byte(seed), 7)
-	}
-	f.Fuzz(func(t *testing.T, data []byte, cut int) {
-		parse := func(cut int) (out []string, problems, warnings findings) {
-			m := manifestParser{name: "manifest-md5.txt", algorithm: MD5, problems: &problems, warnings: &warnings}
-			m.entry = func(_ int, path []byte, raw string, e Expected) {
-				if pathFault(string(path)) != "" || len(e.Digest) != 32 || strings.ToLower(e.Digest) != e.Digest {
-					t.Errorf("entry %q %q", path, e.Digest)
-				}
-				out = append(out, e.Digest+string(path)+raw)
-			}
-			m.setup(tagEncoding{})
-			given := bytes.Clone(data)
-			m.write(given[:cut])
-			m.write(given[cut:])
-			m.end()
-			if !bytes.Equal(given, data) {
-				t.Error("the parser changed what the hashes are going to read")
-			}
-			return out, problems, warnings
-		}
-		// where blocks end must not matter
-		out1, problems1, warnings1 := parse(0)
-		out2, problems2, warnings2 := parse(max(0, min(cut, len(data))))
-		if diff := cmp.Diff(out1, out2); diff != "" {
-			t.Error(diff)
-		}
-		if diff := cmp.Diff(problems1.list, problems2.list); diff != "" {
-			t.Error(diff)
-		}
-		if diff := cmp.Diff(warnings1.list, warnings2.list); diff != "" {
-			t.Error(diff)
-		}
-	})
-}
-
-func FuzzTags(f *testing.F) {
-	for _, seed := range []string{
-		"", "A: 1\n", "A: 1\n  two\r\n\tthree\rB:\n", "\ufeffA: x", "no label", " folded", "A: \x00", "A: \xff", "::\n", "A :b\n", "\xfe\xff\x00A\x00:",
-	} {
-		for enc := range 8 {
-			f.Add([]byte(seed), enc)
-		}
-	}
-	f.Fuzz(func(t *testing.T, data []byte, which int) {
-		var encodings []tagEncoding
-		for _, name := range []string{"UTF-8", "ISO-8859-1", "UTF-16", "UTF-16LE", "Shift_JIS", "windows-1252", "ISO-2022-JP", "UTF-32"} {
-			enc, ok := encodingNamed(name)
-			if !ok {
-				t.Fatal(name)
-			}
-			encodings = append(encodings, enc)
-		}
-		var problems, warnings findings
-		for _, tag := range parseTags("bag-info.txt", data, encodings[uint(which)%8], &problems, &warnings) {
-			if !utf8.ValidString(tag.Name+tag.Value) || tag.Name == "" || strings.TrimSpace(tag.Value) != tag.Value {
-				t.Errorf("tag %q", tag)
-			}
-			if i := strings.IndexFunc(tag.Name+tag.Value, func(r rune) bool { return isControl(r) && r != '\t' }); i >= 0 {
-				t.Errorf("control character in %q", tag)
-			}
-		}
-	})
-}
-
 // sampleOfEverything has the files that are read, in an order and an encoding
 // that make it hard.
 func sampleOfEverything(f *testing.F) []byte {
@@ -240,7 +171,7 @@ func FuzzFetch(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, data []byte, cut int) {
 		parse := func(cut int) *reader {
-			rd := newReader(nil, ReadOptions{MaxFiles: 100})
+			rd := newReader(t.Context(), nil, ReadOptions{MaxFiles: 100})
 			write, done := rd.fetchFile()
 			write(bytes.Clone(data[:cut]))
 			write(bytes.Clone(data[cut:]))
@@ -252,11 +183,11 @@ func FuzzFetch(f *testing.F) {
 		if diff := cmp.Diff(rd.fetchLines, again.fetchLines, cmp.AllowUnexported(fetchLine{})); diff != "" {
 			t.Error(diff)
 		}
-		if diff := cmp.Diff(rd.textProblems.list, again.textProblems.list); diff != "" {
+		if diff := cmp.Diff(rd.textProblems.Found, again.textProblems.Found); diff != "" {
 			t.Error(diff)
 		}
 		for _, l := range rd.fetchLines {
-			if pathFault(l.path) != "" || kindOf(l.path) != PayloadFile {
+			if naming.PathFault(l.path) != "" || kindOf(l.path) != PayloadFile {
 				t.Errorf("line %d: %q", l.number, l.path)
 			}
 		}
@@ -265,8 +196,8 @@ func FuzzFetch(f *testing.F) {
 }
 
 func FuzzProfile(f *testing.F) {
-	for _, name := range BuiltInProfiles() {
-		data, err := profileFiles.ReadFile("profiles/" + name + ".json")
+	for _, name := range profile.BuiltIn() {
+		data, err := os.ReadFile(filepath.Join("profile", "profiles", name+".json"))
 		if err != nil {
 			f.Fatal(err)
 		}
@@ -288,7 +219,7 @@ func FuzzProfile(f *testing.F) {
 		f.Fatal(err)
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		p, err := LoadProfile(bytes.NewReader(data), "p.json")
+		p, err := profile.Load(bytes.NewReader(data), "p.json")
 		if err != nil {
 			if !strings.HasPrefix(err.Error(), "profile p.json: ") {
 				t.Errorf("error %q", err)
@@ -306,34 +237,6 @@ func FuzzProfile(f *testing.F) {
 			}
 		}
 	})
-}
-
-// The quick matcher says what a simple one says.
-func FuzzGlob(f *testing.F) {
-	for _, seed := range [][2]string{{"a*b?c", "aXXbYc"}, {"[!a-c]*[]]", "d]"}, {"[", "["}, {"**", ""}, {"[a-]", "-"}, {"[!", "[!"}} {
-		f.Add(seed[0], seed[1])
-	}
-	f.Fuzz(func(t *testing.T, pattern, name string) {
-		if len(pattern) > 12 || len(name) > 12 {
-			return // the simple one takes exponential time
-		}
-		if got, want := glob(pattern, name), simpleGlob([]rune(pattern), []rune(name)); got != want {
-			t.Errorf("glob(%q, %q) = %v", pattern, name, got)
-		}
-	})
-}
-
-func simpleGlob(p, n []rune) bool {
-	switch {
-	case len(p) == 0:
-		return len(n) == 0
-	case p[0] == '*':
-		return simpleGlob(p[1:], n) || len(n) > 0 && simpleGlob(p, n[1:])
-	case len(n) == 0:
-		return false
-	}
-	width, ok := globOne(p, n[0])
-	return ok && simpleGlob(p[width:], n[1:])
 }
 
 // Whatever lines there are, they are an inventory or refused as one.
@@ -364,24 +267,9 @@ func FuzzInventory(f *testing.F) {
 		}
 		b.Validate(nil)
 		for _, file := range b.Files {
-			if pathFault(file.Path) != "" || file.Offset < 0 || file.Size < 0 {
+			if naming.PathFault(file.Path) != "" || file.Offset < 0 || file.Size < 0 {
 				t.Errorf("file %+v", file)
 			}
-		}
-	})
-}
-
-func FuzzName(f *testing.F) {
-	for _, seed := range []string{"a.tar", "a.b01.of02.tar", ".tar", "a.b.of.tar", "a.b1.of2", "x.b01.of02.b03.of04.tar", "\xff"} {
-		f.Add(seed)
-	}
-	f.Fuzz(func(t *testing.T, key string) {
-		name := Name(key)
-		if !strings.HasPrefix(key, name) {
-			t.Errorf("Name(%q) = %q", key, name)
-		}
-		if rest := key[len(name):]; !regexp.MustCompile(`^(\.b[0-9]+\.of[0-9]+)?(\.tar)?$`).MatchString(rest) {
-			t.Errorf("Name(%q) = %q", key, name)
 		}
 	})
 }

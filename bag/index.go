@@ -6,7 +6,8 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"sync"
+
+	"github.com/farol-preservation/farol/bag/finding"
 )
 
 // ReadIndex indexes a tar as [Read] does, but takes known's word for the content
@@ -22,14 +23,11 @@ import (
 func ReadIndex(
 	ctx context.Context, r io.ReadSeeker, known func(path string, size int64) (Digests, bool, error), o ReadOptions,
 ) (*Bag, error) {
-	rd := newReader(r, ReadOptions{Progress: o.Progress, MaxFiles: o.MaxFiles})
+	rd := newReader(ctx, r, ReadOptions{Progress: o.Progress, MaxFiles: o.MaxFiles, Many: o.Many})
 	defer rd.close()
 	rd.known = known
 	rd.src.seeker = r
 	rd.tar.r = bufio.NewReaderSize(rd.src, headersAhead)
-	if o.Many != nil {
-		rd.many = sync.OnceValue(func() error { return o.Many(ctx) })
-	}
 	return rd.read(ctx)
 }
 
@@ -41,16 +39,16 @@ const headersAhead = 16 << 10
 func (rd *reader) passOver(f *File, done func()) (more bool, err error) {
 	digests, ok, err := rd.known(f.Path, f.Size)
 	if err != nil {
-		return false, fmt.Errorf("digests of %s: %w", show(f.Path), err)
+		return false, fmt.Errorf("digests of %s: %w", finding.Show(f.Path), err)
 	}
 	if !ok {
-		rd.problems.stop(codeCorrupt, f.Path,
-			"The tar is not the one that was written: it has the file %s of %d bytes, which was not written into it.", show(f.Path), f.Size)
+		rd.problems.Stop(finding.Corrupt, f.Path,
+			"The tar is not the one that was written: it has the file %s of %d bytes, which was not written into it.", finding.Show(f.Path), f.Size)
 		return false, nil
 	}
 	if whole, err := rd.skip(f.Size); err != nil || !whole {
 		if err == nil {
-			rd.problems.stop(codeTruncated, f.Path, "The tar ends in the middle of %s, which has %d bytes.", show(f.Path), f.Size)
+			rd.problems.Stop(finding.Truncated, f.Path, "The tar ends in the middle of %s, which has %d bytes.", finding.Show(f.Path), f.Size)
 		}
 		return false, err
 	}

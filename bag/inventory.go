@@ -2,17 +2,20 @@ package bag
 
 import (
 	"bufio"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
 	"iter"
 	"slices"
-	"time"
 	"unique"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
-	"github.com/google/uuid"
+
+	"github.com/farol-preservation/farol/bag/digest"
+	"github.com/farol-preservation/farol/bag/naming"
+	"github.com/farol-preservation/farol/bag/profile"
 )
 
 // ErrInventory marks an inventory that was damaged, cut off, or written by a
@@ -29,22 +32,12 @@ const (
 // inventoryHeader is the first line. Members may be added to it and to the
 // lines of files: readers ignore those that they do not know.
 type inventoryHeader struct {
-	Version       int         `json:"version"`
-	TopDir        string      `json:"top_dir"`
-	Profile       string      `json:"profile"`
-	Identifier    string      `json:"profile_identifier"`
-	StorageOption string      `json:"storage_option"`
-	Files         int         `json:"files"`
-	Bytes         int64       `json:"bytes"`
-	Manifests     []Algorithm `json:"manifests,omitempty"`
-	TagManifests  []Algorithm `json:"tag_manifests,omitempty"`
-	HasFetch      bool        `json:"has_fetch,omitzero"`
-	NoPayloadDir  bool        `json:"no_payload_dir,omitzero"`
-	Unpacked      bool        `json:"unpacked,omitzero"`
-	Tags          []Tag       `json:"tags,omitempty"`
-	Problems      []Finding   `json:"problems,omitempty"`
-	Warnings      []Finding   `json:"warnings,omitempty"`
-	More          int         `json:"more,omitzero"`
+	Version       int    `json:"version"`
+	Profile       string `json:"profile"`
+	Identifier    string `json:"profile_identifier"`
+	StorageOption string `json:"storage_option"`
+	Files         int    `json:"files"`
+	*Bag
 }
 
 // inventoryEnd is the last line. An inventory without it was cut off.
@@ -57,35 +50,21 @@ type inventoryEnd struct {
 // again by each stage, and of a large bag there are many, so they go through version 2 of the
 // standard library's package, which is several times as fast.
 type fileJSON struct {
-	Path     string     `json:"path"`
+	*fileMembers
+
 	Kind     Kind       `json:"kind"`
-	Offset   int64      `json:"offset"`
-	Size     int64      `json:"size"`
-	ModTime  time.Time  `json:"mtime,omitzero"`
 	Digests  *Digests   `json:"digests,omitzero"`
 	Parts    []byte     `json:"parts,omitempty"`     // 32 bytes each
 	PartsMD5 []byte     `json:"parts_md5,omitempty"` // 16 bytes each
 	Expected []Expected `json:"expected,omitempty"`
-	Missing  bool       `json:"missing,omitzero"`
-	Fetch    bool       `json:"fetch,omitzero"`
-	UUID     uuid.UUID  `json:"uuid,omitzero"`
-	Format   string     `json:"format,omitempty"`
 }
+
+// fileMembers are those of a File that are written as they are.
+type fileMembers File
 
 // MarshalJSONTo writes the file as in an inventory.
 func (f *File) MarshalJSONTo(e *jsontext.Encoder) error {
-	line := fileJSON{
-		Path:     f.Path,
-		Kind:     f.Kind(),
-		Offset:   f.Offset,
-		Size:     f.Size,
-		ModTime:  f.ModTime,
-		Expected: f.Expected(),
-		Missing:  f.Missing,
-		Fetch:    f.Fetch,
-		UUID:     f.UUID,
-		Format:   f.Format,
-	}
+	line := fileJSON{fileMembers: (*fileMembers)(f), Kind: f.Kind(), Expected: f.Expected()}
 	if !f.Missing {
 		line.Digests = &f.Digests
 	}
@@ -102,31 +81,23 @@ func (f *File) MarshalJSONTo(e *jsontext.Encoder) error {
 
 // UnmarshalJSONFrom reads what MarshalJSONTo writes.
 func (f *File) UnmarshalJSONFrom(d *jsontext.Decoder) error {
-	var line fileJSON
+	*f = File{}
+	line := fileJSON{fileMembers: (*fileMembers)(f)}
 	if err := json.UnmarshalDecode(d, &line); err != nil {
 		return err
 	}
 	switch {
-	case pathFault(line.Path) != "":
-		return fmt.Errorf("path %q: %s", line.Path, pathFault(line.Path))
-	case line.Offset < 0 || line.Size < 0:
-		return fmt.Errorf("%s: negative offset or size", line.Path)
-	case line.Digests == nil && !line.Missing:
-		return fmt.Errorf("%s: no digests", line.Path)
+	case naming.PathFault(f.Path) != "":
+		return fmt.Errorf("path %q: %s", f.Path, naming.PathFault(f.Path))
+	case f.Offset < 0 || f.Size < 0:
+		return fmt.Errorf("%s: negative offset or size", f.Path)
+	case line.Digests == nil && !f.Missing:
+		return fmt.Errorf("%s: no digests", f.Path)
 	case len(line.Parts)%32 != 0, len(line.PartsMD5) != 0 && len(line.PartsMD5) != len(line.Parts)/2:
-		return fmt.Errorf("%s: parts of %d and %d bytes", line.Path, len(line.Parts), len(line.PartsMD5))
+		return fmt.Errorf("%s: parts of %d and %d bytes", f.Path, len(line.Parts), len(line.PartsMD5))
 	}
-	*f = File{
-		Path:    line.Path,
-		Offset:  line.Offset,
-		Size:    line.Size,
-		ModTime: line.ModTime,
-		Missing: line.Missing,
-		Fetch:   line.Fetch,
-		Parts:   newPartDigests(slices.Collect(slices.Chunk(line.Parts, 32)), slices.Collect(slices.Chunk(line.PartsMD5, 16))),
-		UUID:    line.UUID,
-		Format:  unique.Make(line.Format).Value(), // few different ones, in a bag of many files
-	}
+	f.Parts = digest.NewParts(slices.Collect(slices.Chunk(line.Parts, 32)), slices.Collect(slices.Chunk(line.PartsMD5, 16)))
+	f.Format = unique.Make(f.Format).Value() // few different ones, in a bag of many files
 	if line.Digests != nil {
 		f.Digests = *line.Digests
 	}
@@ -148,24 +119,9 @@ func WriteInventory(w io.Writer, b *Bag) error {
 
 func writeLines(w io.Writer, b *Bag) error {
 	out := bufio.NewWriter(w)
-	name, _ := profileFor(b.ProfileIdentifier())
+	name, _ := profile.For(b.ProfileIdentifier())
 	err := writeLine(out, inventoryHeader{
-		Version:       inventoryVersion,
-		TopDir:        b.TopDir,
-		Profile:       name,
-		Identifier:    b.ProfileIdentifier(),
-		StorageOption: b.StorageOption(),
-		Files:         len(b.Files),
-		Bytes:         b.Bytes,
-		Manifests:     b.Manifests,
-		TagManifests:  b.TagManifests,
-		HasFetch:      b.HasFetch,
-		NoPayloadDir:  b.NoPayloadDir,
-		Unpacked:      b.Unpacked,
-		Tags:          b.Tags,
-		Problems:      b.Problems,
-		Warnings:      b.Warnings,
-		More:          b.More,
+		Version: inventoryVersion, Profile: name, Identifier: b.ProfileIdentifier(), StorageOption: b.StorageOption(), Files: len(b.Files), Bag: b,
 	})
 	if err != nil {
 		return err
@@ -205,8 +161,7 @@ type Inventory struct {
 
 	src   *source
 	zstd  io.ReadCloser
-	lines *bufio.Reader
-	long  []byte
+	lines *bufio.Scanner
 }
 
 // OpenInventory reads the header of what [WriteInventory] wrote. The caller
@@ -218,7 +173,8 @@ func OpenInventory(r io.Reader) (*Inventory, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open inventory: %w", err)
 	}
-	inv := &Inventory{src: src, zstd: z, lines: bufio.NewReader(z)}
+	inv := &Inventory{src: src, zstd: z, lines: bufio.NewScanner(z)}
+	inv.lines.Buffer(nil, maxInventoryLine)
 	if err := inv.header(); err != nil {
 		inv.Close()
 		return nil, fmt.Errorf("open inventory: %w", err)
@@ -230,7 +186,7 @@ func OpenInventory(r io.Reader) (*Inventory, error) {
 func (inv *Inventory) Close() { _ = inv.zstd.Close() } // which has no error
 
 func (inv *Inventory) header() error {
-	var h inventoryHeader
+	h := inventoryHeader{Bag: &inv.Bag}
 	if err := inv.line(&h); err != nil {
 		return err
 	}
@@ -238,19 +194,6 @@ func (inv *Inventory) header() error {
 		return fmt.Errorf("%w: version %d, %d files", ErrInventory, h.Version, h.Files)
 	}
 	inv.Count = h.Files
-	inv.Bag = Bag{
-		TopDir:       h.TopDir,
-		Tags:         h.Tags,
-		Manifests:    h.Manifests,
-		TagManifests: h.TagManifests,
-		HasFetch:     h.HasFetch,
-		NoPayloadDir: h.NoPayloadDir,
-		Unpacked:     h.Unpacked,
-		Bytes:        h.Bytes,
-		Problems:     h.Problems,
-		Warnings:     h.Warnings,
-		More:         h.More,
-	}
 	return nil
 }
 
@@ -284,44 +227,24 @@ func (inv *Inventory) end() error {
 	if !e.End || e.Files != inv.Count {
 		return fmt.Errorf("%w: its end record says %d files, its header %d", ErrInventory, e.Files, inv.Count)
 	}
-	_, err := inv.lines.ReadByte()
-	switch {
-	case errors.Is(err, io.EOF) && inv.src.err == nil:
-		return nil
-	case err != nil:
-		return inv.fault(err)
-	default:
-		return fmt.Errorf("%w: data after its end record", ErrInventory)
+	if inv.lines.Scan() {
+		return inv.fault(errors.New("data after its end record"))
 	}
+	if err := inv.lines.Err(); err != nil {
+		return inv.fault(err)
+	}
+	return inv.src.err
 }
 
 // line decodes the next line into v.
 func (inv *Inventory) line(v any) error {
-	line, err := inv.lines.ReadSlice('\n')
-	if errors.Is(err, bufio.ErrBufferFull) {
-		line, err = inv.longLine(line)
+	if !inv.lines.Scan() {
+		return inv.fault(cmp.Or(inv.lines.Err(), io.EOF))
 	}
-	if err != nil {
-		return inv.fault(err)
-	}
-	if err := json.Unmarshal(line, v); err != nil {
-		return fmt.Errorf("%w: %w", ErrInventory, err)
+	if err := json.Unmarshal(inv.lines.Bytes(), v); err != nil {
+		return inv.fault(err) // the reader's, where that is why the line is cut
 	}
 	return nil
-}
-
-func (inv *Inventory) longLine(first []byte) ([]byte, error) {
-	inv.long = append(inv.long[:0], first...)
-	for {
-		piece, err := inv.lines.ReadSlice('\n')
-		inv.long = append(inv.long, piece...)
-		switch {
-		case len(inv.long) > maxInventoryLine:
-			return nil, fmt.Errorf("a line longer than %d bytes", maxInventoryLine)
-		case !errors.Is(err, bufio.ErrBufferFull):
-			return inv.long, err
-		}
-	}
 }
 
 // fault tells the reader's own errors, after which one may try again, from

@@ -4,9 +4,7 @@ import (
 	"archive/tar"
 	"bytes"
 	"crypto/sha1"
-	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 	"testing"
@@ -15,36 +13,17 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"golang.org/x/text/unicode/norm"
 
-	"github.com/farol-preservation/farol/bag"
 	"github.com/farol-preservation/farol/bag/bagtest"
+	"github.com/farol-preservation/farol/bag/profile"
 )
 
 // repacked is a tar with other names.
 func repacked(t *testing.T, data []byte, rename func(string) string) []byte {
 	t.Helper()
-	var out bytes.Buffer
-	w := tar.NewWriter(&out)
-	for r := tar.NewReader(bytes.NewReader(data)); ; {
-		h, err := r.Next()
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		h.Name = rename(h.Name)
-		h.PAXRecords = nil
-		if err := w.WriteHeader(h); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := io.Copy(w, r); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
-	return out.Bytes()
+	return rewritten(t, data, func(h *tar.Header, content string) string {
+		h.Name, h.PAXRecords = rename(h.Name), nil
+		return content
+	})
 }
 
 // A bag that was packed without its directory has one fault, whatever is in it, and
@@ -198,7 +177,7 @@ func TestManifestThatCannotBeVerified(t *testing.T) {
 		{"manifest-sha384.txt", bagtest.Spec{Corrupt: []string{"data/hello.txt"}}, false},
 	} {
 		tt.spec.Unlisted, tt.spec.TagManifests = []bagtest.File{{Path: tt.manifest, Content: "x"}}, []string{}
-		v := read(t, sample(t, tt.spec)).Validate(bag.PlainBagIt())
+		v := read(t, sample(t, tt.spec)).Validate(profile.Plain())
 		if v.Valid || v.Unknown != tt.unknown || len(v.Errors) == 0 {
 			t.Errorf("%s: %+v", tt.manifest, v)
 		}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/farol-preservation/farol/bag"
 	"github.com/farol-preservation/farol/bag/bagtest"
+	"github.com/farol-preservation/farol/bag/profile"
 )
 
 func md5Of(content string) string { return fmt.Sprintf("%x", md5.Sum([]byte(content))) }
@@ -202,7 +203,7 @@ func TestManifestsAndTagFilesMayBeInAnotherEncoding(t *testing.T) {
 				{manifest, bagit, payload, info},
 			} {
 				b := read(t, rawBag(t, order...))
-				if v := b.Validate(bag.PlainBagIt()); !v.Valid || len(v.Warnings) > 0 {
+				if v := b.Validate(profile.Plain()); !v.Valid || len(v.Warnings) > 0 {
 					t.Errorf("%v", v)
 				}
 				if got, _ := b.Tag("bag-info.txt", "source-organization"); got != tt.tag {

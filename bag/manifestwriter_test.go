@@ -12,12 +12,13 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/farol-preservation/farol/bag"
+	"github.com/farol-preservation/farol/bag/tagfile"
 )
 
 func manifestOf(t testing.TB, encoding string, paths ...string) string {
 	t.Helper()
 	var out bytes.Buffer
-	w, err := bag.NewManifestWriter(&out, bag.MD5, encoding)
+	w, err := tagfile.NewManifestWriter(&out, bag.MD5, encoding)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -82,7 +83,7 @@ func TestManifestsRefuseWhatNobodyCouldRead(t *testing.T) {
 		{"ISO-2022-JP", "data/\x1b$B", "data/"}, // would switch the alphabet
 	} {
 		var out bytes.Buffer
-		w, err := bag.NewManifestWriter(&out, bag.SHA256, tt.encoding)
+		w, err := tagfile.NewManifestWriter(&out, bag.SHA256, tt.encoding)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -91,14 +92,14 @@ func TestManifestsRefuseWhatNobodyCouldRead(t *testing.T) {
 			t.Errorf("%s, %q: error %v, and %q was written", tt.encoding, tt.path, err, out.String())
 		}
 	}
-	if _, err := bag.NewManifestWriter(io.Discard, "crc32", ""); err == nil {
+	if _, err := tagfile.NewManifestWriter(io.Discard, "crc32", ""); err == nil {
 		t.Error("no error for an algorithm that there is not")
 	}
-	if _, err := bag.NewManifestWriter(io.Discard, bag.MD5, "UTF-7"); err == nil {
+	if _, err := tagfile.NewManifestWriter(io.Discard, bag.MD5, "UTF-7"); err == nil {
 		t.Error("no error for an encoding that cannot be read")
 	}
 	broken := errors.New("disk full")
-	w, err := bag.NewManifestWriter(brokenWriter{broken}, bag.MD5, "")
+	w, err := tagfile.NewManifestWriter(brokenWriter{broken}, bag.MD5, "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -122,14 +123,14 @@ func TestManifestsReadBackAsTheyWereWritten(t *testing.T) {
 		encoding := rapid.SampledFrom(encodings).Draw(rt, "encoding")
 		drawn := rapid.SliceOfNDistinct(rapid.StringOfN(rapid.SampledFrom(letters), 1, 8, -1), 1, 6, rapid.ID).Draw(rt, "names")
 		var manifest bytes.Buffer
-		w, err := bag.NewManifestWriter(&manifest, bag.MD5, encoding)
+		w, err := tagfile.NewManifestWriter(&manifest, bag.MD5, encoding)
 		if err != nil {
 			rt.Fatal(err)
 		}
 		var digests bag.Digests
 		var paths []string
 		var tar sparse
-		bagit, err := bag.BagitTxt(encoding)
+		bagit, err := tagfile.BagitTxt(encoding)
 		if err != nil {
 			rt.Fatal(err)
 		}

@@ -9,6 +9,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/farol-preservation/farol/bag"
+	"github.com/farol-preservation/farol/bag/naming"
 )
 
 func TestNamesThatNoBagCanHave(t *testing.T) {
@@ -44,7 +45,7 @@ func FuzzLegalNameComesBack(f *testing.F) {
 		if _, ok := bag.JudgeName(key); !ok {
 			return
 		}
-		name := bag.Name(key)
+		name := naming.Of(key)
 		header, err := bag.EntryHeader(name+"/data/x", 0, time.Unix(1, 0))
 		if err != nil {
 			t.Fatalf("%q: %v", name, err)

@@ -22,7 +22,7 @@ var ErrOutline = errors.New("the outline of the tar is incomplete")
 // that of r or ctx, or [ErrOutline].
 func ReadOutline(ctx context.Context, r io.Reader, size int64, o ReadOptions) (*Bag, error) {
 	pieces := &outline{r: bufio.NewReader(r), size: size}
-	rd := newReader(pieces, ReadOptions{MaxFiles: o.MaxFiles})
+	rd := newReader(ctx, pieces, ReadOptions{MaxFiles: o.MaxFiles})
 	defer rd.close()
 	rd.known = func(string, int64) (Digests, bool, error) { return Digests{}, true, nil }
 	rd.src.seeker, rd.outline = pieces, pieces

@@ -5,11 +5,15 @@ import (
 	"fmt"
 	"path"
 	"strings"
+
+	"github.com/farol-preservation/farol/bag/finding"
+	"github.com/farol-preservation/farol/bag/naming"
+	"github.com/farol-preservation/farol/bag/tagfile"
 )
 
 func (rd *reader) unsupported(name, what string) {
-	rd.problems.add(codeUnsupportedEntry, show(pathOr(name)),
-		"The %s contains %s (%s). A bag may contain only regular files and directories.%s", rd.container, what, show(name), howToAvoid(what))
+	rd.problems.Add(finding.UnsupportedEntry, finding.Show(pathOr(name)),
+		"The %s contains %s (%s). A bag may contain only regular files and directories.%s", rd.container, what, finding.Show(name), howToAvoid(what))
 }
 
 // howToAvoid says how to pack a bag without such entries; blank if there is no general way.
@@ -36,10 +40,8 @@ const (
 func unsupported(h *tar.Header) string {
 	switch h.Typeflag {
 	case tar.TypeReg, tar.TypeCont:
-		for key := range h.PAXRecords {
-			if strings.HasPrefix(key, "GNU.sparse.") {
-				return sparseFile
-			}
+		if isSparse(h.PAXRecords) {
+			return sparseFile
 		}
 		return ""
 	case tar.TypeGNUSparse:
@@ -57,14 +59,24 @@ func unsupported(h *tar.Header) string {
 	}
 }
 
+// isSparse says whether PAX records are those of a sparse file.
+func isSparse(records map[string]string) bool {
+	for key := range records {
+		if strings.HasPrefix(key, "GNU.sparse.") {
+			return true
+		}
+	}
+	return false
+}
+
 // place finds the path in the bag for an entry's name.
 func (rd *reader) place(name string) (inBag string, ok bool) {
-	top, inBag, fault := splitEntry(name)
+	top, inBag, fault := naming.SplitEntry(name)
 	if !rd.inTop(name, top, fault) {
 		return "", false
 	}
 	if f := rd.byPath[inBag]; f != nil && !f.Missing {
-		rd.problems.add(codeDuplicateFile, inBag, "The tar contains %s more than once.", show(inBag))
+		rd.problems.Add(finding.DuplicateFile, inBag, "The tar contains %s more than once.", finding.Show(inBag))
 		return "", false
 	}
 	return inBag, true
@@ -88,25 +100,25 @@ const illegalEntry = "The %s entry '%s' has an illegal path: %s."
 // inTop says whether an entry lies in the bag's directory.
 func (rd *reader) inTop(name, top, fault string) bool {
 	switch {
-	case fault == noTopDir && rd.stray == "" && isStray(name):
-		rd.stray = show(name)
-		rd.problems.stop(codeIllegalPath, rd.stray, illegalEntry, rd.container, rd.stray, fault) // in a checkpoint too: see strayIn
+	case fault == naming.NoTopDir && rd.stray == "" && isStray(name):
+		rd.stray = finding.Show(name)
+		rd.problems.Stop(finding.IllegalPath, rd.stray, illegalEntry, rd.container, rd.stray, fault) // in a checkpoint too: see strayIn
 		return false
-	case fault == noTopDir && isAppleDouble(name):
-		if !rd.problems.has(codeAppleDouble) {
-			rd.problems.add(codeAppleDouble, show(name), appleDouble, rd.container, show(name), "", withoutAppleDouble)
+	case fault == naming.NoTopDir && isAppleDouble(name):
+		if !finding.Has(rd.problems.Found, finding.AppleDouble) {
+			rd.problems.Add(finding.AppleDouble, finding.Show(name), appleDouble, rd.container, finding.Show(name), "", withoutAppleDouble)
 		}
 		return false
 	case fault != "":
-		rd.problems.add(codeIllegalPath, show(name), illegalEntry, rd.container, show(name), fault)
+		rd.problems.Add(finding.IllegalPath, finding.Show(name), illegalEntry, rd.container, finding.Show(name), fault)
 		return false
 	case rd.bag.TopDir == "":
 		rd.bag.TopDir = top
 	case rd.bag.TopDir != top:
-		if !rd.problems.has(codeTopDirs) {
-			rd.problems.add(codeTopDirs, show(name),
+		if !finding.Has(rd.problems.Found, finding.TopDirs) {
+			rd.problems.Add(finding.TopDirs, finding.Show(name),
 				"The tar has more than one top-level directory: %s and %s. All files of a bag must lie in one.",
-				show(rd.bag.TopDir), show(top))
+				finding.Show(rd.bag.TopDir), finding.Show(top))
 		}
 		return false
 	}
@@ -115,20 +127,20 @@ func (rd *reader) inTop(name, top, fault string) bool {
 
 // directory notes that there is one, and judges its name like that of a file.
 func (rd *reader) directory(name string) bool {
-	top, inBag, fault := splitDirectory(name)
+	top, inBag, fault := naming.SplitDirectory(name)
 	if top == "" && fault == "" {
 		return true // where the tar was made
 	}
 	if !rd.inTop(name, top, fault) {
 		return false
 	}
-	rd.payloadDir = rd.payloadDir || inBag+"/" == payloadDir
+	rd.payloadDir = rd.payloadDir || inBag+"/" == tagfile.PayloadDir
 	return true
 }
 
 // pathOr is the path in the bag or, if there is none, the name itself.
 func pathOr(name string) string {
-	if _, inBag, fault := splitEntry(name); fault == "" {
+	if _, inBag, fault := naming.SplitEntry(name); fault == "" {
 		return inBag
 	}
 	return name

@@ -10,17 +10,18 @@ import (
 
 	"github.com/farol-preservation/farol/bag"
 	"github.com/farol-preservation/farol/bag/bagtest"
+	"github.com/farol-preservation/farol/bag/profile"
 )
 
 // profile is one of the members given, in addition to those that every profile
 // has.
-func profile(t testing.TB, members string) *bag.Profile {
+func profileOf(t testing.TB, members string) *bag.Profile {
 	t.Helper()
 	text := `{"BagIt-Profile-Info": {"BagIt-Profile-Identifier": "https://example.org/p.json", "Version": "1"}`
 	if members != "" {
 		text += ", " + members
 	}
-	p, err := bag.LoadProfile(strings.NewReader(text+"}"), "p.json")
+	p, err := profile.Load(strings.NewReader(text+"}"), "p.json")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -103,7 +104,7 @@ func TestEveryRuleOfAProfileIsObeyed(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			tt.spec.Tags = append(tt.spec.Tags, bagtest.Tag{File: info, Name: "BagIt-Profile-Identifier", Value: "https://example.org/p.json"})
-			v := read(t, sample(t, tt.spec)).Validate(profile(t, tt.members))
+			v := read(t, sample(t, tt.spec)).Validate(profileOf(t, tt.members))
 			if diff := cmp.Diff(tt.errors, codes(v.Errors)); diff != "" {
 				t.Errorf("errors %v: %s", v.Errors, diff)
 			}
@@ -141,7 +142,7 @@ func TestAWrongProfileIsRefusedWithItsFaults(t *testing.T) {
 		{`{"Data-Empty": true, "Payload-Files-Required": ["a", "b"]}`, []string{"Data-Empty is true"}},
 		{`{"x": "` + strings.Repeat("x", 1<<20) + `"}`, []string{"more than 1048576 bytes"}},
 	} {
-		_, err := bag.LoadProfile(strings.NewReader(tt.text), "mine.json")
+		_, err := profile.Load(strings.NewReader(tt.text), "mine.json")
 		if err == nil {
 			t.Errorf("%.60s was taken", tt.text)
 			continue
@@ -156,7 +157,7 @@ func TestAWrongProfileIsRefusedWithItsFaults(t *testing.T) {
 
 func TestABagIsJudgedByTheProfileThatItNames(t *testing.T) {
 	t.Parallel()
-	mine := profile(t, `"Manifests-Required": ["sha512"]`)
+	mine := profileOf(t, `"Manifests-Required": ["sha512"]`)
 	all, err := bag.NewProfiles(mine)
 	if err != nil {
 		t.Fatal(err)
@@ -174,7 +175,7 @@ func TestABagIsJudgedByTheProfileThatItNames(t *testing.T) {
 	}
 	for name, further := range map[string][]*bag.Profile{
 		"two of one name":   {mine, mine},
-		"one without":       {bag.PlainBagIt()},
+		"one without":       {profile.Plain()},
 		"one of a built-in": {loaded(t, `{"BagIt-Profile-Info": {"BagIt-Profile-Identifier": "https://example.org/aptrust-v2.2.json"}}`)},
 	} {
 		if _, err := bag.NewProfiles(further...); err == nil || !strings.Contains(err.Error(), "BagIt-Profile-Identifier") {
@@ -185,7 +186,7 @@ func TestABagIsJudgedByTheProfileThatItNames(t *testing.T) {
 
 func loaded(t testing.TB, text string) *bag.Profile {
 	t.Helper()
-	p, err := bag.LoadProfile(strings.NewReader(text), "p.json")
+	p, err := profile.Load(strings.NewReader(text), "p.json")
 	if err != nil {
 		t.Fatal(err)
 	}

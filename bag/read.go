@@ -2,6 +2,7 @@ package bag
 
 import (
 	"archive/tar"
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -10,6 +11,10 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/farol-preservation/farol/bag/digest"
+	"github.com/farol-preservation/farol/bag/finding"
+	"github.com/farol-preservation/farol/bag/tagfile"
 )
 
 // ReadOptions are all optional.
@@ -62,15 +67,10 @@ type ReadOptions struct {
 // The error is that of r, ctx or a function in o. Whatever is wrong with the
 // bytes themselves is in Bag.Problems, with a nil error.
 func Read(ctx context.Context, r io.Reader, o ReadOptions) (*Bag, error) {
-	rd := newReader(r, o)
+	rd := newReader(ctx, r, o)
 	defer rd.close()
-	if o.Many != nil {
-		rd.many = sync.OnceValue(func() error { return o.Many(ctx) })
-	}
-	if o.Resume != nil {
-		if err := rd.resume(ctx, o.Resume); err != nil {
-			return nil, err
-		}
+	if err := rd.resume(ctx, rd.opts.Resume); err != nil {
+		return nil, err
 	}
 	return rd.read(ctx)
 }
@@ -89,31 +89,31 @@ type reader struct {
 	opts     ReadOptions
 	src      *source
 	tar      *counter
-	whole    *whole
+	whole    *digest.Whole
 	headers  *tar.Reader                                          // of tar, from where it is
 	known    func(path string, size int64) (Digests, bool, error) // nil if all content is to be read
 	outline  *outline                                             // nil unless the tar is one
-	digester *digester
+	digester *digest.Digester
 
 	bag       *Bag
 	byPath    map[string]*File
 	budget    int64        // bytes that the index may still grow by
-	many      func() error // see ReadOptions; always there
+	many      func() error // Many of ReadOptions, once
 	manyErr   error        // what it returned
 	mentioned []*File      // by a manifest before the tar had them, in that order
 
 	// Findings about the tar are part of a checkpoint; those about the content
 	// of manifests and tag files arise again when these are read again.
-	problems, warnings       findings
-	textProblems, textWarned findings
-	duplicates               findings // lines of manifests that only the version of BagIt can judge
+	problems, warnings       finding.List
+	textProblems, textWarned finding.List
+	duplicates               finding.List // lines of manifests that only the version of BagIt can judge
 
 	tagFiles map[string][]byte // raw, by path
-	encoding tagEncoding
-	early    []*manifestParser // read before bagit.txt
-	kept     int               // bytes of these
+	encoding tagfile.Encoding
+	early    []*manifest // read before bagit.txt
+	kept     int         // bytes of these
 	encoded  []encodedPath
-	fetch    *fetchParser // nil if there is no fetch.txt
+	fetch    *tagfile.Parser // nil if there is no fetch.txt
 
 	fetchLines []fetchLine
 
@@ -122,49 +122,61 @@ type reader struct {
 	container  string // "tar" or "directory", for messages
 
 	next        int64  // offset of the next header; -1 if that cannot be known
-	after       string // the last entry, as show shows it
+	after       string // the last entry, as finding.Show shows it
 	saved       int    // files that the last checkpoint had
 	savedOffset int64  // offset of the last checkpoint
 	reported    int64  // offset of the last call of Progress
 }
 
-func newReader(r io.Reader, o ReadOptions) *reader {
+func newReader(ctx context.Context, r io.Reader, o ReadOptions) *reader {
 	if o.CheckpointBytes <= 0 {
 		o.CheckpointBytes = defaultCheckpointBytes
 	}
 	if o.MaxFiles <= 0 {
 		o.MaxFiles = DefaultMaxFiles
 	}
-	var offset, saved int64
-	var state []byte
-	if o.Resume != nil {
-		offset, saved, state = o.Resume.Start(), o.Resume.Offset, o.Resume.Whole
-		if o.Resume.Partial != nil {
-			state = o.Resume.Partial.Whole
-		}
+	if o.PartSize == nil {
+		o.PartSize = func(int64) int64 { return 0 }
+	}
+	if o.Progress == nil {
+		o.Progress = func(string, int, int64) {}
+	}
+	if o.Many == nil {
+		o.Many = func(context.Context) error { return nil }
+	}
+	if o.Grown == nil {
+		o.Grown = func(int) error { return nil }
+	}
+	resumed := o.Resume != nil
+	if !resumed {
+		o.Resume = &Checkpoint{}
+	}
+	offset, state := o.Resume.Start(), o.Resume.Whole
+	if o.Resume.Partial != nil {
+		state = o.Resume.Partial.Whole
 	}
 	src := &source{r: r}
-	w := newWhole(o.Whole, o.Resume != nil, state)
+	w := digest.NewWhole(o.Whole, resumed, state)
 	return &reader{
 		opts:        o,
 		src:         src,
-		tar:         newCounter(src, offset, w),
+		tar:         &counter{r: bufio.NewReaderSize(src, readAhead), offset: offset, whole: w},
 		whole:       w,
-		digester:    newDigester(o.PartMD5),
+		digester:    digest.New(o.PartMD5),
 		bag:         &Bag{},
 		byPath:      map[string]*File{},
 		budget:      int64(o.MaxFiles) * bytesPerFile,
-		many:        func() error { return nil },
+		many:        sync.OnceValue(func() error { return o.Many(ctx) }),
 		tagFiles:    map[string][]byte{},
 		next:        offset,
-		savedOffset: saved,
+		savedOffset: o.Resume.Offset,
 		container:   "tar",
 	}
 }
 
 // archive reads the tar, beginning within a file if that is where it was left.
 func (rd *reader) archive(ctx context.Context) error {
-	if rd.opts.Resume != nil && rd.opts.Resume.Partial != nil {
+	if rd.opts.Resume.Partial != nil {
 		if more, err := rd.resumeFile(ctx, rd.opts.Resume.Partial); err != nil || !more {
 			return err
 		}
@@ -183,7 +195,7 @@ func (rd *reader) entries(ctx context.Context) error {
 			return rd.fault(err)
 		}
 		if rd.next >= 0 {
-			rd.whole.hold(rd.next)
+			rd.whole.Hold(rd.next)
 		}
 		header, err := rd.headers.Next()
 		expected := rd.next
@@ -207,7 +219,7 @@ func (rd *reader) entries(ctx context.Context) error {
 		if err := rd.checkpoint(ctx, rd.opts.Within != nil && header.Size >= 2*rd.opts.CheckpointBytes); err != nil {
 			return err
 		}
-		rd.whole.release()
+		rd.whole.Release()
 		more, err := rd.entry(ctx, header)
 		if err != nil || !more {
 			return err
@@ -232,12 +244,12 @@ func (rd *reader) entry(ctx context.Context, header *tar.Header) (more bool, err
 		if header.Typeflag == tar.TypeDir {
 			rd.directory(header.Name)
 		} else if key := misleading(header.PAXRecords); key != "" {
-			rd.problems.add(codeUnsupportedEntry, "",
+			rd.problems.Add(finding.UnsupportedEntry, "",
 				"The tar has a PAX global header with the record '%s', which would hold for all files after it. A bag may not have one.", key)
 		}
 		return true, nil
 	}
-	rd.after = show(header.Name)
+	rd.after = finding.Show(header.Name)
 	if what := unsupported(header); what != "" {
 		// A sparse file's size says nothing of the bytes in the tar, and may
 		// be 8 EiB; archive/tar knows how to step over it.
@@ -249,7 +261,7 @@ func (rd *reader) entry(ctx context.Context, header *tar.Header) (more bool, err
 	if !ok {
 		return true, nil
 	}
-	rd.after = show(path)
+	rd.after = finding.Show(path)
 	if rd.byPath[path] == nil && !rd.hasRoom(path) {
 		return false, nil
 	}
@@ -259,26 +271,23 @@ func (rd *reader) entry(ctx context.Context, header *tar.Header) (more bool, err
 		Size:    header.Size,
 		ModTime: rd.modTime(path, header.ModTime),
 	}
-	if rd.opts.Progress != nil {
-		rd.reported = rd.tar.offset
-		rd.opts.Progress(path, len(rd.bag.Files), rd.tar.offset)
-	}
+	rd.report(path)
 	return rd.readFile(ctx, rd.headers, f, nil)
 }
 
 // readFile reads the content of the entry that the tar is at, or what is left of
 // it.
-func (rd *reader) readFile(ctx context.Context, archive io.Reader, f *File, from *hashState) (more bool, err error) {
+func (rd *reader) readFile(ctx context.Context, archive io.Reader, f *File, from *digest.State) (more bool, err error) {
 	tee, done := rd.interpreter(f)
 	if rd.known != nil && tee == nil {
 		return rd.passOver(f, done)
 	}
-	p := pass{size: f.Size, partSize: rd.partSize(f.Size), tee: rd.reportTo(f, tee), from: from}
+	p := digest.Pass{Size: f.Size, PartSize: rd.opts.PartSize(f.Size), Tee: rd.reportTo(f, tee), From: from}
 	if rd.opts.Within != nil && tee == nil && f.Size >= 2*rd.opts.CheckpointBytes {
-		p.saveEvery = max(rd.opts.CheckpointBytes, p.partSize)
-		p.save = func(s hashState) error { return rd.within(ctx, f, s) }
+		p.SaveEvery = max(rd.opts.CheckpointBytes, p.PartSize)
+		p.Save = func(s digest.State) error { return rd.within(ctx, f, s) }
 	}
-	content, err := rd.digester.read(ctx, archive, p)
+	content, err := rd.digester.Read(ctx, archive, p)
 	if lost := rd.leftOut(f.Offset); lost != nil {
 		return false, rd.fault(lost)
 	}
@@ -289,12 +298,12 @@ func (rd *reader) readFile(ctx context.Context, archive io.Reader, f *File, from
 	case errors.Is(err, errWithin), errors.Is(err, ErrCheckpoint):
 		return false, err
 	default:
-		rd.problems.stop(codeTruncated, f.Path,
+		rd.problems.Stop(finding.Truncated, f.Path,
 			"The tar ends in the middle of %s: expected %d bytes, found %d. The file may not have been uploaded completely.",
-			show(f.Path), f.Size, content.size)
+			finding.Show(f.Path), f.Size, content.Size)
 		return false, nil
 	}
-	f.Digests, f.Parts = content.digests, content.parts
+	f.Digests, f.Parts = content.Digests, content.Parts
 	rd.add(f)
 	done()
 	return rd.manyErr == nil, rd.manyErr
@@ -302,7 +311,7 @@ func (rd *reader) readFile(ctx context.Context, archive io.Reader, f *File, from
 
 // reportTo adds the progress within large files to what is done with each piece.
 func (rd *reader) reportTo(f *File, tee func([]byte)) func([]byte) {
-	if rd.opts.Progress == nil || f.Size <= smallFile {
+	if f.Size <= digest.Small {
 		return tee
 	}
 	return func(p []byte) {
@@ -310,17 +319,14 @@ func (rd *reader) reportTo(f *File, tee func([]byte)) func([]byte) {
 			tee(p)
 		}
 		if rd.tar.offset-rd.reported >= progressBytes {
-			rd.reported = rd.tar.offset
-			rd.opts.Progress(f.Path, len(rd.bag.Files), rd.tar.offset)
+			rd.report(f.Path)
 		}
 	}
 }
 
-func (rd *reader) partSize(size int64) int64 {
-	if rd.opts.PartSize == nil {
-		return 0
-	}
-	return rd.opts.PartSize(size)
+func (rd *reader) report(path string) {
+	rd.reported = rd.tar.offset
+	rd.opts.Progress(path, len(rd.bag.Files), rd.tar.offset)
 }
 
 // modTime drops times that no JSON and no calendar can hold, and says so once.
@@ -329,9 +335,15 @@ func (rd *reader) modTime(path string, t time.Time) time.Time {
 	if t.Year() >= 1 && t.Year() <= 9999 {
 		return t
 	}
-	if !rd.warnings.has(codeFileTime) {
-		rd.warnings.add(codeFileTime, path, "The time of %s is in the year %d. Only times from year 1 to 9999 are kept: "+
-			"of this file, and of others like it, the time is not recorded, and a restored bag has the time of its making in place of it.", show(path), t.Year())
+	if !finding.Has(rd.warnings.Found, finding.FileTime) {
+		rd.warnings.Add(finding.FileTime, path, "The time of %s is in the year %d. Only times from year 1 to 9999 are kept: "+
+			"of this file, and of others like it, the time is not recorded, and a restored bag has the time of its making in place of it.", finding.Show(path), t.Year())
 	}
 	return time.Time{}
+}
+
+// close ends the goroutines that hash.
+func (rd *reader) close() {
+	rd.digester.Close()
+	rd.whole.Close()
 }

@@ -21,6 +21,7 @@ import (
 
 	"github.com/farol-preservation/farol/bag"
 	"github.com/farol-preservation/farol/bag/bagtest"
+	"github.com/farol-preservation/farol/bag/naming"
 )
 
 func sample(t testing.TB, s bagtest.Spec) []byte {
@@ -443,7 +444,7 @@ func TestNameDropsTarAndPartNumbers(t *testing.T) {
 		"example.edu.multi.b01.of02.tar": "example.edu.multi",
 		"photos.tar.tar":                 "photos.tar",
 	} {
-		if got := bag.Name(key); got != want {
+		if got := naming.Of(key); got != want {
 			t.Errorf("Name(%q) = %q, want %q", key, got, want)
 		}
 	}

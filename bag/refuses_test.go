@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/farol-preservation/farol/bag"
+	"github.com/farol-preservation/farol/bag/finding"
 )
 
 // A tar is refused for what the documentation calls an error of the tar, and never
@@ -25,13 +25,13 @@ func TestRefusesForFaultsOfTheTarAlone(t *testing.T) {
 	for _, m := range row.FindAllStringSubmatch(tar, -1) {
 		if m[2] == "error" {
 			errors++
-			if !bag.Refuses(m[1]) {
+			if !finding.Refuses(m[1]) {
 				t.Errorf("%s is an error of the tar, and is not refused for", m[1])
 			}
 		}
 	}
 	for _, m := range row.FindAllStringSubmatch(string(page), -1) {
-		if m[2] == "warning" && bag.Refuses(m[1]) && m[1] != "byte-order-mark" { // an error in bagit.txt
+		if m[2] == "warning" && finding.Refuses(m[1]) && m[1] != "byte-order-mark" { // an error in bagit.txt
 			t.Errorf("%s is a warning, and is refused for", m[1])
 		}
 	}
@@ -39,7 +39,7 @@ func TestRefusesForFaultsOfTheTarAlone(t *testing.T) {
 		t.Errorf("%d errors of the tar in the documentation", errors)
 	}
 	for _, code := range []string{"", "infected", "storage-denied", "transient", "panic", "by-hand", "bag-gone", "invalid-bag"} {
-		if bag.Refuses(code) {
+		if finding.Refuses(code) {
 			t.Errorf("%q is no fault that a tar is refused for", code)
 		}
 	}

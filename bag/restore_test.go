@@ -14,6 +14,8 @@ import (
 
 	"github.com/farol-preservation/farol/bag"
 	"github.com/farol-preservation/farol/bag/bagtest"
+	"github.com/farol-preservation/farol/bag/profile"
+	"github.com/farol-preservation/farol/bag/tagfile"
 )
 
 // index is ReadIndex of what is in memory.
@@ -46,13 +48,13 @@ func drawObject(t *rapid.T) object {
 	files := map[string]string{"bag-info.txt": info}
 	switch rapid.IntRange(0, 2).Draw(t, "profile") {
 	case 0:
-		o.profile, _ = bag.ProfileNamed("aptrust-v2.3")
+		o.profile, _ = profile.Named("aptrust-v2.3")
 		files["aptrust-info.txt"] = "Title: x\nAccess: Restricted\n"
 	case 1:
-		o.profile, _ = bag.ProfileNamed("btr-v1.0")
+		o.profile, _ = profile.Named("btr-v1.0")
 		files["bag-info.txt"] = "BagIt-Profile-Identifier: " + o.profile.Identifier() + "\n" + info
 	default:
-		o.profile = bag.PlainBagIt()
+		o.profile = profile.Plain()
 		if rapid.Bool().Draw(t, "no bag-info.txt") {
 			delete(files, "bag-info.txt")
 		}
@@ -172,7 +174,7 @@ func TestRestoredBagsKeepTheirEncoding(t *testing.T) {
 		return string(out)
 	}
 	for name, encode := range map[string]func(string) string{"iso-8859-1": latin1, "UTF-16": utf16le} {
-		o := object{top: "b", encoding: name, profile: bag.PlainBagIt(), files: []member{
+		o := object{top: "b", encoding: name, profile: profile.Plain(), files: []member{
 			{path: "bag-info.txt", content: encode("Contact-Name: Jürgen\nPayload-Oxum: 9.9\n")},
 			{path: "data/grüße", content: "x"},
 			{path: "über.txt", content: encode("ü")},
@@ -224,13 +226,13 @@ func TestBagitTxtIsItselfInUTF8(t *testing.T) {
 		" ISO-8859-1": "ISO-8859-1",
 		"Shift_JIS":   "Shift_JIS",
 	} {
-		got, err := bag.BagitTxt(encoding)
+		got, err := tagfile.BagitTxt(encoding)
 		if want := "BagIt-Version: 1.0\nTag-File-Character-Encoding: " + want + "\n"; err != nil || string(got) != want {
 			t.Errorf("%q: %q, %v", encoding, got, err)
 		}
 	}
 	for _, encoding := range []string{"EBCDIC", "UTF-8\nBagIt-Version: 0.97", "UTF-7"} {
-		if got, err := bag.BagitTxt(encoding); err == nil {
+		if got, err := tagfile.BagitTxt(encoding); err == nil {
 			t.Errorf("%q: %q, and no error", encoding, got)
 		}
 	}
@@ -239,7 +241,7 @@ func TestBagitTxtIsItselfInUTF8(t *testing.T) {
 func TestRestoreAlgorithmsFollowTheProfile(t *testing.T) {
 	t.Parallel()
 	load := func(rules string) *bag.Profile {
-		p, err := bag.LoadProfile(strings.NewReader(rules), "p")
+		p, err := profile.Load(strings.NewReader(rules), "p")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -252,7 +254,7 @@ func TestRestoreAlgorithmsFollowTheProfile(t *testing.T) {
 		{profileNamed(t, "aptrust-v2.2"), "md5 sha256", "md5 sha256"},
 		{profileNamed(t, "aptrust-v2.3"), "md5 sha256", "md5 sha256"},
 		{profileNamed(t, "btr-v1.0"), "sha1 sha256 sha512", "sha1 sha256 sha512"},
-		{bag.PlainBagIt(), "sha256 sha512", "sha256 sha512"},
+		{profile.Plain(), "sha256 sha512", "sha256 sha512"},
 		{load(`{}`), "sha256 sha512", "sha256 sha512"},
 		{load(`{"Manifests-Required": ["md5"]}`), "md5 sha256", "md5 sha256"},
 		{load(`{"Manifests-Required": ["sha512", "sha1"], "Manifests-Allowed": ["sha1", "sha512"]}`), "sha1 sha512", "sha1 sha512"},

@@ -9,6 +9,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/farol-preservation/farol/bag/bagtest"
+	"github.com/farol-preservation/farol/bag/finding"
+	"github.com/farol-preservation/farol/bag/profile"
 )
 
 // The rules that the built-in profiles have no use for, but which a profile may
@@ -25,7 +27,7 @@ func TestProfilesMayBeStricterThanTheOnesWeHave(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	base := profileRules{
+	base := profile.Rules{
 		Serialization:       "required",
 		AcceptSerialization: []string{"application/tar"},
 		AcceptVersion:       []string{"1.0"},
@@ -36,24 +38,24 @@ func TestProfilesMayBeStricterThanTheOnesWeHave(t *testing.T) {
 	usual := []string{"manifest-unsupported", "file-not-in-manifest"}
 	for _, tt := range []struct {
 		name   string
-		change func(r *profileRules)
+		change func(r *profile.Rules)
 		errors []string // beside the usual
 	}{
-		{"as it is", func(*profileRules) {}, nil},
-		{"any algorithm, spelled out", func(r *profileRules) { r.ManifestsAllowed = []string{"*"} }, nil},
-		{"no tar", func(r *profileRules) { r.AcceptSerialization = []string{"application/zip"} }, []string{"serialization-not-allowed"}},
-		{"only folders", func(r *profileRules) { r.Serialization = "forbidden" }, []string{"serialization-not-allowed"}},
-		{"listed tag files", func(r *profileRules) {
+		{"as it is", func(*profile.Rules) {}, nil},
+		{"any algorithm, spelled out", func(r *profile.Rules) { r.ManifestsAllowed = []string{"*"} }, nil},
+		{"no tar", func(r *profile.Rules) { r.AcceptSerialization = []string{"application/zip"} }, []string{"serialization-not-allowed"}},
+		{"only folders", func(r *profile.Rules) { r.Serialization = "forbidden" }, []string{"serialization-not-allowed"}},
+		{"listed tag files", func(r *profile.Rules) {
 			r.TagFilesAllowed = []string{"bag-info.txt", "aptrust-info.txt"}
 		}, []string{"tag-file-not-allowed"}},
-		{"required tag file", func(r *profileRules) { r.TagFilesRequired = []string{"rights.txt"} }, []string{"tag-file-missing"}},
-		{"required tag manifest", func(r *profileRules) { r.TagManifestsRequired = []string{"sha512"} }, []string{"manifest-missing"}},
-		{"required tags of a file", func(r *profileRules) {
-			r.OtherInfo = map[string]map[string]tagRule{"rights.txt": {"Licence": {Required: true}}}
+		{"required tag file", func(r *profile.Rules) { r.TagFilesRequired = []string{"rights.txt"} }, []string{"tag-file-missing"}},
+		{"required tag manifest", func(r *profile.Rules) { r.TagManifestsRequired = []string{"sha512"} }, []string{"manifest-missing"}},
+		{"required tags of a file", func(r *profile.Rules) {
+			r.OtherInfo = map[string]map[string]profile.TagRule{"rights.txt": {"Licence": {Required: true}}}
 		}, []string{"tag-file-missing"}},
 	} {
-		p := &Profile{name: tt.name, rules: base}
-		tt.change(&p.rules)
+		p := &Profile{Name: tt.name, Rules: base}
+		tt.change(&p.Rules)
 		var got []string
 		for _, f := range b.Validate(p).Errors {
 			got = append(got, f.Code)
@@ -70,24 +72,9 @@ func TestProfilesMayBeStricterThanTheOnesWeHave(t *testing.T) {
 // Without rules everything would be legal.
 func TestABagIsNotValidIfItsRulesCannotBeRead(t *testing.T) {
 	t.Parallel()
-	v := (&Bag{}).Validate(&Profile{name: "x", fault: errors.New("no such file")})
-	if v.Valid || v.Errors[0].Code != codeProfileUnreadable {
+	v := (&Bag{}).Validate(&Profile{Name: "x", Fault: errors.New("no such file")})
+	if v.Valid || v.Errors[0].Code != finding.ProfileUnreadable {
 		t.Errorf("verdict %+v", v)
-	}
-}
-
-func TestMessagesShowForeignTextSafely(t *testing.T) {
-	t.Parallel()
-	long := string(bytes.Repeat([]byte("é"), 1000))
-	for text, want := range map[string]string{
-		"plain, \"quoted\", é": "plain, \"quoted\", é",
-		"a\nb\x1b[31m":         `a\nb\x1b[31m`,
-		"\xff":                 `\xff`,
-		long:                   long[:300] + "…",
-	} {
-		if got := show(text); got != want {
-			t.Errorf("show(%q) = %s", text, got)
-		}
 	}
 }
 

@@ -3,6 +3,8 @@ package bag
 import (
 	"bufio"
 	"io"
+
+	"github.com/farol-preservation/farol/bag/digest"
 )
 
 // readAhead makes many small reads of headers few reads of the source. Larger
@@ -39,16 +41,12 @@ func (s *source) Read(p []byte) (int, error) {
 type counter struct {
 	r      *bufio.Reader
 	offset int64
-	whole  *whole
-}
-
-func newCounter(s *source, offset int64, w *whole) *counter {
-	return &counter{r: bufio.NewReaderSize(s, readAhead), offset: offset, whole: w}
+	whole  *digest.Whole
 }
 
 func (c *counter) Read(p []byte) (int, error) {
 	n, err := c.r.Read(p)
-	c.whole.write(c.offset, p[:n])
+	c.whole.Write(c.offset, p[:n])
 	c.offset += int64(n)
 	return n, err
 }

@@ -4,6 +4,10 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"github.com/farol-preservation/farol/bag/finding"
+	"github.com/farol-preservation/farol/bag/profile"
+	"github.com/farol-preservation/farol/bag/tagfile"
 )
 
 // A Verdict is what [Bag.Validate] found. As JSON its lists are never null.
@@ -32,13 +36,13 @@ func (b *Bag) Validate(p *Profile) Verdict {
 	if p == nil {
 		p = Profiles{}.Of(b)
 	}
-	j := &judge{bag: b, profile: p, rules: p.rules, cut: cutShort(b.Problems) || hasCode(b.Problems, codeNoTopDir)}
-	if p.fault != nil {
-		j.errors.add(codeProfileUnreadable, "", "The rules of the profile %s are not available: %v.", p.name, p.fault)
+	j := &judge{bag: b, profile: p, rules: &p.Rules, cut: cutShort(b.Problems) || finding.Has(b.Problems, finding.NoTopDir)}
+	if p.Fault != nil {
+		j.errors.Add(finding.ProfileUnreadable, "", "The rules of the profile %s are not available: %v.", p.Name, p.Fault)
 	}
-	for _, member := range p.ignored {
-		j.warnings.add(codeProfileMember, "",
-			"The profile %s has the member '%s', which BagIt Profiles 1.4 does not define. It has no effect.", p.name, show(member))
+	for _, member := range p.Ignored {
+		j.warnings.Add(finding.ProfileMember, "",
+			"The profile %s has the member '%s', which BagIt Profiles 1.4 does not define. It has no effect.", p.Name, finding.Show(member))
 	}
 	j.serialization()
 	j.version()
@@ -46,8 +50,8 @@ func (b *Bag) Validate(p *Profile) Verdict {
 	j.fetch()
 	j.manifests()
 	j.tagFilesAllowed()
-	for _, file := range p.tagFiles() {
-		j.tags(file, p.tagRules(file))
+	for _, file := range p.TagFiles() {
+		j.tags(file, p.TagRules(file))
 	}
 	j.files()
 	j.payload()
@@ -55,30 +59,30 @@ func (b *Bag) Validate(p *Profile) Verdict {
 	j.clashes()
 
 	return Verdict{
-		Valid:    len(b.Problems) == 0 && len(j.errors.list) == 0,
-		Unknown:  len(b.Problems) == 0 && len(j.errors.list) > 0 && j.errors.all(codeManifestUnknown),
-		Errors:   capped(b.Problems, j.errors.list),
-		Warnings: capped(b.Warnings, j.warnings.list),
-		Profile:  p.name,
+		Valid:    len(b.Problems) == 0 && len(j.errors.Found) == 0,
+		Unknown:  len(b.Problems) == 0 && len(j.errors.Found) > 0 && !slices.ContainsFunc(j.errors.Found, func(f Finding) bool { return f.Code != finding.ManifestUnknown }),
+		Errors:   capped(b.Problems, j.errors.Found),
+		Warnings: capped(b.Warnings, j.warnings.Found),
+		Profile:  p.Name,
 		Files:    j.present,
 		Bytes:    b.Bytes,
 		Unread:   j.unread,
-		More:     b.More + j.errors.more + max(0, len(b.Problems)+len(j.errors.list)-maxFindings),
+		More:     b.More + j.errors.More + max(0, len(b.Problems)+len(j.errors.Found)-finding.Most),
 	}
 }
 
 // capped joins the lists, and never returns nil.
 func capped(a, b []Finding) []Finding {
 	all := append(append(make([]Finding, 0, len(a)+len(b)), a...), b...)
-	return all[:min(len(all), maxFindings)]
+	return all[:min(len(all), finding.Most)]
 }
 
 // A judge gathers the findings of one Validate.
 type judge struct {
 	bag              *Bag
 	profile          *Profile
-	rules            profileRules
-	errors, warnings findings
+	rules            *profile.Rules
+	errors, warnings finding.List
 
 	// cut says that the bag was not read to its end. What is missing then is
 	// not reported: it may well be there, and one fault needs one message.
@@ -92,7 +96,7 @@ type judge struct {
 func (j *judge) serialization() {
 	if j.bag.Unpacked {
 		if j.rules.Serialization == "required" {
-			j.warnings.add(codeNotSerialized, "",
+			j.warnings.Add(finding.NotSerialized, "",
 				"The profile %s requires that a bag is sent as one tar file. This directory was checked as if it were packed.", j.profile)
 		}
 		return
@@ -101,7 +105,7 @@ func (j *judge) serialization() {
 		return slices.Contains([]string{"application/tar", "application/x-tar", "application/x-gtar", "application/x-ustar"}, s)
 	})
 	if j.rules.Serialization == "forbidden" || !accepted {
-		j.errors.add(codeSerialization, "", "BagIt profile does not allow serialization format application/tar.")
+		j.errors.Add(finding.Serialization, "", "BagIt profile does not allow serialization format application/tar.")
 	}
 }
 
@@ -114,19 +118,19 @@ func (j *judge) version() {
 	if len(accepted) == 0 {
 		accepted = versions()
 	}
-	version, ok := j.bag.Tag(bagitTxt, "BagIt-Version")
+	version, ok := j.bag.Tag(tagfile.Bagit, "BagIt-Version")
 	switch {
-	case j.bag.file(bagitTxt) == nil:
+	case j.bag.file(tagfile.Bagit) == nil:
 		if !j.cut {
-			j.errors.add(codeTagFileMissing, bagitTxt, "bagit.txt is missing. Every bag must have it.")
+			j.errors.Add(finding.TagFileMissing, tagfile.Bagit, "bagit.txt is missing. Every bag must have it.")
 		}
-	case j.bag.unread(bagitTxt):
+	case j.bag.unread(tagfile.Bagit):
 	case !ok || version == "":
-		j.errors.add(codeVersionMissing, bagitTxt, "Missing required tag bagit.txt/BagIt-Version.")
+		j.errors.Add(finding.VersionMissing, tagfile.Bagit, "Missing required tag bagit.txt/BagIt-Version.")
 	case !slices.Contains(accepted, version):
-		j.errors.add(codeVersionNotAllowed, bagitTxt,
+		j.errors.Add(finding.VersionNotAllowed, tagfile.Bagit,
 			"BagIt-Version %s is not permitted in this BagIt profile. It allows %s.",
-			show(version), strings.Join(accepted, ", "))
+			finding.Show(version), strings.Join(accepted, ", "))
 	}
 	j.declaration()
 }
@@ -136,17 +140,17 @@ func (j *judge) declaration() {
 	const should = "It should have BagIt-Version and then Tag-File-Character-Encoding, and nothing else."
 	seen := map[string]bool{}
 	for _, t := range j.bag.Tags {
-		if t.File != bagitTxt {
+		if t.File != tagfile.Bagit {
 			continue
 		}
 		name := strings.ToLower(t.Name)
-		switch version, encoding := strings.ToLower("BagIt-Version"), strings.ToLower(encodingTag); {
+		switch version, encoding := strings.ToLower("BagIt-Version"), strings.ToLower(tagfile.EncodingTag); {
 		case name != version && name != encoding:
-			j.warnings.add(codeDeclaration, bagitTxt, "bagit.txt has the tag %s. %s", show(t.Name), should)
+			j.warnings.Add(finding.Declaration, tagfile.Bagit, "bagit.txt has the tag %s. %s", finding.Show(t.Name), should)
 		case seen[name]:
-			j.warnings.add(codeDeclaration, bagitTxt, "bagit.txt has the tag %s more than once. %s", show(t.Name), should)
+			j.warnings.Add(finding.Declaration, tagfile.Bagit, "bagit.txt has the tag %s more than once. %s", finding.Show(t.Name), should)
 		case name == version && seen[encoding]:
-			j.warnings.add(codeDeclarationOrder, bagitTxt, "In bagit.txt, BagIt-Version comes second. %s", should)
+			j.warnings.Add(finding.DeclarationOrder, tagfile.Bagit, "In bagit.txt, BagIt-Version comes second. %s", should)
 		}
 		seen[name] = true
 	}
@@ -156,50 +160,50 @@ func (j *judge) declaration() {
 // its tags may still be in the file, and one fault needs one message.
 func (b *Bag) unread(file string) bool {
 	return slices.ContainsFunc(b.Problems, func(f Finding) bool {
-		return f.Path == file && (f.Code == codeTagFileTooLarge || f.Code == codeTagFileEncoding)
+		return f.Path == file && (f.Code == finding.TagFileTooLarge || f.Code == finding.TagFileEncoding)
 	})
 }
 
 // before10 says whether the bag follows a version of BagIt before 1.0.
 func (b *Bag) before10() bool {
-	version, _ := b.Tag(bagitTxt, "BagIt-Version")
+	version, _ := b.Tag(tagfile.Bagit, "BagIt-Version")
 	return strings.HasPrefix(version, "0.") && slices.Contains(versions(), version)
 }
 
 // identifiers warns where a value was not followed.
 func (j *judge) identifiers() {
-	if j.profile.name == plainBagIt {
+	if j.profile.Name == profile.BagIt {
 		return
 	}
 	id := j.bag.ProfileIdentifier()
-	name, known := profileFor(id)
+	name, known := profile.For(id)
 	switch {
-	case id == j.profile.Identifier(), known && name == j.profile.name:
-	case name == aptrustV22 && newerOption(j.bag):
-		j.warnings.add(codeProfileNotNamed, bagInfoTxt,
+	case id == j.profile.Identifier(), known && name == j.profile.Name:
+	case name == profile.APTrust22 && newerOption(j.bag):
+		j.warnings.Add(finding.ProfileNotNamed, tagfile.BagInfo,
 			"The bag names the profile %s, which does not have the storage option %s. It was checked as %s, which has all of the other and this one.",
-			name, show(j.bag.StorageOption()), j.profile)
-	case name == j.profile.name:
-		j.warnings.add(codeUnknownProfile, bagInfoTxt,
-			"The BagIt-Profile-Identifier %s is not known. The bag was checked as %s.", show(id), name)
+			name, finding.Show(j.bag.StorageOption()), j.profile)
+	case name == j.profile.Name:
+		j.warnings.Add(finding.UnknownProfile, tagfile.BagInfo,
+			"The BagIt-Profile-Identifier %s is not known. The bag was checked as %s.", finding.Show(id), name)
 	default:
-		j.warnings.add(codeProfileNotNamed, bagInfoTxt,
+		j.warnings.Add(finding.ProfileNotNamed, tagfile.BagInfo,
 			"The bag does not say that it follows the profile %s, by which it was checked. In bag-info.txt, BagIt-Profile-Identifier would have to be '%s'.",
-			j.profile, show(j.profile.Identifier()))
+			j.profile, finding.Show(j.profile.Identifier()))
 	}
-	file, tag := storageTag(j.profile.name)
+	file, tag := profile.StorageTag(j.profile.Name)
 	value, _ := j.bag.Tag(file, tag)
-	if _, legal := storageOption(value); legal || value == "" {
+	if _, legal := profile.StorageOption(value); legal || value == "" {
 		return
 	}
-	switch j.profile.name {
-	case btrV10:
-		j.warnings.add(codeStorageOption, bagInfoTxt,
-			"In file bag-info.txt, tag %s has illegal value '%s'. Standard storage is used.", tag, show(value))
-	case aptrustV22, aptrustV23: // have a rule for it
+	switch j.profile.Name {
+	case profile.BTR10:
+		j.warnings.Add(finding.StorageOption, tagfile.BagInfo,
+			"In file bag-info.txt, tag %s has illegal value '%s'. Standard storage is used.", tag, finding.Show(value))
+	case profile.APTrust22, profile.APTrust23: // have a rule for it
 	default:
-		j.errors.add(codeTagIllegal, file, "In file %s, tag %s has illegal value '%s'. Legal are %s.",
-			file, tag, show(value), strings.Join(storageOptions(), ", "))
+		j.errors.Add(finding.TagIllegal, file, "In file %s, tag %s has illegal value '%s'. Legal are %s.",
+			file, tag, finding.Show(value), strings.Join(profile.StorageOptions(), ", "))
 	}
 }
 
@@ -208,48 +212,45 @@ func (j *judge) identifiers() {
 func (j *judge) fetch() {
 	switch {
 	case j.bag.HasFetch && !j.rules.AllowFetch:
-		j.errors.add(codeFetchNotAllowed, fetchTxt,
+		j.errors.Add(finding.FetchNotAllowed, tagfile.Fetch,
 			"Bag has fetch.txt file which profile %s does not allow: all files must be in the bag itself.", j.profile)
 	case !j.bag.HasFetch && j.rules.FetchRequired && !j.cut:
-		j.errors.add(codeFetchMissing, fetchTxt, "fetch.txt is missing. The profile %s requires it.", j.profile)
+		j.errors.Add(finding.FetchMissing, tagfile.Fetch, "fetch.txt is missing. The profile %s requires it.", j.profile)
 	}
 }
 
 func (j *judge) manifests() {
-	b := j.bag
-	j.allowed("manifest", false, b.Manifests, j.rules.ManifestsAllowed)
-	j.allowed("tag manifest", true, b.TagManifests, j.rules.TagManifestsAllowed)
+	b, r := j.bag, j.rules
+	j.allowed("manifest", false, b.Manifests, r.ManifestsAllowed)
+	j.allowed("tag manifest", true, b.TagManifests, r.TagManifestsAllowed)
 	if j.cut {
 		return
 	}
-	j.required("manifest", false, b.Manifests, j.rules.ManifestsRequired)
-	j.required("tag manifest", true, b.TagManifests, j.rules.TagManifestsRequired)
+	j.required("manifest", false, b.Manifests, r.ManifestsRequired)
+	j.required("tag manifest", true, b.TagManifests, r.TagManifestsRequired)
 	if len(b.Manifests) == 0 {
-		j.errors.add(codeManifestMissing, "", "Bag must have at least one payload manifest, like manifest-sha256.txt.")
+		j.errors.Add(finding.ManifestMissing, "", "Bag must have at least one payload manifest, like manifest-sha256.txt.")
 	}
 }
 
 func (j *judge) allowed(what string, tag bool, have []Algorithm, allowed []string) {
 	for _, a := range have {
 		switch {
-		case !anything(allowed) && !slices.Contains(allowed, string(a)):
-			j.errors.add(codeManifestNotAllowed, ManifestName(a, tag),
-				"Bag contains illegal %s '%s'. The profile allows %s.", what, show(string(a)), strings.Join(allowed, ", "))
-		case a.size() == 0:
-			j.errors.add(codeManifestUnknown, ManifestName(a, tag),
+		case !j.rules.AllowsManifest(a, tag):
+			j.errors.Add(finding.ManifestNotAllowed, tagfile.ManifestName(a, tag),
+				"Bag contains illegal %s '%s'. The profile allows %s.", what, finding.Show(string(a)), strings.Join(allowed, ", "))
+		case a.Size() == 0:
+			j.errors.Add(finding.ManifestUnknown, tagfile.ManifestName(a, tag),
 				"The %s '%s' cannot be verified, since its algorithm is not supported: whether the bag is valid is not known. "+
-					"Put a manifest of md5, sha1, sha256 or sha512 in its place.", what, show(string(a)))
+					"Put a manifest of md5, sha1, sha256 or sha512 in its place.", what, finding.Show(string(a)))
 		}
 	}
 }
 
-// anything says whether a list of what is allowed allows everything.
-func anything(allowed []string) bool { return len(allowed) == 0 || slices.Contains(allowed, "*") }
-
 func (j *judge) required(what string, tag bool, have []Algorithm, required []string) {
 	for _, r := range required {
 		if !slices.Contains(have, Algorithm(r)) {
-			j.errors.add(codeManifestMissing, ManifestName(Algorithm(r), tag), "Bag is missing required %s '%s'.", what, r)
+			j.errors.Add(finding.ManifestMissing, tagfile.ManifestName(Algorithm(r), tag), "Bag is missing required %s '%s'.", what, r)
 		}
 	}
 }
@@ -257,24 +258,19 @@ func (j *judge) required(what string, tag bool, have []Algorithm, required []str
 func (j *judge) tagFilesAllowed() {
 	for _, file := range j.rules.TagFilesRequired {
 		if !j.cut && j.bag.file(file) == nil {
-			j.errors.add(codeTagFileMissing, file, "%s is missing. The profile requires it.", file)
+			j.errors.Add(finding.TagFileMissing, file, "%s is missing. The profile requires it.", file)
 		}
-	}
-	if anything(j.rules.TagFilesAllowed) {
-		return
 	}
 	for _, f := range j.bag.Files {
-		if f.Kind() != TagFile || f.Missing || f.Path == bagitTxt || f.Path == bagInfoTxt {
-			continue
-		}
-		if !slices.ContainsFunc(j.rules.TagFilesAllowed, func(pattern string) bool { return glob(pattern, f.Path) }) {
-			j.errors.add(codeTagFileNotAllowed, f.Path, "Bag contains illegal tag file '%s'.", show(f.Path))
+		described := f.Kind() == TagFile && !f.Missing && f.Path != tagfile.Bagit && f.Path != tagfile.BagInfo
+		if described && !j.rules.AllowsTagFile(f.Path) {
+			j.errors.Add(finding.TagFileNotAllowed, f.Path, "Bag contains illegal tag file '%s'.", finding.Show(f.Path))
 		}
 	}
 }
 
 // tags checks one tag file against the profile.
-func (j *judge) tags(file string, rules map[string]tagRule) {
+func (j *judge) tags(file string, rules map[string]profile.TagRule) {
 	var required []string
 	for name, rule := range rules {
 		if rule.Required {
@@ -283,8 +279,8 @@ func (j *judge) tags(file string, rules map[string]tagRule) {
 	}
 	slices.Sort(required)
 	if j.bag.file(file) == nil {
-		if len(required) > 0 && !j.cut && file != bagitTxt { // version reports that one
-			j.errors.add(codeTagFileMissing, file,
+		if len(required) > 0 && !j.cut && file != tagfile.Bagit { // version reports that one
+			j.errors.Add(finding.TagFileMissing, file,
 				"%s is missing. The profile requires it, with the tags %s.", file, strings.Join(required, ", "))
 		}
 		return
@@ -293,8 +289,8 @@ func (j *judge) tags(file string, rules map[string]tagRule) {
 		return
 	}
 	for _, name := range required {
-		if _, ok := j.bag.Tag(file, name); !ok && (file != bagitTxt || name != "BagIt-Version") {
-			j.errors.add(codeTagMissing, file, "Required tag %s in file %s is missing.", name, file)
+		if _, ok := j.bag.Tag(file, name); !ok && (file != tagfile.Bagit || name != "BagIt-Version") {
+			j.errors.Add(finding.TagMissing, file, "Required tag %s in file %s is missing.", name, file)
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(rules)) {
@@ -303,16 +299,16 @@ func (j *judge) tags(file string, rules map[string]tagRule) {
 }
 
 // values checks each tag of the name, and how many there are.
-func (j *judge) values(file, name string, rule tagRule) {
+func (j *judge) values(file, name string, rule profile.TagRule) {
 	values := j.bag.values(file, name)
 	for _, v := range values {
 		switch {
 		case v == "" && name == "BagIt-Version": // version reports that one
-		case v == "" && rule.bound():
-			j.errors.add(codeTagEmpty, file, "In file %s, required tag %s has no value.", file, name)
-		case !rule.allows(v):
-			j.errors.add(codeTagIllegal, file, "In file %s, tag %s has illegal value '%s'. Legal are %s.",
-				file, name, show(v), strings.Join(rule.Values, ", "))
+		case v == "" && rule.Bound():
+			j.errors.Add(finding.TagEmpty, file, "In file %s, required tag %s has no value.", file, name)
+		case !rule.Allows(v):
+			j.errors.Add(finding.TagIllegal, file, "In file %s, tag %s has illegal value '%s'. Legal are %s.",
+				file, name, finding.Show(v), strings.Join(rule.Values, ", "))
 		}
 	}
 	j.occurrences(file, name, rule, values)
@@ -327,22 +323,18 @@ func (b *Bag) values(file, name string) (values []string) {
 	return values
 }
 
-func (j *judge) occurrences(file, name string, rule tagRule, values []string) {
+func (j *judge) occurrences(file, name string, rule profile.TagRule, values []string) {
 	switch {
 	case len(values) == 0:
 		if rule.Recommended && !rule.Required {
-			j.warnings.add(codeTagRecommended, file, "In file %s, there is no tag %s. The profile recommends it.", file, name)
+			j.warnings.Add(finding.TagRecommended, file, "In file %s, there is no tag %s. The profile recommends it.", file, name)
 		}
 	case rule.Repeatable == nil: // a profile before 1.3, in which nobody could say it
-		if rule.bound() && slices.ContainsFunc(values, func(v string) bool { return v != values[0] }) {
-			j.warnings.add(codeTagRepeated, file,
-				"In file %s, tag %s occurs more than once with different values. The first, '%s', is used.", file, name, show(values[0]))
+		if rule.Bound() && slices.ContainsFunc(values, func(v string) bool { return v != values[0] }) {
+			j.warnings.Add(finding.TagRepeated, file,
+				"In file %s, tag %s occurs more than once with different values. The first, '%s', is used.", file, name, finding.Show(values[0]))
 		}
 	case !*rule.Repeatable && len(values) > 1:
-		j.errors.add(codeTagOnce, file, "In file %s, tag %s occurs %d times. The profile allows it once.", file, name, len(values))
+		j.errors.Add(finding.TagOnce, file, "In file %s, tag %s occurs %d times. The profile allows it once.", file, name, len(values))
 	}
-}
-
-func (r tagRule) allows(value string) bool {
-	return len(r.Values) == 0 || slices.ContainsFunc(r.Values, func(v string) bool { return strings.EqualFold(v, value) })
 }

@@ -8,6 +8,11 @@ import (
 	"unicode/utf8"
 
 	"golang.org/x/text/unicode/norm"
+
+	"github.com/farol-preservation/farol/bag/finding"
+	"github.com/farol-preservation/farol/bag/naming"
+	"github.com/farol-preservation/farol/bag/profile"
+	"github.com/farol-preservation/farol/bag/tagfile"
 )
 
 // files checks each file's name and digests, and that manifests and tar agree
@@ -20,10 +25,10 @@ func (j *judge) files() {
 	for _, f := range j.bag.Files {
 		switch {
 		case hasControl(f.Path):
-			j.errors.add(codeControlCharacter, f.Path,
-				"File name '%s' contains one or more illegal control characters.", show(f.Path))
+			j.errors.Add(finding.ControlCharacter, f.Path,
+				"File name '%s' contains one or more illegal control characters.", finding.Show(f.Path))
 		case strings.ContainsAny(f.Path, bidiControls):
-			j.warnings.add(codeBidiControl, f.Path,
+			j.warnings.Add(finding.BidiControl, f.Path,
 				"The name %s contains characters that change the direction of text, so that people may read another name.", ascii(f.Path))
 		}
 		if f.Missing {
@@ -55,7 +60,7 @@ func (f *File) strayAppleDouble() bool {
 
 // appleDouble says once what such files are.
 func (j *judge) appleDouble(files []*File) {
-	if len(files) == 0 || hasCode(j.bag.Problems, codeAppleDouble) {
+	if len(files) == 0 || finding.Has(j.bag.Problems, finding.AppleDouble) {
 		return
 	}
 	container, what, more := "tar", withoutAppleDouble, ""
@@ -65,15 +70,15 @@ func (j *judge) appleDouble(files []*File) {
 	if n := len(files) - 1; n > 0 {
 		more = " and " + strconv.Itoa(n) + " more files whose names begin with ._"
 	}
-	j.errors.add(codeAppleDouble, files[0].Path, appleDouble, container, show(files[0].Path), more, what)
+	j.errors.Add(finding.AppleDouble, files[0].Path, appleDouble, container, finding.Show(files[0].Path), more, what)
 }
 
 // complete leaves out the manifests that were not read to their end; what they
 // do not list, they may list.
 func (j *judge) complete(all []Algorithm, tag bool) []Algorithm {
 	return slices.DeleteFunc(slices.Clone(all), func(a Algorithm) bool {
-		return a.size() == 0 || slices.ContainsFunc(j.bag.Problems, func(f Finding) bool {
-			return f.Code == codeTooManyFiles || f.Code == codeManifestLong && f.Path == ManifestName(a, tag)
+		return a.Size() == 0 || slices.ContainsFunc(j.bag.Problems, func(f Finding) bool {
+			return f.Code == finding.TooManyFiles || f.Code == finding.ManifestLong && f.Path == tagfile.ManifestName(a, tag)
 		})
 	})
 }
@@ -87,11 +92,11 @@ func (j *judge) listed(f *File, manifests []Algorithm, tag bool) {
 	var absent []string
 	for _, a := range manifests {
 		if _, ok := f.said(a, tag); !ok {
-			absent = append(absent, ManifestName(a, tag))
+			absent = append(absent, tagfile.ManifestName(a, tag))
 		}
 	}
 	if len(absent) > 0 {
-		j.errors.add(codeFileUnlisted, f.Path, "File %s is not in manifest %s.", show(f.Path), join(absent))
+		j.errors.Add(finding.FileUnlisted, f.Path, "File %s is not in manifest %s.", finding.Show(f.Path), join(absent))
 	}
 }
 
@@ -101,9 +106,9 @@ func (j *judge) digests(f *File) {
 		return
 	}
 	for _, e := range f.Others {
-		j.errors.compared(codeDigestMismatch, f.Path, string(e.Algorithm)+":"+e.Digest, string(e.Algorithm)+":"+f.Digests.Hex(e.Algorithm),
+		j.errors.Compared(finding.DigestMismatch, f.Path, string(e.Algorithm)+":"+e.Digest, string(e.Algorithm)+":"+f.Digests.Hex(e.Algorithm),
 			"File %s: the %s digest of its content is %s, but %s says %s.",
-			show(f.Path), e.Algorithm, f.Digests.Hex(e.Algorithm), e.manifest(), e.Digest)
+			finding.Show(f.Path), e.Algorithm, f.Digests.Hex(e.Algorithm), e.Manifest(), e.Digest)
 	}
 }
 
@@ -123,25 +128,24 @@ func (j *judge) payload() {
 		}
 		files++
 		octets += f.Size
-		if !f.Missing && !anything(j.rules.PayloadFilesAllowed) &&
-			!slices.ContainsFunc(j.rules.PayloadFilesAllowed, func(p string) bool { return globPayload(p, f.Path) }) {
-			j.errors.add(codePayloadNotAllowed, f.Path, "Bag contains illegal payload file '%s'. The profile allows %s.",
-				show(f.Path), show(strings.Join(j.rules.PayloadFilesAllowed, ", ")))
+		if !f.Missing && !j.rules.AllowsPayloadFile(f.Path) {
+			j.errors.Add(finding.PayloadNotAllowed, f.Path, "Bag contains illegal payload file '%s'. The profile allows %s.",
+				finding.Show(f.Path), finding.Show(strings.Join(j.rules.PayloadFilesAllowed, ", ")))
 		}
 	}
 	if j.rules.DataEmpty && (files > 1 || octets > 0) {
-		j.errors.add(codePayloadNotEmpty, "",
+		j.errors.Add(finding.PayloadNotEmpty, "",
 			"The profile %s requires an empty payload (no file, or one of no bytes); it has %d bytes in %d files.", j.profile, octets, files)
 	}
 	for _, entry := range j.rules.PayloadFilesRequired {
-		j.payloadRequired(payloadPath(entry))
+		j.payloadRequired(profile.PayloadPath(entry))
 	}
 	if j.bag.NoPayloadDir && files == 0 {
 		const fault = "There is no directory data/, which every bag must have, even if it is empty."
-		if j.bag.Unpacked || j.profile.name == plainBagIt {
-			j.errors.add(codePayloadDirMissing, "", fault)
+		if j.bag.Unpacked || j.profile.Name == profile.BagIt {
+			j.errors.Add(finding.PayloadDirMissing, "", fault)
 		} else { // tools that write no directories into a tar cannot say that there is one
-			j.warnings.add(codePayloadDirMissing, "", fault)
+			j.warnings.Add(finding.PayloadDirMissing, "", fault)
 		}
 	}
 }
@@ -153,7 +157,7 @@ func (j *judge) payloadRequired(path string) {
 		return !f.Missing && (f.Path == path || strings.HasSuffix(path, "/") && strings.HasPrefix(f.Path, path))
 	})
 	if !found {
-		j.errors.add(codePayloadRequired, path, "%s is missing. The profile %s requires it.", show(path), j.profile)
+		j.errors.Add(finding.PayloadRequired, path, "%s is missing. The profile %s requires it.", finding.Show(path), j.profile)
 	}
 }
 
@@ -161,7 +165,7 @@ func (j *judge) payloadRequired(path string) {
 // them where a tool wrote them as an escape such as \u0085.
 func hasControl(path string) bool {
 	for i, r := range path {
-		if isControl(r) || r == 0xa0 || r == '\\' && isEscaped(path[i:]) {
+		if naming.IsControl(r) || r == 0xa0 || r == '\\' && isEscaped(path[i:]) {
 			return true
 		}
 	}
@@ -191,30 +195,27 @@ func (j *judge) oxum() {
 	}
 	found := strconv.FormatInt(octets, 10) + "." + strconv.FormatInt(count, 10)
 	for _, t := range j.bag.Tags {
-		if t.File != bagInfoTxt || !strings.EqualFold(t.Name, "Payload-Oxum") || t.Value == "" {
+		if t.File != tagfile.BagInfo || !strings.EqualFold(t.Name, "Payload-Oxum") || t.Value == "" {
 			continue
 		}
 		wantOctets, wantCount, ok := parseOxum(t.Value)
 		switch {
 		case !ok:
-			j.errors.add(codeOxumMalformed, bagInfoTxt,
-				"In file bag-info.txt, Payload-Oxum '%s' is not of the form octets.files, like %s.", show(t.Value), found)
+			j.errors.Add(finding.OxumMalformed, tagfile.BagInfo,
+				"In file bag-info.txt, Payload-Oxum '%s' is not of the form octets.files, like %s.", finding.Show(t.Value), found)
 		case wantOctets != octets || wantCount != count:
-			j.errors.compared(codeOxumMismatch, bagInfoTxt, show(t.Value), found,
+			j.errors.Compared(finding.OxumMismatch, tagfile.BagInfo, finding.Show(t.Value), found,
 				"In file bag-info.txt, Payload-Oxum %s says %d bytes in %d files, but the payload has %d bytes in %d files.",
-				show(t.Value), wantOctets, wantCount, octets, count)
+				finding.Show(t.Value), wantOctets, wantCount, octets, count)
 		}
 	}
 }
 
 func parseOxum(s string) (octets, count int64, ok bool) {
-	left, right, found := strings.Cut(s, ".")
-	if !found || !isDigits(left) || !isDigits(right) {
-		return 0, 0, false
-	}
-	octets, err1 := strconv.ParseInt(left, 10, 64)
-	count, err2 := strconv.ParseInt(right, 10, 64)
-	return octets, count, err1 == nil && err2 == nil
+	left, right, _ := strings.Cut(s, ".")
+	o, err1 := strconv.ParseUint(left, 10, 63)
+	c, err2 := strconv.ParseUint(right, 10, 63)
+	return int64(o), int64(c), err1 == nil && err2 == nil
 }
 
 // clashes warns of files whose names are one on some systems, and reports files
@@ -232,9 +233,9 @@ func (j *judge) clashes() {
 		if other == nil {
 			index[key] = f
 		} else if fold(other.Path) == folded {
-			j.warnings.add(codeNameClash, f.Path,
+			j.warnings.Add(finding.NameClash, f.Path,
 				"The names %s and %s differ only in upper and lower case, or in how accents are encoded. On some systems they are one file.",
-				show(other.Path), show(f.Path))
+				finding.Show(other.Path), finding.Show(f.Path))
 		}
 	}
 	if j.cut {
@@ -251,7 +252,7 @@ func (j *judge) clashes() {
 func (j *judge) missing(f, similar *File, folded string) {
 	var names []string
 	for _, e := range f.Expected() {
-		names = append(names, e.manifest())
+		names = append(names, e.Manifest())
 	}
 	hint := ""
 	if f.Fetch {
@@ -261,8 +262,8 @@ func (j *judge) missing(f, similar *File, folded string) {
 		hint += " There is " + ascii(similar.Path) +
 			", whose name differs in upper and lower case, or in how accents are encoded."
 	}
-	j.errors.add(codeFileMissing, f.Path, "File %s in manifest %s is missing from the bag.%s",
-		show(f.Path), join(names), hint)
+	j.errors.Add(finding.FileMissing, f.Path, "File %s in manifest %s is missing from the bag.%s",
+		finding.Show(f.Path), join(names), hint)
 }
 
 // ascii makes visible what looks the same.

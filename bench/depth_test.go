@@ -22,6 +22,7 @@ import (
 
 	"github.com/farol-preservation/farol/bag"
 	"github.com/farol-preservation/farol/bag/bagtest"
+	"github.com/farol-preservation/farol/bag/profile"
 	"github.com/farol-preservation/farol/format"
 )
 
@@ -133,7 +134,7 @@ func BenchmarkValidate(b *testing.B) {
 			if err != nil {
 				b.Fatal(err)
 			}
-			if v := index.Validate(bag.PlainBagIt()); !v.Valid {
+			if v := index.Validate(profile.Plain()); !v.Valid {
 				b.Fatal(v.Errors)
 			}
 		}

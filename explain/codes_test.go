@@ -89,7 +89,7 @@ func faultKinds() map[string][]fault.Kind {
 }
 
 // codesOf are the codes that a piece of code names: in claim.Fatal("code", and its
-// kin, as the constants code… of bag and claim, as the field code, and as what
+// kin, as the constants of bag/finding and code… of claim, as the field code, and as what
 // claim.Code returns.
 func codesOf(n ast.Node, dir string) (codes []string) {
 	text := func(e ast.Expr) {
@@ -117,7 +117,7 @@ func codesOf(n ast.Node, dir string) (codes []string) {
 		}
 	case *ast.ValueSpec:
 		for i, name := range n.Names {
-			if (dir == "bag" || dir == "claim") && strings.HasPrefix(name.Name, "code") && i < len(n.Values) {
+			if (dir == "finding" || dir == "claim" && strings.HasPrefix(name.Name, "code")) && i < len(n.Values) {
 				text(n.Values[i])
 			}
 		}

@@ -1,6 +1,6 @@
-// Package explain is what people see of a work item: state, history, progress,
-// whose fault a failure is, and what to do. It returns values and prints nothing, so
-// that the command line, APIs and pages say the same.
+// Package explain is what people see of a work item. What comes in is the ID of an item;
+// what goes out is its state, history and progress, whose fault a failure is, and what to do.
+// It returns values and prints nothing, so that the command line, APIs and pages say the same.
 package explain
 
 import (
@@ -153,20 +153,29 @@ func (v *Item) readObject(ctx context.Context, r *registry.Registry) error {
 }
 
 // readProgress reads what Redis knows of an item.
-func (v *Item) readProgress(ctx context.Context, s Source) (err error) {
+func (v *Item) readProgress(ctx context.Context, s Source) error {
+	current, found, err := s.current(ctx, v.Item)
+	v.Current, v.Warnings = current, append(v.Warnings, warningsAtEnd(found, v.Attempts)...)
+	if err != nil || s.Progress == nil {
+		return err
+	}
 	ctx, cancel := context.WithTimeout(ctx, mostAsked)
 	defer cancel()
-	if v.Current, err = s.Stage(ctx, v.Item); err != nil || s.Progress == nil {
-		return err
-	}
 	summary, err := s.Progress.Summary(ctx, v.Item.ID)
-	if err != nil {
-		return err
+	if err == nil {
+		v.Progress = filesByStage(summary, v.Item.Order)
 	}
-	v.Progress = filesByStage(summary, v.Item.Order)
-	found, _, err := s.Progress.Faults(ctx, v.Item.ID)
-	v.Warnings = append(v.Warnings, warningsAtEnd(found, v.Attempts)...)
 	return err
+}
+
+// current reads how far an item is with its stage, and what an attempt failed of.
+func (s Source) current(ctx context.Context, i record.WorkItem) (current Stage, f progress.Faults, err error) {
+	ctx, cancel := context.WithTimeout(ctx, mostAsked)
+	defer cancel()
+	if current, err = s.Stage(ctx, i); err == nil && s.Progress != nil {
+		f, _, err = s.Progress.Faults(ctx, i.ID)
+	}
+	return current, f, err
 }
 
 // warningsOf are the warnings that the ledger has of an item whose bag is valid.

@@ -60,25 +60,14 @@ func (s Source) Explain(ctx context.Context, id int64) (*Explanation, error) {
 		}
 		e.again = asCommand(again)
 	}
-	found, err := e.readProgress(ctx, s)
+	current, found, err := s.current(ctx, item)
+	e.Current = current
 	s.unread(err)
 	if e.Times, err = s.ends(ctx, item, e.Current); err != nil {
 		return nil, err
 	}
 	e.conclude(attempts, changes, found)
 	return e, nil
-}
-
-// readProgress reads what Redis knows of the item, and returns what an attempt
-// failed of.
-func (e *Explanation) readProgress(ctx context.Context, s Source) (f progress.Faults, err error) {
-	ctx, cancel := context.WithTimeout(ctx, mostAsked)
-	defer cancel()
-	if e.Current, err = s.Stage(ctx, e.Item); err != nil || s.Progress == nil {
-		return f, err
-	}
-	f, _, err = s.Progress.Faults(ctx, e.Item.ID)
-	return f, err
 }
 
 // conclude says what follows from what is on record.
@@ -127,33 +116,28 @@ func (e *Explanation) failed(attempts []record.Attempt, found progress.Faults) {
 
 func (e *Explanation) summary() string {
 	i := e.Item
-	request, ended := map[registry.Status]string{
-		registry.Success: "It succeeded.", registry.Cancelled: "It has ended permanently without success.",
-		registry.Failed: "It failed and is not retried automatically: a retry without a change would not help.",
-	}[i.Status]
-	if ended && i.Action != registry.Ingest {
-		return request
+	const failed = "is not retried automatically: a retry without a change would not help."
+	ends := map[registry.Status][2]string{ // of an ingest, and of a request
+		registry.Success:   {"The bag was ingested: all its copies were stored, verified and recorded.", "It succeeded."},
+		registry.Cancelled: {"It has ended permanently and was not ingested.", "It has ended permanently without success."},
+		registry.Failed:    {"It was not ingested and " + failed, "It failed and " + failed},
 	}
-	switch i.Status {
-	case "Success":
-		return "The bag was ingested: all its copies were stored, verified and recorded."
-	case "Started":
-		if workerGone(e.Item, time.Now()) {
-			return "Its worker is gone: " + e.Current.Place() + "."
-		}
+	end, ended := ends[i.Status]
+	switch {
+	case ended && i.Action == registry.Ingest:
+		return end[0]
+	case ended:
+		return end[1]
+	case workerGone(i, time.Now()):
+		return "Its worker is gone: " + e.Current.Place() + "."
+	case i.Status == registry.Started:
 		return "A worker is processing it: " + e.Current.Place() + "."
-	case "Pending":
-		if len(e.Waits) == 0 {
-			return "It waits, and any worker may claim it: " + e.Current.Place() + "."
-		}
+	case i.Status == registry.Pending && len(e.Waits) == 0:
+		return "It waits, and any worker may claim it: " + e.Current.Place() + "."
+	case i.Status == registry.Pending:
 		return "It waits: " + e.Current.Place() + "."
-	case "Cancelled":
-		return "It has ended permanently and was not ingested."
-	case "Failed":
-		return "It was not ingested and is not retried automatically: a retry without a change would not help."
-	default:
-		return "It is parked until a person decides. The work done so far is kept."
 	}
+	return "It is parked until a person decides. The work done so far is kept."
 }
 
 // todo says what to do next.

@@ -119,46 +119,39 @@ func asCommand(advice registry.Refused) string {
 // remedy is what to do about something that an item waits for, as a command where
 // there is one.
 func remedy(i record.WorkItem, o record.Obstacle) string {
-	switch o.Reason {
-	case "waiting":
-		if i.WaitsFor != nil {
-			return fmt.Sprintf("Wait; `farol item explain %d` explains the other item.", *i.WaitsFor)
-		}
-	case "cooling off", "kept by the store":
-		return "Wait. To stop the deletion, cancel its request: `farol delete list` shows it, `farol delete cancel ID` stops it."
-	case "delayed":
-		return fmt.Sprintf("Wait, or `farol requeue %d`, which starts the stage again.", i.ID)
-	case "paused":
-		return fmt.Sprintf("Ask the person who paused it, or `farol resume '%s'`, which ends your own pause; `farol resume --pause ID` ends that of another, whose ID `farol stage list` shows.", i.Stage)
-	case "cap":
-		return fmt.Sprintf("Wait; `farol stage list` shows the cap of %s, and `farol stage set '%[1]s' --cap N` changes it.", i.Stage)
-	case "parked":
-		return fmt.Sprintf("`farol item explain %d` says what to correct; then `farol requeue %[1]d`, or end it: `farol item cancel %[1]d`.", i.ID)
-	case "worker gone":
-		if now := time.Now(); workerGone(i, now) {
-			return whoGivesBack(i, now)
-		}
-	case "running":
-		return fmt.Sprintf("Wait. If it hangs: `farol item release %d`; `farol workers` lists the workers.", i.ID)
-	case "held":
-		return "Wait: it continues by itself. `farol services` shows for which workers the service fails, and why."
-	case "behind others":
-		return fmt.Sprintf("Wait, or `farol item priority %d %d`.", i.ID, max(i.Priority-10, -100))
+	now, other := time.Now(), ""
+	if i.WaitsFor != nil {
+		other = fmt.Sprint(*i.WaitsFor)
 	}
-	return cmp.Or(workerRemedy(i, o.Reason), o.Remedy)
+	switch {
+	case o.Reason == "worker gone" && workerGone(i, now):
+		return whoGivesBack(i, now)
+	case o.Reason == "waiting" && other == "":
+		return o.Remedy
+	}
+	return cmp.Or(human.Fill(remedies()[o.Reason], map[string]string{
+		"item": fmt.Sprint(i.ID), "other": other, "stage": string(i.Stage), "step": claim.StepOf(i.Action, i.Stage),
+		"sooner": fmt.Sprint(max(i.Priority-10, -100)),
+	}, func(word string) string { return word }), o.Remedy)
 }
 
-// workerRemedy is what to do if no worker takes an item; "" for other reasons.
-func workerRemedy(i record.WorkItem, reason string) string {
-	switch reason {
-	case "no worker":
-		return fmt.Sprintf("Start a worker that claims it: `farol work --stages '%s'`; `farol workers` shows what each worker claims.", claim.StepOf(i.Action, i.Stage))
-	case "http worker":
-		return fmt.Sprintf("Start a program that processes '%s' over HTTP: docs/workers.md; `farol stage list` shows what waits.", i.Stage)
-	case "memory":
-		return "Run a worker with a larger memory limit; `farol workers` lists the live workers."
-	case "busy":
-		return "Wait, or start more workers: `farol work`; `farol workers` lists them."
+// remedies are sentences by what an item waits for.
+func remedies() map[string]string {
+	const deletion = "Wait. To stop the deletion, cancel its request: `farol delete list` shows it, `farol delete cancel ID` stops it."
+	return map[string]string{
+		"waiting":           "Wait; `farol item explain {other}` explains the other item.",
+		"cooling off":       deletion,
+		"kept by the store": deletion,
+		"delayed":           "Wait, or `farol requeue {item}`, which starts the stage again.",
+		"paused":            "Ask the person who paused it, or `farol resume '{stage}'`, which ends your own pause; `farol resume --pause ID` ends that of another, whose ID `farol stage list` shows.",
+		"cap":               "Wait; `farol stage list` shows the cap of {stage}, and `farol stage set '{stage}' --cap N` changes it.",
+		"parked":            "`farol item explain {item}` says what to correct; then `farol requeue {item}`, or end it: `farol item cancel {item}`.",
+		"running":           "Wait. If it hangs: `farol item release {item}`; `farol workers` lists the workers.",
+		"held":              "Wait: it continues by itself. `farol services` shows for which workers the service fails, and why.",
+		"behind others":     "Wait, or `farol item priority {item} {sooner}`.",
+		"no worker":         "Start a worker that claims it: `farol work --stages '{step}'`; `farol workers` shows what each worker claims.",
+		"http worker":       "Start a program that processes '{stage}' over HTTP: docs/workers.md; `farol stage list` shows what waits.",
+		"memory":            "Run a worker with a larger memory limit; `farol workers` lists the live workers.",
+		"busy":              "Wait, or start more workers: `farol work`; `farol workers` lists them.",
 	}
-	return ""
 }

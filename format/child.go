@@ -140,7 +140,7 @@ func (c *child) greet(o Options) error {
 func (c *child) identify(ctx context.Context, s subject, r io.ReaderAt, t *timer) (answer, error) {
 	c.stderr.forget()
 	stop := context.AfterFunc(ctx, c.kill)
-	a, content, err := c.converse(ctx, s, readWithin{r, t})
+	a, content, err := c.converse(ctx, s, r, t)
 	if !stop() {
 		err = errors.Join(context.Cause(ctx), err)
 	}
@@ -153,7 +153,7 @@ func (c *child) identify(ctx context.Context, s subject, r io.ReaderAt, t *timer
 // converse answers the child's wishes until it has an answer. An error of r is
 // returned as content, when the child has given the file up; err is the end of
 // the child.
-func (c *child) converse(ctx context.Context, s subject, r readWithin) (a answer, content, err error) {
+func (c *child) converse(ctx context.Context, s subject, r io.ReaderAt, t *timer) (a answer, content, err error) {
 	if err := writeFrame(c.writer, kindFile, s.encode()...); err != nil {
 		return answer{}, nil, err
 	}
@@ -178,7 +178,7 @@ func (c *child) converse(ctx context.Context, s subject, r readWithin) (a answer
 			if left -= int64(want.n); left < 0 {
 				return answer{}, content, fmt.Errorf("%w: it reads more than its budget", errProtocol)
 			}
-			if content, err = c.reply(ctx, r, want); err != nil {
+			if content, err = c.reply(ctx, r, t, want); err != nil {
 				return answer{}, content, err
 			}
 		default:
@@ -187,8 +187,11 @@ func (c *child) converse(ctx context.Context, s subject, r readWithin) (a answer
 	}
 }
 
-func (c *child) reply(ctx context.Context, r readWithin, want span) (content, err error) {
-	p, err := r.span(ctx, want)
+// reply sends what the child wants of the file, whose timer stands still while it is read.
+func (c *child) reply(ctx context.Context, r io.ReaderAt, t *timer, want span) (content, err error) {
+	t.pause()
+	p, err := readSpan(ctx, r, want, t.most)
+	t.resume()
 	if errors.As(err, new(contentError)) {
 		return err, writeFrame(c.writer, kindFail)
 	}
@@ -196,18 +199,6 @@ func (c *child) reply(ctx context.Context, r readWithin, want span) (content, er
 		return nil, err
 	}
 	return nil, writeFrame(c.writer, kindData, p)
-}
-
-// readWithin reads a file while its timer stands still.
-type readWithin struct {
-	r io.ReaderAt
-	*timer
-}
-
-func (r readWithin) span(ctx context.Context, want span) ([]byte, error) {
-	r.pause()
-	defer r.resume()
-	return readSpan(ctx, r.r, want, r.most)
 }
 
 // dead reports whether the process has ended or was asked to.

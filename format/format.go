@@ -1,5 +1,6 @@
 // Package format identifies file formats with Siegfried and its PRONOM
-// signatures, in child processes that may die.
+// signatures, in child processes that may die. What comes in is a name and a file
+// that can be read by ranges; what goes out is a [Result], always with a MIME type.
 //
 // What a depositor sends may crash an identifier, hang it or fill its memory.
 // Such a file costs its own identification and nothing else: the child that
@@ -50,14 +51,9 @@ var signatureFile = regexp.MustCompile(`DROID_SignatureFile_V([0-9]{1,6})[.]`)
 
 // SignatureNumber is the number of PRONOM's signature file in a [Result.Version],
 // or 0 if there is none. A file of a higher number is newer.
-func SignatureNumber(version string) int {
-	m := signatureFile.FindStringSubmatch(version)
-	if m == nil {
-		return 0
-	}
-	n, err := strconv.Atoi(m[1])
-	if err != nil {
-		return 0
+func SignatureNumber(version string) (n int) {
+	if m := signatureFile.FindStringSubmatch(version); m != nil {
+		n, _ = strconv.Atoi(m[1]) // so few digits fit
 	}
 	return n
 }

@@ -1,6 +1,7 @@
 package format
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -43,18 +44,8 @@ func (o Options) withDefaults() (Options, error) {
 	if o.Workers < 0 || o.Timeout < 0 || o.Memory < 0 || o.Budget < 0 {
 		return o, fmt.Errorf("format: negative option in %+v", o)
 	}
-	if o.Workers == 0 {
-		o.Workers = 2
-	}
-	if o.Timeout == 0 {
-		o.Timeout = 30 * time.Second
-	}
-	if o.Memory == 0 {
-		o.Memory = 256 << 20
-	}
-	if o.Budget == 0 {
-		o.Budget = 8 << 20
-	}
+	o.Workers, o.Timeout = cmp.Or(o.Workers, 2), cmp.Or(o.Timeout, 30*time.Second)
+	o.Memory, o.Budget = cmp.Or(o.Memory, 256<<20), cmp.Or(o.Budget, 8<<20)
 	return o, nil
 }
 

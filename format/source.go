@@ -66,39 +66,7 @@ func (s *source) Slice(off int64, n int) ([]byte, error) {
 	if off < 0 || off >= s.size || n < 0 {
 		return nil, io.EOF
 	}
-	if n == 0 {
-		return nil, nil
-	}
-	end, err := off+int64(n), error(nil)
-	if end > s.size || end < off {
-		end, err = s.size, io.EOF
-	}
-	if end <= int64(len(s.head)) {
-		return s.head[off:end:end], err
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	first := s.piece(off, end, false)
-	if off+int64(len(first)) == end || len(first) == 0 {
-		return first, eofIf(len(first) == 0, err)
-	}
-	whole := append(make([]byte, 0, min(end-off, 2*runBlocks*blockSize)), first...)
-	for off += int64(len(first)); off < end; {
-		p := s.piece(off, end, false)
-		if len(p) == 0 {
-			return whole, io.EOF
-		}
-		whole = append(whole, p...)
-		off += int64(len(p))
-	}
-	return whole, err
-}
-
-func eofIf(short bool, err error) error {
-	if short {
-		return io.EOF
-	}
-	return err
+	return s.between(off, off+int64(n), false)
 }
 
 // EofSlice returns the n bytes that end off bytes before the end of the file.
@@ -108,11 +76,17 @@ func (s *source) EofSlice(off int64, n int) ([]byte, error) { //nolint:revive //
 	if off < 0 || off >= s.size || n < 0 {
 		return nil, io.EOF
 	}
-	if n == 0 {
+	return s.between(s.size-off-int64(n), s.size-off, true)
+}
+
+// between returns the bytes of [start, end), as far as the file has them.
+func (s *source) between(start, end int64, backwards bool) (whole []byte, err error) {
+	if start == end {
 		return nil, nil
 	}
-	end := s.size - off
-	start, err := end-int64(n), error(nil)
+	if end > s.size || end < start {
+		end, err = s.size, io.EOF
+	}
 	if start < 0 {
 		start, err = 0, io.EOF
 	}
@@ -121,17 +95,20 @@ func (s *source) EofSlice(off int64, n int) ([]byte, error) { //nolint:revive //
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if last := s.piece(max(start, (end-1)/blockSize*blockSize), end, true); len(last) == 0 {
+	if backwards && len(s.piece(max(start, (end-1)/blockSize*blockSize), end, true)) == 0 {
 		return nil, io.EOF
 	}
-	whole := make([]byte, 0, min(end-start, 2*runBlocks*blockSize))
 	for at := start; at < end; {
-		p := s.piece(at, end, true)
-		if len(p) == 0 {
+		p := s.piece(at, end, backwards)
+		switch {
+		case len(p) == 0 && backwards:
 			return nil, io.EOF
-		}
-		if at == start && int64(len(p)) == end-start {
+		case len(p) == 0:
+			return whole, io.EOF
+		case at == start && int64(len(p)) == end-start:
 			return p, err
+		case at == start:
+			whole = make([]byte, 0, min(end-start, 2*runBlocks*blockSize))
 		}
 		whole = append(whole, p...)
 		at += int64(len(p))

@@ -64,23 +64,17 @@ func (s Surroundings) checkDatabase(ctx context.Context) []Finding {
 }
 
 func databaseFailed(err error) Finding {
-	e := blamed(fault.Database, err, func(err error) (fault.Kind, bool) {
+	return failed(fault.Database, err, func(err error) (fault.Kind, bool) {
 		var pg *pgconn.PgError
 		if errors.As(err, &pg) {
 			return fault.Postgres(pg.Code)
 		}
 		return "", false
+	}, "check that PostgreSQL runs, that FAROL_DATABASE_URL is its address, and that this host accepts writes", map[fault.Kind]string{
+		fault.Denied:     "correct the user and the password in FAROL_DATABASE_URL, or allow them in PostgreSQL (pg_hba.conf, certificates)",
+		fault.Missing:    "create the database that FAROL_DATABASE_URL names, or correct the name",
+		fault.Overloaded: "raise max_connections of PostgreSQL, or end other sessions",
 	})
-	todo := "check that PostgreSQL runs, that FAROL_DATABASE_URL is its address, and that this host accepts writes"
-	switch e.Kind { //nolint:exhaustive // the others have no better advice
-	case fault.Denied:
-		todo = "correct the user and the password in FAROL_DATABASE_URL, or allow them in PostgreSQL (pg_hba.conf, certificates)"
-	case fault.Missing:
-		todo = "create the database that FAROL_DATABASE_URL names, or correct the name"
-	case fault.Overloaded:
-		todo = "raise max_connections of PostgreSQL, or end other sessions"
-	}
-	return bad(e, "answers", todo)
 }
 
 func postgresAnswers(server registry.Server) Finding {

@@ -133,8 +133,8 @@ func filesFit(limit uint64) Finding {
 func (s Surroundings) checkScanner(ctx context.Context) []Finding {
 	version, err := s.Viruses.Version(ctx)
 	if err != nil {
-		e := blamed(fault.Scanner, err, func(error) (fault.Kind, bool) { return "", false })
-		return []Finding{bad(e, "answers", "check that clamd runs and that FAROL_CLAMD is its address; files wait at Format Identification until it answers").lesser()}
+		return []Finding{failed(fault.Scanner, err, func(error) (fault.Kind, bool) { return "", false },
+			"check that clamd runs and that FAROL_CLAMD is its address; files wait at Format Identification until it answers", nil)}
 	}
 	return []Finding{good(fault.Scanner, "answers", version)}
 }

@@ -1,6 +1,6 @@
 // Package preflight checks the surroundings of a process before it starts: the
-// database, Redis, the buckets, the clocks, the virus scanner and the host. It returns
-// findings, and prints nothing.
+// database, Redis, the buckets, the clocks, the virus scanner and the host. What comes
+// in are the settings of the process; what goes out are findings. It prints nothing.
 package preflight
 
 import (
@@ -71,19 +71,14 @@ type Surroundings struct {
 type check struct {
 	service, what string
 	run           func(context.Context) []Finding
-	time          time.Duration
 	lesser        bool // its failure holds back some of the work only
 }
 
 // checks are all that are to be made.
 func (s Surroundings) checks(client *storage.Client) (list []check) {
 	add := func(service, what string, run func(context.Context) []Finding) {
-		limit := checkTime
-		if s.Write != WriteNothing {
-			limit += trialTime
-		}
 		lesser := what == "target" || what == keepCheck || what == institutionsCheck || service == fault.Scanner
-		list = append(list, check{service, what, run, limit, lesser})
+		list = append(list, check{service, what, run, lesser})
 	}
 	if s.Database != nil {
 		add(fault.Database, "answers", s.checkDatabase)
@@ -105,9 +100,12 @@ func (s Surroundings) checks(client *storage.Client) (list []check) {
 // storeChecks adds those of the buckets and their stores.
 func (s Surroundings) storeChecks(client *storage.Client, add func(service, what string, run func(context.Context) []Finding)) {
 	if s.Storage != nil {
-		add(fault.Bucket(s.Storage.Staging), "staging bucket", func(ctx context.Context) []Finding { return s.checkStaging(ctx, client) })
+		own := func(name, what, setting string) {
+			add(fault.Bucket(name), what, func(ctx context.Context) []Finding { return s.checkOwn(ctx, client, name, what, setting) })
+		}
+		own(s.Storage.Staging, stagingCheck, "FAROL_STAGING_BUCKET")
 		if s.Storage.Keep != "" {
-			add(fault.Bucket(s.Storage.Keep), keepCheck, func(ctx context.Context) []Finding { return s.checkKeep(ctx, client) })
+			own(s.Storage.Keep, keepCheck, "FAROL_KEEP_METADATA")
 		}
 		for _, t := range s.Storage.Targets {
 			add(fault.Bucket(t.Name), "target", func(ctx context.Context) []Finding { return s.checkTarget(ctx, client, t) })
@@ -127,11 +125,11 @@ func (s Surroundings) storeChecks(client *storage.Client, add func(service, what
 // Examine makes all checks at the same time, in bounded time whatever hangs, and
 // returns what they found in the order of the list.
 func (s Surroundings) Examine(ctx context.Context) []Finding {
-	limit := allChecks
+	trials := time.Duration(0)
 	if s.Write != WriteNothing {
-		limit += trialTime
+		trials = trialTime
 	}
-	ctx, cancel := context.WithTimeout(ctx, limit)
+	ctx, cancel := context.WithTimeout(ctx, allChecks+trials)
 	defer cancel()
 	s.tried = &sync.Map{}
 	client := storage.NewClient(storage.Options{Stall: checkTime})
@@ -141,7 +139,7 @@ func (s Surroundings) Examine(ctx context.Context) []Finding {
 	for i, c := range checks {
 		// The check of a disk that hangs cannot be ended: its goroutine is left behind.
 		results[i] = make(chan []Finding, 1)
-		go func() { results[i] <- c.bounded(ctx) }()
+		go func() { results[i] <- c.bounded(ctx, checkTime+trials) }()
 	}
 	var all []Finding
 	for i, c := range checks {
@@ -149,7 +147,7 @@ func (s Surroundings) Examine(ctx context.Context) []Finding {
 		case found := <-results[i]:
 			all = append(all, found...)
 		case <-ctx.Done():
-			all = append(all, c.silent())
+			all = append(all, c.silent()...)
 		}
 	}
 	if s.Write != WriteNothing {
@@ -158,20 +156,25 @@ func (s Surroundings) Examine(ctx context.Context) []Finding {
 	return s.judged(all)
 }
 
-func (c check) bounded(ctx context.Context) []Finding {
-	ctx, cancel := context.WithTimeout(ctx, c.time)
+func (c check) bounded(ctx context.Context, limit time.Duration) []Finding {
+	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	return c.run(ctx)
+	return c.weighed(c.run(ctx))
 }
 
-// silent is the finding of a check that did not end in time.
-func (c check) silent() Finding {
-	f := bad(&fault.Error{Service: c.service, Kind: fault.Unavailable, Err: errors.New("no answer before the timeout")}, c.what,
-		"check that it answers and that the network drops no packets")
-	if c.lesser {
-		return f.lesser()
+// silent are the findings of a check that did not end in time.
+func (c check) silent() []Finding {
+	return c.weighed([]Finding{bad(&fault.Error{Service: c.service, Kind: fault.Unavailable, Err: errors.New("no answer before the timeout")}, c.what,
+		"check that it answers and that the network drops no packets")})
+}
+
+// weighed are the findings of a check: a failure that holds back some of the work only is
+// not fatal.
+func (c check) weighed(found []Finding) []Finding {
+	for i := range found {
+		found[i].Fatal = found[i].Fatal && !c.lesser
 	}
-	return f
+	return found
 }
 
 // judged says which failures keep the process from starting. What only some of its
@@ -233,10 +236,11 @@ func bad(e *fault.Error, what, todo string) Finding {
 	return Finding{Service: e.Service, Check: what, State: Failed, Found: saidBy(e), Code: e.Code(), Todo: todo, Fatal: true}
 }
 
-// lesser is a failure that holds back some of the work only.
-func (f Finding) lesser() Finding {
-	f.Fatal = false
-	return f
+// failed is the finding of a service that does not answer as it should. sort knows its own
+// answers; todo is the advice where there is no better one for what is wrong.
+func failed(service string, err error, sort func(error) (fault.Kind, bool), todo string, better map[fault.Kind]string) Finding {
+	e := blamed(service, err, sort)
+	return bad(e, "answers", cmp.Or(better[e.Kind], todo))
 }
 
 // saidBy is what to show of an error: what the service said, and the whole, on one

@@ -34,23 +34,17 @@ func (s Surroundings) checkRedis(ctx context.Context) []Finding {
 }
 
 func redisFailed(err error) Finding {
-	e := blamed(fault.Redis, err, func(err error) (fault.Kind, bool) {
+	return failed(fault.Redis, err, func(err error) (fault.Kind, bool) {
 		var said redis.Error
 		if errors.As(err, &said) {
 			return fault.OfRedis(said.Error()), true
 		}
 		return "", false
+	}, "check that Redis runs and that FAROL_REDIS_URL is its address", map[fault.Kind]string{
+		fault.Denied:   "correct the user and the password in FAROL_REDIS_URL, or allow the user to read, write and run scripts (ACL)",
+		fault.Full:     "raise maxmemory of the Redis in FAROL_REDIS_URL, or remove the keys of other programs",
+		fault.ReadOnly: "set FAROL_REDIS_URL to the primary; if it is the primary, its log says why it refuses writes",
 	})
-	todo := "check that Redis runs and that FAROL_REDIS_URL is its address"
-	switch e.Kind { //nolint:exhaustive // the others have no better advice
-	case fault.Denied:
-		todo = "correct the user and the password in FAROL_REDIS_URL, or allow the user to read, write and run scripts (ACL)"
-	case fault.Full:
-		todo = "raise maxmemory of the Redis in FAROL_REDIS_URL, or remove the keys of other programs"
-	case fault.ReadOnly:
-		todo = "set FAROL_REDIS_URL to the primary; if it is the primary, its log says why it refuses writes"
-	}
-	return bad(e, "answers", todo)
 }
 
 // redisAnswers sees that Redis accepts writes: by writing, if we may, or by what it

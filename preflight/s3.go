@@ -22,13 +22,16 @@ import (
 // bucketsAtOnce is how many buckets of institutions are asked at a time.
 const bucketsAtOnce = 16
 
-// probeBucket sends a signed request, and says what is wrong with the bucket.
-func probeBucket(ctx context.Context, service string, b *storage.Bucket) *fault.Error {
-	err := b.Check(ctx)
+// probe opens a bucket and sends a signed request, or says what is wrong with the bucket.
+func probe(ctx context.Context, client *storage.Client, t storage.Target, service string) (*storage.Bucket, *fault.Error) {
+	b, err := client.Bucket(t)
 	if err == nil {
-		return nil
+		err = b.Check(ctx)
 	}
-	return s3Failed(service, err)
+	if err != nil {
+		return nil, s3Failed(service, err)
+	}
+	return b, nil
 }
 
 func s3Failed(service string, err error) *fault.Error {
@@ -81,69 +84,49 @@ func targetSettings(t storage.Target, shared settings.S3) bucketSettings {
 	return names
 }
 
-func (s Surroundings) checkStaging(ctx context.Context, client *storage.Client) []Finding {
-	const what = "staging bucket"
-	service, names := fault.Bucket(s.Storage.Staging), sharedSettings("FAROL_STAGING_BUCKET")
-	b, err := client.Bucket(s.Storage.Target(s.Storage.Staging))
-	if err != nil {
-		return []Finding{bucketFailed(s3Failed(service, err), what, names)}
-	}
-	if e := probeBucket(ctx, service, b); e != nil {
+// checkOwn checks a bucket in which the pipeline keeps something for itself.
+func (s Surroundings) checkOwn(ctx context.Context, client *storage.Client, name, what, setting string) []Finding {
+	service, names := fault.Bucket(name), sharedSettings(setting)
+	b, e := probe(ctx, client, s.Storage.Target(name), service)
+	if e != nil {
 		return []Finding{bucketFailed(e, what, names)}
 	}
-	list := []Finding{stagingVersions(ctx, service, b)}
+	list, o := []Finding{good(service, what, "bucket "+b.Name()+" answers")}, trial.Options{Object: true, Uploads: true}
+	if what == stagingCheck {
+		list[0], o.Signed, o.Ways = stagingVersions(ctx, service, b), true, s.first(b.Endpoint())
+	}
 	if s.Write != WriteNothing {
-		o := trial.Options{Object: true, Uploads: true, Signed: true, Ways: s.first(b)}
 		list = append(list, rights(ctx, service, b, names, o))
 	}
 	return list
 }
 
-// first tells whether the abilities of a bucket's store are to be tried here: once for each.
-func (s Surroundings) first(b *storage.Bucket) bool {
-	_, was := s.tried.LoadOrStore(b.Endpoint(), true)
+// first tells whether the abilities of a store are to be tried here: once for each.
+func (s Surroundings) first(what string) bool {
+	_, was := s.tried.LoadOrStore(what, true)
 	return !was
 }
 
+const (
+	stagingCheck = "staging bucket"
+	keepCheck    = "bucket for metadata" // without it Cleanup waits
+)
+
 // stagingVersions warns of versions, which Cleanup never removes.
 func stagingVersions(ctx context.Context, service string, b *storage.Bucket) Finding {
-	const what = "staging bucket"
 	if keeps, err := b.KeepsVersions(ctx); err == nil && keeps {
-		return warn(service, what, "it answers, but keeps versions: objects that Cleanup deletes stay and cost money",
+		return warn(service, stagingCheck, "it answers, but keeps versions: objects that Cleanup deletes stay and cost money",
 			"suspend the versioning of the bucket that FAROL_STAGING_BUCKET names, or add a lifecycle rule that removes old versions after a day")
 	}
-	return good(service, what, "bucket "+b.Name()+" answers")
-}
-
-// keepCheck names the check of the bucket for interim metadata.
-const keepCheck = "bucket for metadata"
-
-// checkKeep checks the bucket for interim metadata, without which Cleanup waits.
-func (s Surroundings) checkKeep(ctx context.Context, client *storage.Client) []Finding {
-	service, names := fault.Bucket(s.Storage.Keep), sharedSettings("FAROL_KEEP_METADATA")
-	b, err := client.Bucket(s.Storage.Target(s.Storage.Keep))
-	if err != nil {
-		return []Finding{bucketFailed(s3Failed(service, err), keepCheck, names).lesser()}
-	}
-	if e := probeBucket(ctx, service, b); e != nil {
-		return []Finding{bucketFailed(e, keepCheck, names).lesser()}
-	}
-	list := []Finding{good(service, keepCheck, "bucket "+b.Name()+" answers")}
-	if s.Write != WriteNothing {
-		list = append(list, rights(ctx, service, b, names, trial.Options{Object: true, Uploads: true}).lesser())
-	}
-	return list
+	return good(service, stagingCheck, "bucket "+b.Name()+" answers")
 }
 
 func (s Surroundings) checkTarget(ctx context.Context, client *storage.Client, t storage.Target) []Finding {
 	const what = "target"
 	service, names := fault.Bucket(t.Name), targetSettings(t, s.Storage.S3)
-	b, err := client.Bucket(t)
-	if err != nil {
-		return []Finding{bucketFailed(s3Failed(service, err), what, names).lesser()}
-	}
-	if e := probeBucket(ctx, service, b); e != nil {
-		return []Finding{bucketFailed(e, what, names).lesser()}
+	b, e := probe(ctx, client, t, service)
+	if e != nil {
+		return []Finding{bucketFailed(e, what, names)}
 	}
 	found := fmt.Sprintf("bucket %s answers, class %s", b.Name(), b.Class())
 	if keeps, err := b.KeepsVersions(ctx); err == nil && keeps {
@@ -164,15 +147,9 @@ func (s Surroundings) checkTarget(ctx context.Context, client *storage.Client, t
 	case s.Write == WriteAll || !isArchive(b.Class()):
 		o.Object = true
 		o.From, _ = client.Bucket(s.Storage.Target(s.Storage.Staging)) // whose failure has a row of its own
-		o.Ways = s.first(b) || o.From != nil && b.Reaches(o.From) && s.firstCopy(b)
+		o.Ways = s.first(b.Endpoint()) || o.From != nil && b.Reaches(o.From) && s.first("copy "+b.Endpoint())
 	}
-	return append(list, rights(ctx, service, b, names, o).lesser())
-}
-
-// firstCopy is first for copies from the staging bucket.
-func (s Surroundings) firstCopy(b *storage.Bucket) bool {
-	_, was := s.tried.LoadOrStore("copy "+b.Endpoint(), true)
-	return !was
+	return append(list, rights(ctx, service, b, names, o))
 }
 
 // isArchive reports whether a class charges for each object for months at least.
@@ -260,12 +237,9 @@ func (s Surroundings) institutionBucket(ctx context.Context, client *storage.Cli
 	defer cancel()
 	service := fault.Bucket(name)
 	names := sharedSettings("`farol institution list`")
-	b, err := client.Bucket(s.S3.Target(name))
-	if err != nil {
-		return bucketFailed(s3Failed(service, err), what, names).lesser()
-	}
-	if e := probeBucket(ctx, service, b); e != nil {
-		f := bucketFailed(e, what, names).lesser()
+	b, e := probe(ctx, client, s.S3.Target(name), service)
+	if e != nil {
+		f := bucketFailed(e, what, names)
 		if e.Kind == fault.Denied || e.Kind == fault.Missing {
 			f.Todo = fmt.Sprintf("create bucket %s of %s, or allow the key in %s to use it", name, in.Identifier, names.key)
 		}
@@ -274,7 +248,7 @@ func (s Surroundings) institutionBucket(ctx context.Context, client *storage.Cli
 	if s.Write != WriteNothing {
 		if f := rights(ctx, service, b, names, o); f.State != OK {
 			f.Check = what
-			return f.lesser()
+			return f
 		}
 	}
 	if origin != "" {

@@ -2,11 +2,8 @@ package progress
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"iter"
-
-	"github.com/redis/go-redis/v9"
 )
 
 const putLua = `
@@ -29,24 +26,16 @@ func (s *Store) Put(ctx context.Context, c Claim, stage, name, value string) err
 
 // Get returns the blob of a name, empty if there is none.
 func (s *Store) Get(ctx context.Context, item int64, stage, name string) (string, error) {
-	ctx, cancel := bounded(ctx)
-	defer cancel()
-	value, err := s.client.HGet(ctx, s.blobKey(item, stage), name).Result()
-	if err != nil && !errors.Is(err, redis.Nil) {
-		return "", fmt.Errorf("get %s of %s of item %d: %w", name, stage, item, s.explain(ctx, err))
-	}
-	return value, nil
+	return ask(ctx, s, func(ctx context.Context) answer[string] { return s.client.HGet(ctx, s.blobKey(item, stage), name) },
+		"get %s of %s of item %d", name, stage, item)
 }
 
 // Blobs returns all blobs of a stage by name, for who has to undo them.
 func (s *Store) Blobs(ctx context.Context, item int64, stage string) (map[string]string, error) {
-	ctx, cancel := bounded(ctx)
-	defer cancel()
-	blobs, err := s.client.HGetAll(ctx, s.blobKey(item, stage)).Result()
-	if err != nil {
-		return nil, fmt.Errorf("get the blobs of %s of item %d: %w", stage, item, s.explain(ctx, err))
-	}
-	return blobs, nil
+	return ask(ctx, s, func(ctx context.Context) answer[map[string]string] {
+		return s.client.HGetAll(ctx, s.blobKey(item, stage))
+	},
+		"get the blobs of %s of item %d", stage, item)
 }
 
 const appendLua = `
@@ -89,9 +78,12 @@ func (s *Store) Log(ctx context.Context, item int64, stage, log string, atOnce i
 	return func(yield func([]string, error) bool) {
 		key := s.logKey(item, stage, log)
 		for from := int64(0); ; from += int64(atOnce) {
-			some, err := s.entries(ctx, key, from, int64(atOnce))
+			some, err := ask(ctx, s, func(ctx context.Context) answer[[]string] {
+				return s.client.LRange(ctx, key, from, from+int64(atOnce)-1)
+			},
+				"read %s of %s of item %d", log, stage, item)
 			if err != nil {
-				yield(nil, fmt.Errorf("read %s of %s of item %d: %w", log, stage, item, err))
+				yield(nil, err)
 				return
 			}
 			if len(some) > 0 && !yield(some, nil) || len(some) < atOnce {
@@ -99,11 +91,4 @@ func (s *Store) Log(ctx context.Context, item int64, stage, log string, atOnce i
 			}
 		}
 	}
-}
-
-func (s *Store) entries(ctx context.Context, key string, from, most int64) ([]string, error) {
-	ctx, cancel := bounded(ctx)
-	defer cancel()
-	some, err := s.client.LRange(ctx, key, from, from+most-1).Result()
-	return some, s.explain(ctx, err)
 }

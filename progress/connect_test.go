@@ -11,17 +11,6 @@ import (
 	"github.com/farol-preservation/farol/progress"
 )
 
-func TestTheDevelopmentRedisIsPersistent(t *testing.T) {
-	t.Parallel()
-	s, client := store(t)
-	want, err := client.ConfigGet(t.Context(), "appendonly").Result()
-	must(t, err)
-	got, err := s.Facts(t.Context())
-	if err != nil || got.AppendOnly != want["appendonly"] {
-		t.Errorf("AppendOnly = %q, %v, Redis says %v", got.AppendOnly, err, want)
-	}
-}
-
 func TestConnectTellsWhetherRedisIsThere(t *testing.T) {
 	t.Parallel()
 	s, err := progress.Connect(t.Context(), testenv.RedisURL(t), "farol")

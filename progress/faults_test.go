@@ -312,27 +312,3 @@ func TestAProbeLeavesNothingThatCounts(t *testing.T) {
 		t.Errorf("the key lives for %v", left)
 	}
 }
-
-func TestRedisTellsItsSettings(t *testing.T) {
-	t.Parallel()
-	server := testenv.NewRedisServer(t)
-	server.Set("maxmemory", "100mb", "maxmemory-policy", "allkeys-lru")
-	s := connect(t, server.URL)
-	f, err := s.Facts(t.Context())
-	must(t, err)
-	if f.UsedMemory < 100_000 || !strings.Contains(f.Version, ".") {
-		t.Errorf("Facts = %+v", f)
-	}
-	f.UsedMemory, f.Version = 0, ""
-	equal(t, "facts", progress.Facts{Role: "master", AppendOnly: "no", Eviction: "allkeys-lru", MaxMemory: 100 << 20}, f)
-	server.Set("appendonly", "yes")
-	if f, err := s.Facts(t.Context()); err != nil || f.AppendOnly != "yes" {
-		t.Errorf("Facts = %+v, %v", f, err)
-	}
-
-	// A hosted service may keep them to itself.
-	must(t, server.Client.Do(t.Context(), "ACL", "SETUSER", "default", "-info").Err())
-	f, err = s.Facts(t.Context())
-	must(t, err)
-	equal(t, "facts of one that is silent", progress.Facts{MaxMemory: -1, UsedMemory: -1}, f)
-}

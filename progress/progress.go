@@ -1,5 +1,7 @@
 // Package progress keeps in Redis what the stages have finished of an item,
-// file by file, so that the next attempt begins where the last one died.
+// file by file, so that the next attempt begins where the last one died. What comes in
+// are indexes of files with small results, blobs and logs, under a claim; what goes out
+// is what an earlier attempt left.
 //
 // What is kept can be lost: a Redis that was emptied looks as if nothing had
 // been done yet, and the stages, which are safe to repeat, find out or do it
@@ -157,6 +159,21 @@ func (s *Store) write(ctx context.Context, c Claim, script *redis.Script, key st
 		return ErrLost
 	}
 	return nil
+}
+
+// answer is a reply of Redis that is to come.
+type answer[T any] interface{ Result() (T, error) }
+
+// ask sends one command, in bounded time. An error of Redis begins with what was to be done;
+// an answer of nothing is the zero value.
+func ask[T any](ctx context.Context, s *Store, command func(context.Context) answer[T], what string, args ...any) (T, error) {
+	ctx, cancel := bounded(ctx)
+	defer cancel()
+	got, err := command(ctx).Result()
+	if err != nil && !errors.Is(err, redis.Nil) {
+		return got, fmt.Errorf("%s: %w", fmt.Sprintf(what, args...), s.explain(ctx, err))
+	}
+	return got, nil
 }
 
 // key names a part of an item. The braces keep an item in one slot of a

@@ -75,15 +75,14 @@ func (s *Store) ResultsOf(ctx context.Context, item int64, stage string, indexes
 	if len(indexes) == 0 {
 		return nil, nil
 	}
-	ctx, cancel := bounded(ctx)
-	defer cancel()
 	fields := make([]string, len(indexes))
 	for i, index := range indexes {
 		fields[i] = strconv.Itoa(index)
 	}
-	values, err := s.client.HMGet(ctx, s.doneKey(item, stage), fields...).Result()
+	values, err := ask(ctx, s, func(ctx context.Context) answer[[]any] { return s.client.HMGet(ctx, s.doneKey(item, stage), fields...) },
+		"read %d files of %s of item %d", len(indexes), stage, item)
 	if err != nil {
-		return nil, fmt.Errorf("read %d files of %s of item %d: %w", len(indexes), stage, item, s.explain(ctx, err))
+		return nil, err
 	}
 	results := map[int]string{}
 	for i, value := range values {
@@ -160,10 +159,8 @@ return redis.call('UNLINK', KEYS[1], KEYS[2])`
 // have come to their end: nothing reads what a late writer may still leave, and
 // that ends by itself.
 func (s *Store) Clear(ctx context.Context, item int64) error {
-	ctx, cancel := bounded(ctx)
-	defer cancel()
-	if err := s.clear.Run(ctx, s.client, []string{s.key(item, "keys"), s.key(item, "token")}).Err(); err != nil {
-		return fmt.Errorf("clear item %d: %w", item, s.explain(ctx, err))
-	}
-	return nil
+	_, err := ask(ctx, s, func(ctx context.Context) answer[any] {
+		return s.clear.Run(ctx, s.client, []string{s.key(item, "keys"), s.key(item, "token")})
+	}, "clear item %d", item)
+	return err
 }

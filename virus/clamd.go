@@ -1,4 +1,5 @@
-// Package virus has files looked at by ClamAV's daemon, clamd.
+// Package virus has files looked at by ClamAV's daemon, clamd. What comes in is a file as a
+// stream; what goes out is clamd's [Verdict] on it.
 //
 // It speaks clamd's own protocol (clamd(8), COMMANDS) over TCP or a Unix socket,
 // a connection for each question. Files are streamed by INSTREAM in small chunks:
@@ -7,6 +8,7 @@ package virus
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -26,22 +28,6 @@ type Options struct {
 	Idle    time.Duration // for a connection, a chunk to be taken, and the answer to a small question; default 30 s
 	Answer  time.Duration // for the verdict on a file that was sent; default 5 min, ClamAV's own bound is 2
 	AtOnce  int           // questions; default 8, clamd answers 10
-}
-
-func (o Options) withDefaults() Options {
-	if o.MaxSize == 0 {
-		o.MaxSize = 100 << 20
-	}
-	if o.Idle == 0 {
-		o.Idle = 30 * time.Second
-	}
-	if o.Answer == 0 {
-		o.Answer = 5 * time.Minute
-	}
-	if o.AtOnce == 0 {
-		o.AtOnce = 8
-	}
-	return o
 }
 
 // A Scanner asks one clamd. It may be used by many goroutines at once.
@@ -66,7 +52,8 @@ type Verdict struct {
 // New returns a scanner for tcp://host:port or unix:///path. It connects to
 // nothing.
 func New(address string, o Options) (*Scanner, error) {
-	o = o.withDefaults()
+	o.MaxSize, o.Idle = cmp.Or(o.MaxSize, 100<<20), cmp.Or(o.Idle, 30*time.Second)
+	o.Answer, o.AtOnce = cmp.Or(o.Answer, 5*time.Minute), cmp.Or(o.AtOnce, 8)
 	s := &Scanner{opts: o, slots: make(chan struct{}, o.AtOnce)}
 	u, err := url.Parse(address)
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/farol-preservation/farol/bag"
+	"github.com/farol-preservation/farol/bag/profile"
 	"github.com/farol-preservation/farol/explain"
 	"github.com/farol-preservation/farol/internal/cli"
 	"github.com/farol-preservation/farol/internal/commands/accounts"
@@ -61,7 +61,7 @@ func flagValues() map[string]cli.Values {
 		"stage": stageValues, "to": stageValues, "after": stageValues,
 		"stages": cli.Constant(settings.StepNames), "status": cli.Constant(values.Statuses), "state": cli.Constant(values.Statuses), "action": cli.Constant(values.Actions),
 		"error-code": cli.Constant(codeNames), "jobs": cli.Constant(jobNames), "target": cli.Constant(targetNames), "release": cli.Constant(providerNames),
-		"tier": cli.Constant(archive.Tiers), "retrieve": cli.Constant(archive.Tiers), "role": cli.Constant(accounts.Roles), "profile": cli.Constant(bag.BuiltInProfiles),
+		"tier": cli.Constant(archive.Tiers), "retrieve": cli.Constant(archive.Tiers), "role": cli.Constant(accounts.Roles), "profile": cli.Constant(profile.BuiltIn),
 		"may": cli.Constant(registry.Rights), "permissions": cli.Constant(servicePermissions), "institution": institutionValues,
 		"deletions": cli.Constant(people.MailTimes), "restorations": cli.Constant(people.MailTimes), "fixity": cli.Constant(people.MailTimes),
 		"problems": cli.Constant(people.MailTimes),

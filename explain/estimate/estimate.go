@@ -1,5 +1,6 @@
 // Package estimate says when a live item ends, as an interval within which eight items of ten
-// end.
+// end. What comes in is how the queue was served lately, and where the item stands in it; what
+// goes out are such intervals, or why there is none.
 //
 // It asks what happened to similar items, and how the queue was served, in the last day or, if
 // too little happened in a day, in seven:

@@ -1,5 +1,5 @@
-// Package cli is what all commands of the command line share: how they refuse,
-// ask, print tables and JSON, and what they exit with.
+// Package cli is what all commands of the command line share. What comes in are arguments,
+// errors and values; what goes out are refusals, questions, tables, JSON and exit codes.
 package cli
 
 import (

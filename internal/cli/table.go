@@ -117,10 +117,7 @@ func writeRows(w io.Writer, rows [][]string, widths []int, most int) error {
 	for _, row := range rows {
 		var line strings.Builder
 		for i, cell := range row {
-			line.WriteString(cell)
-			if i < len(row)-1 {
-				line.WriteString(strings.Repeat(" ", widths[i]-utf8.RuneCountInString(cell)+2))
-			}
+			fmt.Fprintf(&line, "%-*s  ", widths[i], cell)
 		}
 		text := strings.TrimRight(line.String(), " ")
 		if most > 0 {

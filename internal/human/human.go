@@ -1,4 +1,5 @@
-// Package human writes sizes, times and names of unknown origin for people.
+// Package human writes for people: what comes in are sizes, times, refusals and names of
+// unknown origin; what goes out is text that fits into a line. It reads sizes back.
 package human
 
 import (

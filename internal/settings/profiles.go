@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/farol-preservation/farol/bag"
+	"github.com/farol-preservation/farol/bag/profile"
 )
 
 // Profiles says which profiles bags may follow in addition to the built-in ones.
@@ -67,13 +68,13 @@ func loadProfile(path string) (p *bag.Profile, err error) {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
-	return bag.LoadProfile(f, path)
+	return profile.Load(f, path)
 }
 
 // ChooseProfile is the profile that --profile names: a built-in one, or a file.
 func ChooseProfile(name string) (*bag.Profile, error) {
-	if slices.Contains(bag.BuiltInProfiles(), name) {
-		return bag.ProfileNamed(name)
+	if slices.Contains(profile.BuiltIn(), name) {
+		return profile.Named(name)
 	}
 	return loadProfile(name)
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/farol-preservation/farol/bag"
+	"github.com/farol-preservation/farol/bag/naming"
 	"github.com/farol-preservation/farol/claim"
 	"github.com/farol-preservation/farol/fault"
 	"github.com/farol-preservation/farol/pipeline/cause"
@@ -130,13 +131,13 @@ func (r *recorder) object() record.Object {
 	return record.Object{
 		InstitutionID: item.InstitutionID,
 		Identifier:    item.ObjectIdentifier,
-		Title: r.first(bag.Name(item.Name),
+		Title: r.first(naming.Of(item.Name),
 			aptrust, "Title", info, "Internal-Identifier", info, "External-Identifier"),
 		Description: r.first("",
 			aptrust, "Description", info, "Internal-Sender-Description", info, "External-Description"),
 		Access:                    r.access(),
 		AltIdentifier:             r.first("", info, "Internal-Sender-Identifier"),
-		BagName:                   bag.Name(item.Name),
+		BagName:                   naming.Of(item.Name),
 		BagGroupIdentifier:        r.first("", info, "Bag-Group-Identifier"),
 		BagItProfileIdentifier:    r.Bag.ProfileIdentifier(),
 		SourceOrganization:        r.first("", info, "Source-Organization"),

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/farol-preservation/farol/bag"
+	"github.com/farol-preservation/farol/bag/tagfile"
 	"github.com/farol-preservation/farol/claim"
 	"github.com/farol-preservation/farol/pipeline/copies"
 	"github.com/farol-preservation/farol/record"
@@ -68,7 +69,7 @@ func newLayout(ctx context.Context, g *giving, o record.Object, at time.Time) (*
 		l.lists = append(l.lists, manifest{algorithm: a, ofTags: true})
 	}
 	var err error
-	if l.bagit, err = bag.BagitTxt(o.TagEncoding); err != nil {
+	if l.bagit, err = tagfile.BagitTxt(o.TagEncoding); err != nil {
 		return nil, claim.Fatal("restore-encoding", "The bag cannot be written: %w", err)
 	}
 	if l.info, err = l.newInfo(ctx, g); err != nil {
@@ -103,7 +104,7 @@ func (l *layout) newInfo(ctx context.Context, g *giving) ([]byte, error) {
 		if err != nil {
 			return nil, err
 		}
-		content, err = bag.RewriteBagInfo(content, l.object.TagEncoding, []bag.Tag{
+		content, err = tagfile.RewriteBagInfo(content, l.object.TagEncoding, []bag.Tag{
 			{Name: "Payload-Oxum", Value: fmt.Sprintf("%d.%d", bytes, files)},
 			{Name: "Bagging-Date", Value: l.at.UTC().Format(time.DateOnly)},
 			{Name: "Bag-Size", Value: humanSize(bytes)},
@@ -172,12 +173,12 @@ func (l *layout) measure(ctx context.Context, g *giving) error {
 
 // manifestWriters are writers of all manifests. What is written to them is only
 // counted and digested.
-func (l *layout) manifestWriters() ([]*copies.Sums, []*bag.ManifestWriter, error) {
+func (l *layout) manifestWriters() ([]*copies.Sums, []*tagfile.ManifestWriter, error) {
 	var hashes []*copies.Sums
-	var writers []*bag.ManifestWriter
+	var writers []*tagfile.ManifestWriter
 	for _, m := range l.lists {
 		s := copies.NewSums([]bag.Algorithm{bag.MD5, bag.SHA1, bag.SHA512})
-		w, err := bag.NewManifestWriter(s, m.algorithm, l.object.TagEncoding)
+		w, err := tagfile.NewManifestWriter(s, m.algorithm, l.object.TagEncoding)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -187,7 +188,7 @@ func (l *layout) manifestWriters() ([]*copies.Sums, []*bag.ManifestWriter, error
 }
 
 // add takes a file into the layout.
-func (l *layout) add(f registry.StoredFile, writers []*bag.ManifestWriter) error {
+func (l *layout) add(f registry.StoredFile, writers []*tagfile.ManifestWriter) error {
 	path := l.path(f)
 	header, size, err := l.entry(f)
 	if err != nil {
@@ -256,7 +257,7 @@ func digestsOf(content []byte) bag.Digests {
 }
 
 // ownLines are the lines of a tag manifest for what is no file on record.
-func (l *layout) ownLines(w *bag.ManifestWriter) error {
+func (l *layout) ownLines(w *tagfile.ManifestWriter) error {
 	if err := w.Add(bagitName, digestsOf(l.bagit)); err != nil {
 		return err
 	}

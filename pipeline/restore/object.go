@@ -8,6 +8,7 @@ import (
 	"iter"
 
 	"github.com/farol-preservation/farol/bag"
+	"github.com/farol-preservation/farol/bag/profile"
 	"github.com/farol-preservation/farol/claim"
 	"github.com/farol-preservation/farol/pipeline"
 	"github.com/farol-preservation/farol/pipeline/cause"
@@ -97,7 +98,7 @@ func (l *layout) judgeOnce(ctx context.Context, g *giving, staged storage.Object
 // verdict refuses a tar that is not a valid bag. A bag that lost files by deletions may lack
 // files that its profile requires, and is restored anyway.
 func (l *layout) verdict(b *bag.Bag, p *bag.Profile) error {
-	v := b.Validate(bag.PlainBagIt())
+	v := b.Validate(profile.Plain())
 	if v.Valid && l.object.Deletions == 0 {
 		v = b.Validate(p)
 	}

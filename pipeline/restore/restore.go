@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/farol-preservation/farol/bag"
+	"github.com/farol-preservation/farol/bag/naming"
 	"github.com/farol-preservation/farol/claim"
 	"github.com/farol-preservation/farol/fault"
 	"github.com/farol-preservation/farol/pipeline"
@@ -302,7 +302,7 @@ func illegalIdentifier(o record.Object) string {
 	if !ok {
 		return "it has no institution and bag"
 	}
-	return bag.NameFault(name)
+	return naming.Fault(name)
 }
 
 // beforeRestoring looks up the object of a restoration, and checks that its bytes can be

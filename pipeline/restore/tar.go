@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sync/semaphore"
 
 	"github.com/farol-preservation/farol/bag"
+	"github.com/farol-preservation/farol/bag/tagfile"
 	"github.com/farol-preservation/farol/registry"
 )
 
@@ -189,7 +190,7 @@ func (l *layout) writeManifest(ctx context.Context, out *outlet, m manifest) err
 	if err := out.put(header); err != nil {
 		return err
 	}
-	lines, err := bag.NewManifestWriter(out, m.algorithm, l.object.TagEncoding)
+	lines, err := tagfile.NewManifestWriter(out, m.algorithm, l.object.TagEncoding)
 	if err != nil {
 		return err
 	}

@@ -12,7 +12,7 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/farol-preservation/farol/bag"
+	"github.com/farol-preservation/farol/bag/naming"
 	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/storage"
@@ -151,7 +151,7 @@ func notABag(o storage.Object) string {
 func inFolder(key string) bool {
 	parts := strings.Split(key, "/")
 	folders := parts[:len(parts)-1]
-	return len(folders) > 0 && !slices.ContainsFunc(folders, func(f string) bool { return bag.NameFault(f) != "" })
+	return len(folders) > 0 && !slices.ContainsFunc(folders, func(f string) bool { return naming.Fault(f) != "" })
 }
 
 // recordable is a key as the registry can keep it. A key that is not text, or is too long, is

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/farol-preservation/farol/bag"
+	"github.com/farol-preservation/farol/bag/finding"
 	"github.com/farol-preservation/farol/pipeline/cause"
 	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
@@ -147,7 +147,7 @@ func (r *round) judge(t *thing, o storage.Object, s upkeep.ItemState, known bool
 // is the matter with the bag. One that failed because of the system may be all
 // right; one with a virus in it is for a person to see.
 func refused(s upkeep.ItemState) bool {
-	return s.Stage == registry.Validate && s.ErrorCode == "invalid-bag" || s.Stage == registry.Receive && bag.Refuses(s.ErrorCode)
+	return s.Stage == registry.Validate && s.ErrorCode == "invalid-bag" || s.Stage == registry.Receive && finding.Refuses(s.ErrorCode)
 }
 
 // removeBag deletes a bag if it is still the one that was refused, and nobody wants

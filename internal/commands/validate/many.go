@@ -21,30 +21,37 @@ import (
 // namedBag is a bag that a command line names, by itself or by its directory.
 type namedBag struct {
 	path string
-	err  error // why nothing can be said about it
+	info fs.FileInfo // nil of standard input, and of what is not there
+	err  error       // why nothing can be said about it
 }
+
+func named(path string) (b namedBag) {
+	b.path = path
+	if path != "-" {
+		b.info, _ = os.Stat(path) // the reader says what is wrong
+	}
+	return b
+}
+
+func (b namedBag) isDir() bool { return b.info != nil && b.info.IsDir() }
 
 // bagsOf are the bags that arguments name. many is false if the only one is named by
 // itself: what is printed goes by how bags are named, not by how many a directory has.
 func bagsOf(args []string) (bags []namedBag, many bool) {
 	many = len(args) > 1
 	for _, arg := range args {
-		info, err := os.Stat(arg)
-		if arg == "-" || err != nil || !info.IsDir() { // the reader says what is wrong
-			bags = append(bags, namedBag{path: arg})
+		b := named(arg)
+		var tars []string
+		if b.isDir() {
+			tars, b.err = lookInto(arg)
+		}
+		if len(tars) == 0 {
+			bags = append(bags, b)
 			continue
 		}
-		tars, unpacked, err := lookInto(arg)
-		switch {
-		case err != nil:
-			bags = append(bags, namedBag{arg, err})
-		case unpacked:
-			bags = append(bags, namedBag{path: arg})
-		default:
-			many = true
-			for _, name := range tars {
-				bags = append(bags, namedBag{path: filepath.Join(arg, name)})
-			}
+		many = true
+		for _, name := range tars {
+			bags = append(bags, named(filepath.Join(arg, name)))
 		}
 	}
 	return bags, many
@@ -53,19 +60,19 @@ func bagsOf(args []string) (bags []namedBag, many bool) {
 // topOfBag are files that lie at the top of a bag and nowhere else.
 var topOfBag = regexp.MustCompile(`^(bagit|(tag)?manifest-.*)\.txt$`)
 
-// lookInto reports whether a directory is an unpacked bag, and if not which tars are in
-// it. A bag that lacks bagit.txt is still one by its manifests, or by its payload.
-func lookInto(dir string) (tars []string, unpacked bool, err error) {
+// lookInto returns the tars in a directory; none if it is an unpacked bag itself. A bag that
+// lacks bagit.txt is still one by its manifests, or by its payload.
+func lookInto(dir string) (tars []string, err error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
-		return nil, false, cli.Usage(err, "name a directory that you may read")
+		return nil, cli.Usage(err, "name a directory that you may read")
 	}
 	payload, below := false, ""
 	for _, e := range entries {
 		name := e.Name()
 		switch {
 		case topOfBag.MatchString(name):
-			return nil, true, nil
+			return nil, nil
 		case e.IsDir() && name == "data":
 			payload = true
 		case e.IsDir() && below == "":
@@ -78,24 +85,24 @@ func lookInto(dir string) (tars []string, unpacked bool, err error) {
 	}
 	switch {
 	case len(tars) > 0 || payload:
-		return tars, len(tars) == 0, nil
+		return tars, nil
 	case below != "":
-		return nil, false, cli.Usage(fmt.Errorf("%s holds no tar file, and is no bag itself", dir),
+		return nil, cli.Usage(fmt.Errorf("%s holds no tar file, and is no bag itself", dir),
 			"name each unpacked bag by its own directory, such as "+filepath.Join(dir, below))
 	}
-	return nil, false, cli.Usage(fmt.Errorf("no bag is in %s: no file *.tar, and no bagit.txt", dir),
+	return nil, cli.Usage(fmt.Errorf("no bag is in %s: no file *.tar, and no bagit.txt", dir),
 		"name tar files, a directory that holds them, or the directory of an unpacked bag")
 }
 
 // size is the number of bytes to read for a bag, as far as it is known and there is
 // a person to see the progress.
 func (b namedBag) size(ctx context.Context) (size int64) {
-	if !cli.IsTerminal(os.Stderr) || b.path == "-" || b.err != nil {
+	if !cli.IsTerminal(os.Stderr) || b.info == nil || b.err != nil {
 		return 0
 	}
 	// The walk does not follow a link that it begins with.
-	if info, err := os.Stat(b.path); err == nil && info.Mode().IsRegular() {
-		return info.Size()
+	if b.info.Mode().IsRegular() {
+		return b.info.Size()
 	}
 	_ = filepath.WalkDir(b.path, func(_ string, entry fs.DirEntry, err error) error {
 		if err != nil || !entry.Type().IsRegular() {
@@ -182,13 +189,7 @@ func (v validation) add(many *manyVerdicts, path string, verdict bag.Verdict, re
 	if reason != nil {
 		return v.addUnread(many, path, cli.FailureOf(reason))
 	}
-	result, code := "valid", cli.ExitOK
-	switch {
-	case verdict.Unknown:
-		result, code = "not verified", cli.ExitUsage
-	case !verdict.Valid:
-		result, code = "not valid", cli.ExitFailed
-	}
+	result, code := resultOf(verdict)
 	many.results[result]++
 	many.worst = max(many.worst, code)
 	if v.asJSON {

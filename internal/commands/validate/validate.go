@@ -1,4 +1,5 @@
-// Package validate has the command that validates bags.
+// Package validate has the command that validates bags. What comes in are paths of tars and
+// directories; what goes out are verdicts, as text or JSON.
 package validate
 
 import (
@@ -15,6 +16,7 @@ import (
 	"github.com/vbauerster/mpb/v8/decor"
 
 	"github.com/farol-preservation/farol/bag"
+	"github.com/farol-preservation/farol/bag/profile"
 	"github.com/farol-preservation/farol/internal/cli"
 	"github.com/farol-preservation/farol/internal/connect"
 	"github.com/farol-preservation/farol/internal/human"
@@ -44,7 +46,7 @@ errors of those that are not valid follow. With --json, one bag is one JSON obje
 and several, or those of a directory, are one object a line as they are judged.
 
 A bag is judged by the profile that its BagIt-Profile-Identifier names: a
-built-in one (` + strings.Join(bag.BuiltInProfiles(), ", ") + `) or one of the directory
+built-in one (` + strings.Join(profile.BuiltIn(), ", ") + `) or one of the directory
 FAROL_PROFILES, and APTrust's if it names none that is known.
 
 Exit codes: 0 the bag is valid; 1 it is not; 2 unknown result, or a manifest cannot
@@ -126,10 +128,14 @@ func (v validation) judge(ctx context.Context, b namedBag, seen func(bytes int64
 	if b.err != nil {
 		return bag.Verdict{}, b.err
 	}
-	if f, ok := judgeName(b.path); !ok {
-		return bag.Verdict{Errors: []bag.Finding{f}, Warnings: []bag.Finding{}}, nil
+	// A tar is judged as Receive does before it reads the bag, by the name that it would be
+	// uploaded under. A directory gets its tar's name later.
+	if b.info != nil && !b.info.IsDir() {
+		if f, ok := bag.JudgeName(filepath.Base(b.path)); !ok {
+			return bag.Verdict{Errors: []bag.Finding{f}, Warnings: []bag.Finding{}}, nil
+		}
 	}
-	read, err := readBag(ctx, b.path, v.stdin, bag.ReadOptions{
+	read, err := b.read(ctx, v.stdin, bag.ReadOptions{
 		Progress: func(_ string, _ int, bytes int64) { seen(bytes) }, MaxFiles: v.maxFiles,
 	})
 	if err != nil {
@@ -148,11 +154,11 @@ func (r bagRules) choose() (func(*bag.Bag) *bag.Profile, error) {
 	case r.plain && r.profile != "":
 		return nil, cli.Usage(errors.New("--profile and --no-profile contradict each other"), "give one or the other")
 	case r.plain:
-		return always(bag.PlainBagIt()), nil
+		return always(profile.Plain()), nil
 	case r.profile != "":
 		p, err := settings.ChooseProfile(r.profile)
 		if err != nil {
-			return nil, cli.Usage(err, "name a file in the JSON of BagIt Profiles, or one of "+strings.Join(bag.BuiltInProfiles(), ", "))
+			return nil, cli.Usage(err, "name a file in the JSON of BagIt Profiles, or one of "+strings.Join(profile.BuiltIn(), ", "))
 		}
 		return always(p), nil
 	}
@@ -160,32 +166,23 @@ func (r bagRules) choose() (func(*bag.Bag) *bag.Profile, error) {
 	return profiles.Of, err
 }
 
-// judgeName judges the name that the tar at path would be uploaded under, as Receive
-// does before it reads the bag. A directory gets its tar's name later.
-func judgeName(path string) (f bag.Finding, ok bool) {
-	if info, err := os.Stat(path); path == "-" || err != nil || info.IsDir() {
-		return f, true
+// read reads the bag: a tar, a directory, or stdin. Its errors say that nothing can be said
+// about the bag.
+func (b namedBag) read(ctx context.Context, stdin io.Reader, o bag.ReadOptions) (*bag.Bag, error) {
+	if b.isDir() {
+		read, err := bag.ReadDir(ctx, b.path, o)
+		return read, unread(err)
 	}
-	return bag.JudgeName(filepath.Base(path))
-}
-
-// readBag reads the bag at path: a tar, a directory, or stdin if it is "-". Its
-// errors say that nothing can be said about the bag.
-func readBag(ctx context.Context, path string, stdin io.Reader, o bag.ReadOptions) (*bag.Bag, error) {
-	if info, err := os.Stat(path); err == nil && info.IsDir() {
-		b, err := bag.ReadDir(ctx, path, o)
-		return b, unread(err)
-	}
-	in, err := openTar(path, stdin)
+	in, err := b.open(stdin)
 	if err != nil {
 		return nil, cli.Usage(err, "name a tar file or directory that you may read, or - for standard input")
 	}
 	defer in.Close() //nolint:errcheck // only read
-	b, err := bag.Read(ctx, bufio.NewReaderSize(in, 1<<20), o)
+	read, err := bag.Read(ctx, bufio.NewReaderSize(in, 1<<20), o)
 	if err != nil {
-		err = fmt.Errorf("read %s: %w", path, err)
+		err = fmt.Errorf("read %s: %w", b.path, err)
 	}
-	return b, unread(err)
+	return read, unread(err)
 }
 
 func unread(err error) error {
@@ -198,44 +195,47 @@ func unread(err error) error {
 	}
 }
 
-// openTar opens the tar at path. What is no file is not opened: a pipe would wait for
-// its writer.
-func openTar(path string, stdin io.Reader) (io.ReadCloser, error) {
-	if path == "-" {
+// open opens a tar. What is no file is not opened: a pipe would wait for its writer.
+func (b namedBag) open(stdin io.Reader) (io.ReadCloser, error) {
+	switch {
+	case b.path == "-":
 		if f, ok := stdin.(*os.File); ok && cli.IsTerminal(f) {
 			return nil, errors.New("standard input is a terminal")
 		}
 		return io.NopCloser(stdin), nil
+	case b.info != nil && !b.info.Mode().IsRegular():
+		return nil, fmt.Errorf("%s is neither a file nor a directory", b.path)
 	}
-	info, err := os.Stat(path)
-	if err == nil && !info.Mode().IsRegular() {
-		err = fmt.Errorf("%s is neither a file nor a directory", path)
-	}
-	if err != nil {
-		return nil, err
-	}
-	return os.Open(path)
+	return os.Open(b.path)
 }
 
-func report(w io.Writer, path string, v bag.Verdict, asJSON bool) error {
-	answer := cli.Failure{Code: cli.ExitFailed} // what was printed says it all
+func report(w io.Writer, path string, v bag.Verdict, asJSON bool) (err error) {
+	_, code := resultOf(v)
+	answer := cli.Failure{Code: code} // what was printed says it all
 	if asJSON {
-		if err := cli.WriteJSON(w, v); err != nil {
-			return cli.Failure{Code: cli.ExitUsage, Err: err}
-		}
+		err = cli.WriteJSON(w, v)
 	} else {
-		if err := printVerdict(w, path, v); err != nil {
-			return cli.Failure{Code: cli.ExitUsage, Err: err}
-		}
+		err = printVerdict(w, path, v)
 		answer.Next = "correct the bag and validate it again; docs/validation-codes.md explains the codes"
 	}
 	switch {
+	case err != nil:
+		return cli.Failure{Code: cli.ExitUsage, Err: err}
 	case v.Valid:
 		return nil
-	case v.Unknown:
-		answer.Code = cli.ExitUsage
 	}
 	return answer
+}
+
+// resultOf is what a verdict comes to, and its exit code.
+func resultOf(v bag.Verdict) (result string, code int) {
+	switch {
+	case v.Unknown:
+		return "not verified", cli.ExitUsage
+	case !v.Valid:
+		return "not valid", cli.ExitFailed
+	}
+	return "valid", cli.ExitOK
 }
 
 func printVerdict(w io.Writer, path string, v bag.Verdict) error {

@@ -19,15 +19,15 @@ import (
 func TestReadingThatFailsIsNoVerdict(t *testing.T) {
 	t.Parallel()
 	broken := errors.New("input/output error")
-	_, err := readBag(t.Context(), "-", iotest.ErrReader(broken), bag.ReadOptions{})
+	_, err := named("-").read(t.Context(), iotest.ErrReader(broken), bag.ReadOptions{})
 	if f := cli.FailureOf(err); !errors.Is(err, broken) || f.Code != cli.ExitUsage || f.Next == "" {
-		t.Errorf("readBag = %v, reported as %+v", err, f)
+		t.Errorf("read = %v, reported as %+v", err, f)
 	}
 	ctx, stop := context.WithCancel(t.Context())
 	stop()
-	_, err = readBag(ctx, "-", strings.NewReader(strings.Repeat("x", 1<<20)), bag.ReadOptions{})
+	_, err = named("-").read(ctx, strings.NewReader(strings.Repeat("x", 1<<20)), bag.ReadOptions{})
 	if f := cli.FailureOf(err); f.Code != cli.ExitUsage || f.Error() != "interrupted" {
-		t.Errorf("readBag = %v, reported as %+v", err, f)
+		t.Errorf("read = %v, reported as %+v", err, f)
 	}
 }
 

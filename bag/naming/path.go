@@ -1,17 +1,20 @@
-package bag
+package naming
 
 import (
 	"strings"
 	"unicode/utf8"
 )
 
+// NoTopDir is the fault of an entry that lies in no directory.
+const NoTopDir = "it has no top-level directory: all files of a bag must lie in one directory"
+
 // maxPath is the longest path in bytes: S3 takes no longer key.
 const maxPath = 1024
 
-// pathFault says in words why a path cannot be one in a bag, blank if it can.
+// PathFault says in words why a path cannot be one in a bag, blank if it can.
 // It guards both what the tar contains and what manifests mention, so that no
 // later stage and no restored bag can be led outside its directory.
-func pathFault(path string) string {
+func PathFault(path string) string {
 	switch {
 	case path == "":
 		return "it is empty"
@@ -60,38 +63,39 @@ func isHome(path string) bool {
 	return path == "~" || strings.HasPrefix(path, "~") && strings.Contains(path, "/")
 }
 
-// splitEntry parts the name of a tar entry into its top directory and the path
+// SplitEntry parts the name of a tar entry into its top directory and the path
 // in the bag. Tars made by "tar c ./bag" begin every name with "./"; that says
 // nothing, and is dropped.
-func splitEntry(name string) (top, path, fault string) {
-	name = withoutDot(name)
+func SplitEntry(name string) (top, path, fault string) {
+	name = WithoutDot(name)
 	top, path, ok := strings.Cut(name, "/")
 	switch {
 	case strings.HasPrefix(name, "/"):
 		return "", "", "it is absolute"
 	case !ok:
-		return "", "", noTopDir
+		return "", "", NoTopDir
 	}
-	if fault := pathFault(top); fault != "" {
+	if fault := PathFault(top); fault != "" {
 		return "", "", "in its top-level directory, " + fault
 	}
-	return top, path, pathFault(path)
+	return top, path, PathFault(path)
 }
 
-// splitDirectory is splitEntry for a directory: path is blank for the top one,
+// SplitDirectory is SplitEntry for a directory: path is blank for the top one,
 // and both are blank for the place where the tar was made.
-func splitDirectory(name string) (top, path, fault string) {
-	name = strings.TrimSuffix(withoutDot(strings.TrimSuffix(name, "/")+"/"), "/")
+func SplitDirectory(name string) (top, path, fault string) {
+	name = strings.TrimSuffix(WithoutDot(strings.TrimSuffix(name, "/")+"/"), "/")
 	if name == "" || name == "." {
 		return "", "", ""
 	}
 	if strings.Contains(name, "/") {
-		return splitEntry(name)
+		return SplitEntry(name)
 	}
-	return name, "", pathFault(name)
+	return name, "", PathFault(name)
 }
 
-func withoutDot(name string) string {
+// WithoutDot drops the "./" with which a name begins, however often.
+func WithoutDot(name string) string {
 	for strings.HasPrefix(name, "./") {
 		name = name[len("./"):]
 	}

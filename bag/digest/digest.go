@@ -1,4 +1,7 @@
-package bag
+// Package digest computes the digests of contents as they stream by: the four of each file,
+// those of its slices, and one of the whole tar. What comes in are bytes, or the state in
+// which an earlier process stopped; what goes out are digests, or that state.
+package digest
 
 import (
 	"bytes"
@@ -21,11 +24,11 @@ const (
 	SHA512 Algorithm = "sha512"
 )
 
-// size is the length of a digest in bytes, zero for an algorithm that is not
+// Size is the length of a digest in bytes, zero for an algorithm that is not
 // one of the four.
-func (a Algorithm) size() int {
+func (a Algorithm) Size() int {
 	var d Digests
-	return len(d.sum(a))
+	return len(d.Sum(a))
 }
 
 // Digests are the four digests of one content.
@@ -38,10 +41,10 @@ type Digests struct {
 
 // Hex returns one of the digests in lower-case hex, blank for an algorithm that
 // is not one of the four.
-func (d *Digests) Hex(a Algorithm) string { return hex.EncodeToString(d.sum(a)) }
+func (d *Digests) Hex(a Algorithm) string { return hex.EncodeToString(d.Sum(a)) }
 
-// sum is the digest itself, nil for an unknown algorithm.
-func (d *Digests) sum(a Algorithm) []byte {
+// Sum is the digest itself, nil for an unknown algorithm.
+func (d *Digests) Sum(a Algorithm) []byte {
 	switch a {
 	case MD5:
 		return d.MD5[:]
@@ -56,14 +59,14 @@ func (d *Digests) sum(a Algorithm) []byte {
 	}
 }
 
-// agrees compares without allocating; a bag may have millions of files.
-func (d *Digests) agrees(e Expected) bool {
+// Agrees compares one of them with hex, without allocating; a bag may have millions of files.
+func (d *Digests) Agrees(a Algorithm, digits string) bool {
 	var space [64]byte
-	if len(e.Digest) > hex.EncodedLen(len(space)) {
+	if len(digits) > hex.EncodedLen(len(space)) {
 		return false
 	}
-	n, err := hex.Decode(space[:], []byte(e.Digest))
-	return err == nil && n > 0 && bytes.Equal(space[:n], d.sum(e.Algorithm))
+	n, err := hex.Decode(space[:], []byte(digits))
+	return err == nil && n > 0 && bytes.Equal(space[:n], d.Sum(a))
 }
 
 // digestsJSON is how digests are written: hex, since people and jq read it.
@@ -121,4 +124,12 @@ func (h *hexDigest) UnmarshalJSONFrom(from *jsontext.Decoder) error {
 	}
 	h.read = true
 	return nil
+}
+
+// Parts are the digests of the slices of a content, in their order.
+type Parts struct {
+	SHA256 [][32]byte
+	// MD5 is there if it was asked for: what a store without checksums makes the
+	// ETag of.
+	MD5 [][16]byte
 }

@@ -1,12 +1,12 @@
-package bag
+package digest
 
 import "hash"
 
-// whole computes the digest of the tar itself, in step with what is made of its
+// Whole computes the digest of the tar itself, in step with what is made of its
 // bytes: at a checkpoint it stands where the checkpoint does. The first block is
 // hashed where it is read, all others by another goroutine. Without a hash it does
 // nothing.
-type whole struct {
+type Whole struct {
 	hash hash.Hash
 	buf  []byte // not hashed yet
 	in   chan wholeBlock
@@ -32,17 +32,17 @@ const (
 	maxHeld = 4 << 20
 )
 
-// newWhole goes on from the state that a checkpoint has, if it is one. If that
+// NewWhole goes on from the state that a checkpoint has, if it is one. If that
 // cannot be used, the digest will not be known.
-func newWhole(h hash.Hash, resumed bool, state []byte) *whole {
+func NewWhole(h hash.Hash, resumed bool, state []byte) *Whole {
 	if h == nil || resumed && (state == nil || restoreState(h, state) != nil) {
-		return &whole{}
+		return &Whole{}
 	}
-	return &whole{hash: h, buf: make([]byte, 0, wholeBytes)}
+	return &Whole{hash: h, buf: make([]byte, 0, wholeBytes)}
 }
 
-// write takes the bytes at an offset of the tar.
-func (w *whole) write(offset int64, p []byte) {
+// Write takes the bytes at an offset of the tar.
+func (w *Whole) Write(offset int64, p []byte) {
 	if w.hash == nil {
 		return
 	}
@@ -54,21 +54,21 @@ func (w *whole) write(offset int64, p []byte) {
 	w.feed(p[:now])
 	w.held = append(w.held, p[now:]...)
 	if len(w.held) > maxHeld {
-		w.release()
+		w.Release()
 		w.late = true
 	}
 }
 
-// hold keeps back what is read from an offset on.
-func (w *whole) hold(offset int64) { w.holding, w.from, w.late = w.hash != nil, offset, false }
+// Hold keeps back what is read from an offset on.
+func (w *Whole) Hold(offset int64) { w.holding, w.from, w.late = w.hash != nil, offset, false }
 
-// release ends hold.
-func (w *whole) release() {
+// Release ends hold.
+func (w *Whole) Release() {
 	w.feed(w.held)
 	w.holding, w.held = false, w.held[:0]
 }
 
-func (w *whole) feed(p []byte) {
+func (w *Whole) feed(p []byte) {
 	for len(p) > 0 {
 		if len(w.buf) == cap(w.buf) {
 			w.pass(nil)
@@ -80,7 +80,7 @@ func (w *whole) feed(p []byte) {
 }
 
 // pass hands on what there is to be hashed.
-func (w *whole) pass(idle chan<- struct{}) {
+func (w *Whole) pass(idle chan<- struct{}) {
 	if w.in == nil {
 		w.in, w.free = make(chan wholeBlock, wholeBlocks), make(chan []byte, wholeBlocks)
 		for range wholeBlocks - 1 {
@@ -92,7 +92,7 @@ func (w *whole) pass(idle chan<- struct{}) {
 	w.buf = <-w.free
 }
 
-func (w *whole) run(in <-chan wholeBlock) {
+func (w *Whole) run(in <-chan wholeBlock) {
 	for b := range in {
 		_, _ = w.hash.Write(b.data) // hashes do not fail
 		if b.idle != nil {
@@ -103,7 +103,7 @@ func (w *whole) run(in <-chan wholeBlock) {
 }
 
 // settle has all of it hashed. Then the hash is the caller's until the next write.
-func (w *whole) settle() {
+func (w *Whole) settle() {
 	if w.in == nil {
 		_, _ = w.hash.Write(w.buf)
 		w.buf = w.buf[:0]
@@ -114,9 +114,9 @@ func (w *whole) settle() {
 	<-idle
 }
 
-// state is for a checkpoint at an offset up to which all was written and nothing
+// State is for a checkpoint at an offset up to which all was written and nothing
 // behind it hashed; nil if that is not so.
-func (w *whole) state(offset int64) []byte {
+func (w *Whole) State(offset int64) []byte {
 	if w.hash == nil || w.late || w.holding && w.from != offset {
 		return nil
 	}
@@ -128,25 +128,20 @@ func (w *whole) state(offset int64) []byte {
 	return state
 }
 
-// sum is the digest of all that was written; nil if that is not known.
-func (w *whole) sum() []byte {
+// Sum is the digest of all that was written; nil if that is not known.
+func (w *Whole) Sum() []byte {
 	if w.hash == nil {
 		return nil
 	}
-	w.release()
+	w.Release()
 	w.settle()
 	return w.hash.Sum(nil)
 }
 
-func (w *whole) close() {
+// Close ends the goroutine that hashes.
+func (w *Whole) Close() {
 	if w.in != nil {
 		close(w.in)
 		w.in = nil
 	}
-}
-
-// close ends the goroutines that hash.
-func (rd *reader) close() {
-	rd.digester.close()
-	rd.whole.close()
 }

@@ -1,4 +1,4 @@
-package bag
+package tagfile
 
 import (
 	"bytes"
@@ -6,6 +6,9 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/farol-preservation/farol/bag/finding"
+	"github.com/farol-preservation/farol/bag/naming"
 )
 
 // RewriteBagInfo gives the tags in the content of a bag-info.txt new values. It
@@ -23,8 +26,8 @@ func RewriteBagInfo(content []byte, encoding string, changes []Tag) ([]byte, err
 	if err != nil {
 		return nil, fmt.Errorf("bag-info.txt: %w", err)
 	}
-	if len(content) > maxTagFile {
-		return nil, fmt.Errorf("bag-info.txt has %d bytes; a tag file may have %d", len(content), maxTagFile)
+	if len(content) > MaxSize {
+		return nil, fmt.Errorf("bag-info.txt has %d bytes; a tag file may have %d", len(content), MaxSize)
 	}
 	e := infoEditor{enc: enc.of(content)}
 	mark, rest := e.enc.cutMark(content)
@@ -46,15 +49,15 @@ func RewriteBagInfo(content []byte, encoding string, changes []Tag) ([]byte, err
 	if err != nil {
 		return nil, fmt.Errorf("bag-info.txt: %w", err)
 	}
-	if len(mark)+len(edited) > maxTagFile {
-		return nil, fmt.Errorf("bag-info.txt would have %d bytes; a tag file may have %d", len(mark)+len(edited), maxTagFile)
+	if len(mark)+len(edited) > MaxSize {
+		return nil, fmt.Errorf("bag-info.txt would have %d bytes; a tag file may have %d", len(mark)+len(edited), MaxSize)
 	}
 	return slices.Concat(mark, edited), nil
 }
 
 // An infoEditor rewrites one bag-info.txt.
 type infoEditor struct {
-	enc     tagEncoding
+	enc     Encoding
 	file    *textFile
 	tags    []Tag
 	newline string // that of the first line
@@ -96,8 +99,8 @@ func (e *infoEditor) parse(content []byte) (err error) {
 // walk has the parser of tag files say which tag each line is part of, or noTag,
 // and whether it is the first line of it. It returns the tags.
 func (e *infoEditor) walk(visit func(l textLine, owner int, first bool) error) ([]Tag, error) {
-	var unused findings // the validation of the bag has reported them
-	p := tagParser{file: bagInfoTxt, problems: &unused, warnings: &unused}
+	var unused finding.List // the validation of the bag has reported them
+	p := tagParser{file: BagInfo, problems: &unused, warnings: &unused}
 	number := 0
 	for l := range e.file.lines() {
 		number++
@@ -121,8 +124,8 @@ func (e *infoEditor) walk(visit func(l textLine, owner int, first bool) error) (
 // change decides on all tags of the name.
 func (e *infoEditor) change(name, value string) error {
 	_, parsed, ok := cutLabel(name + ": " + value)
-	if !ok || parsed != value || strings.TrimSpace(name) != name || strings.ContainsFunc(name+value, isControl) {
-		return fmt.Errorf("the tag '%s' cannot have the value '%s' in a tag file", show(name), show(value))
+	if !ok || parsed != value || strings.TrimSpace(name) != name || strings.ContainsFunc(name+value, naming.IsControl) {
+		return fmt.Errorf("the tag '%s' cannot have the value '%s' in a tag file", finding.Show(name), finding.Show(value))
 	}
 	var same []int
 	for i, t := range e.tags {
@@ -189,7 +192,7 @@ func (e *infoEditor) write() ([]byte, error) {
 func (e *infoEditor) add(text string) error {
 	raw, err := e.enc.encode([]byte(text))
 	if err != nil {
-		return fmt.Errorf("'%s': %w", show(strings.TrimSpace(text)), err)
+		return fmt.Errorf("'%s': %w", finding.Show(strings.TrimSpace(text)), err)
 	}
 	e.out, e.text = append(e.out, raw...), append(e.text, text...)
 	return nil
