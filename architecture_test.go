@@ -21,7 +21,7 @@ const module = "github.com/farol-preservation/farol"
 // path that has a rule counts for a package. "registry/..." stands for registry and all
 // packages below it. Tests may also import internal.
 func mayImport() map[string][]string {
-	base := []string{"bag/...", "claim/...", "fault", "format", "progress", "registry/...", "retry", "storage", "virus"}
+	base := []string{"bag/...", "claim/...", "fault", "format", "progress", "registry/...", "retry", "storage", "storage/ability", "storage/proof", "virus"}
 	with := func(more ...string) []string { return append(slices.Clone(base), more...) }
 	commands := func(more ...string) []string {
 		return append([]string{"internal/cli", "internal/connect", "internal/human", "internal/remote", "internal/settings", "registry"}, more...)
@@ -58,8 +58,9 @@ func mayImport() map[string][]string {
 
 		"claim":            {"fault", "registry", "retry"},
 		"storage":          {"fault", "registry", "retry", "storage/..."},
+		"storage/ability":  {"storage/wire"},
 		"storage/lock":     {"fault", "storage/wire"},
-		"storage/partsum":  nil,
+		"storage/proof":    nil,
 		"storage/setup":    {"storage/lock", "storage/wire"},
 		"storage/wire":     {"fault", "retry"},
 		"progress":         {"fault", "registry", "retry"},
@@ -90,7 +91,7 @@ func mayImport() map[string][]string {
 		"web/signin":     {"registry", "registry/people", "web/access", "web/auth", "web/oidc"},
 		"web/console":    {"explain", "internal/human", "pipeline/interim", "registry/...", "web/access", "web/api", "web/auth", "web/ops", "web/permission", "web/reply"},
 		"web/front":      {"registry/people", "web/access", "web/api", "web/console", "web/memberapi", "web/ops", "web/reply", "web/signin"},
-		"web/api":        {"bag", "explain/...", "pipeline/interim", "progress", "registry/...", "storage", "web/access", "web/auth", "web/oidc", "web/ops", "web/permission", "web/reply"},
+		"web/api":        {"bag", "explain/...", "pipeline/interim", "progress", "registry/...", "storage", "storage/ability", "web/access", "web/auth", "web/oidc", "web/ops", "web/permission", "web/reply"},
 		"web/mail":       {"registry/..."},
 		"web/memberapi":  {"registry/...", "web/access", "web/permission", "web/reply"},
 		"web/request":    nil,
@@ -115,7 +116,7 @@ func mayImport() map[string][]string {
 		"internal/commands/mails":     commands("internal/commands/op", "registry/...", "web/mail"),
 		"internal/commands/reporting": commands("client", "internal/commands/op", "internal/commands/values", "registry/exports", "registry/premis", "registry/reports"),
 
-		"internal/connect":  {"format", "internal/build", "internal/cli", "internal/settings", "progress", "registry", "registry/stores", "storage"},
+		"internal/connect":  {"format", "internal/build", "internal/cli", "internal/settings", "progress", "registry", "registry/stores", "storage", "storage/ability"},
 		"internal/human":    nil,
 		"internal/handlers": {"claim", "internal/build", "internal/connect", "internal/settings", "nsqcompat", "pipeline/...", "progress", "registry", "storage", "web/api", "web/ops"},
 		"internal/remote":   {"client", "internal/cli", "internal/connect", "internal/handlers", "internal/human", "internal/settings", "registry", "registry/people", "web/access", "web/api", "web/ops"},

@@ -15,6 +15,7 @@ import (
 	"github.com/farol-preservation/farol/pipeline"
 	"github.com/farol-preservation/farol/pipeline/pipelinetest"
 	"github.com/farol-preservation/farol/storage"
+	"github.com/farol-preservation/farol/storage/ability"
 )
 
 // behind is the archive's dependencies with a store for Standard-VA that goes some ways, and else
@@ -106,7 +107,7 @@ func TestStoreThatKeepsNoDescriptions(t *testing.T) {
 	a.Worker(d)
 	a.Bags(3)
 	a.Unharmed(3)
-	for _, way := range []storage.Way{storage.Metadata, storage.MediaType} {
+	for _, way := range []ability.Way{ability.Metadata, ability.MediaType} {
 		if can, seen := d.Targets["Standard-VA"].Can(way); can || !seen {
 			t.Errorf("%s: Can = %t, %t; the store does not", way, can, seen)
 		}

@@ -11,13 +11,14 @@ import (
 
 	"github.com/farol-preservation/farol/registry/stores"
 	"github.com/farol-preservation/farol/storage"
+	"github.com/farol-preservation/farol/storage/ability"
 )
 
 // storeAbilities tells of each store what it can do, as far as the trials have shown, and what
 // Farol does instead of what it cannot; and keeps that for all processes.
 func (s Surroundings) storeAbilities(ctx context.Context, client *storage.Client) (list []Finding) {
 	all, _ := client.Abilities()
-	slices.SortFunc(all, func(a, b storage.Abilities) int { return cmp.Compare(a.Endpoint, b.Endpoint) })
+	slices.SortFunc(all, func(a, b ability.Known) int { return cmp.Compare(a.Endpoint, b.Endpoint) })
 	for i := range all {
 		if _, tried := s.tried.Load(all[i].Endpoint); tried {
 			all[i].Measured = time.Now().UTC()
@@ -46,9 +47,9 @@ func (s Surroundings) storeAbilities(ctx context.Context, client *storage.Client
 }
 
 // abilitiesOf is what a store can do, in words.
-func abilitiesOf(a storage.Abilities) Finding {
+func abilitiesOf(a ability.Known) Finding {
 	var can, cannot []string
-	for _, way := range storage.Ways() {
+	for _, way := range ability.Ways() {
 		seen, known := a.Ways[way]
 		switch {
 		case known && seen.Can:

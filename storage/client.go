@@ -3,12 +3,12 @@ package storage
 import (
 	"cmp"
 	"context"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/singleflight"
 
+	"github.com/farol-preservation/farol/storage/ability"
 	"github.com/farol-preservation/farol/storage/setup"
 	"github.com/farol-preservation/farol/storage/wire"
 )
@@ -52,17 +52,16 @@ func (o Options) withDefaults() Options {
 
 // A Client owns the connections that its buckets share, by endpoint.
 type Client struct {
+	ability.Stores
+
 	options Options
 	pool    *wire.Pool
-
-	mu     sync.Mutex
-	stores map[string]*store // by endpoint
 }
 
 // NewClient returns a client without connections.
 func NewClient(o Options) *Client {
 	o = o.withDefaults()
-	return &Client{options: o, pool: wire.NewPool(o.IdleConns, o.Stall, o.ServerWork), stores: make(map[string]*store)}
+	return &Client{options: o, pool: wire.NewPool(o.IdleConns, o.Stall, o.ServerWork)}
 }
 
 // Close closes the idle connections. Requests under way are not disturbed.
@@ -72,7 +71,7 @@ func (c *Client) Close() { c.pool.Close() }
 type Bucket struct {
 	conn    *wire.Conn
 	options Options
-	store   *store
+	store   *ability.Store
 
 	versioned  atomic.Pointer[bool] // what the server last said of it; nil before it was asked
 	locks      atomic.Pointer[bool] // whether versions may be under Object Lock; nil before it was asked
@@ -85,11 +84,11 @@ type Bucket struct {
 // are mistakes in the target, or those of reading its CA file.
 func (c *Client) Bucket(t Target) (*Bucket, error) {
 	b := &Bucket{options: c.options}
-	conn, err := c.pool.Conn(t, b.heard, func() { b.store.detours.Add(1) })
+	conn, err := c.pool.Conn(t, b.heard, func() { b.store.Detour() })
 	if err != nil {
 		return nil, err
 	}
-	b.conn, b.store = conn, c.storeOf(conn.Endpoint.String())
+	b.conn, b.store = conn, c.At(conn.Endpoint.String())
 	return b, nil
 }
 

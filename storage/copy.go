@@ -13,6 +13,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 	"github.com/aws/aws-sdk-go-v2/service/s3/types"
 
+	"github.com/farol-preservation/farol/storage/ability"
 	"github.com/farol-preservation/farol/storage/wire"
 )
 
@@ -68,7 +69,7 @@ func (b *Bucket) copy(ctx context.Context, src Source, key string, up Upload, p 
 	}
 	o, again := b.copyThrough(ctx, src, key, up, p)
 	if again == nil && errors.Is(err, ErrUnsupported) && inWords(err) {
-		b.learn(ServerCopy, err)
+		b.learn(ability.ServerCopy, err)
 	}
 	return o, again
 }
@@ -113,12 +114,12 @@ func unable(err error) bool { return wire.OtherWay(err) || errors.Is(err, ErrDen
 // checksum of what it copies is asked for none.
 func (b *Bucket) copyInParts(ctx context.Context, src Source, key string, up Upload, p Parts) (Object, error) {
 	how := byDigest
-	if !b.can(CopiedSHA256) || !b.can(PartSHA256) {
+	if !b.can(ability.CopiedSHA256) || !b.can(ability.PartSHA256) {
 		how = byETag
 	}
 	through := atomic.Bool{}
-	through.Store(!b.can(ServerCopy) || !b.can(CopyPart) || src.IfMatch != "" && !b.can(CopyIfMatch))
-	return b.inParts(ctx, key, up, p, CopiedSHA256, how, func(ctx context.Context, part part) (types.CompletedPart, error) {
+	through.Store(!b.can(ability.ServerCopy) || !b.can(ability.CopyPart) || src.IfMatch != "" && !b.can(ability.CopyIfMatch))
+	return b.inParts(ctx, key, up, p, ability.CopiedSHA256, how, func(ctx context.Context, part part) (types.CompletedPart, error) {
 		if through.Load() {
 			return b.sendPart(ctx, part, src.open)
 		}
@@ -132,7 +133,7 @@ func (b *Bucket) copyInParts(ctx context.Context, src Source, key string, up Upl
 		through.Store(true)
 		sent, again := b.sendPart(ctx, part, src.open)
 		if again == nil && wire.OtherWay(err) && inWords(err) {
-			b.learn(CopyPart, err)
+			b.learn(ability.CopyPart, err)
 		}
 		return sent, again
 	})
@@ -141,7 +142,7 @@ func (b *Bucket) copyInParts(ctx context.Context, src Source, key string, up Upl
 // copyThrough reads the source and writes it here, without keeping it.
 func (b *Bucket) copyThrough(ctx context.Context, src Source, key string, up Upload, p Parts) (Object, error) {
 	if src.inParts(up, p) {
-		return b.inParts(ctx, key, up, p, PartSHA256, b.ofParts(), func(ctx context.Context, part part) (types.CompletedPart, error) {
+		return b.inParts(ctx, key, up, p, ability.PartSHA256, b.ofParts(), func(ctx context.Context, part part) (types.CompletedPart, error) {
 			return b.sendPart(ctx, part, src.open)
 		})
 	}
@@ -172,15 +173,15 @@ func (s Source) path() string { return s.Bucket.conn.Target.Bucket + "/" + wire.
 // first: what the server cannot do is [ErrUnsupported]. It is asked for the checksum of the copy,
 // if it can give one.
 func (b *Bucket) CopyWhole(ctx context.Context, src Source, key string, up Upload) (Object, error) {
-	if !b.can(ServerCopy) || src.IfMatch != "" && !b.can(CopyIfMatch) {
+	if !b.can(ability.ServerCopy) || src.IfMatch != "" && !b.can(ability.CopyIfMatch) {
 		return Object{}, ErrUnsupported
 	}
-	up, sum := b.fits(up), b.can(SHA256) && !src.Unchecked
+	up, sum := b.fits(up), b.can(ability.SHA256) && !src.Unchecked
 	o, err := b.copyOnce(ctx, src, key, up, sum)
 	if err == nil || !wire.OtherWay(err) {
 		return o, err
 	}
-	err = b.around(SHA256, up, sum, err, func(up Upload, sum bool) error {
+	err = b.around(ability.SHA256, up, sum, err, func(up Upload, sum bool) error {
 		made, err := b.copyOnce(ctx, src, key, up, sum)
 		if err == nil {
 			o = made
@@ -207,14 +208,11 @@ func (b *Bucket) copyOnce(ctx context.Context, src Source, key string, up Upload
 	if err != nil {
 		return Object{}, b.conn.Wrong(err)
 	}
-	o := Object{
-		Key: key, Size: up.Size, ContentType: up.ContentType, Metadata: up.Metadata,
-		ETag: made.ETag, SHA256: made.ChecksumSHA256, LastModified: made.LastModified,
-		StorageClass: b.Class(), VersionID: out.Header.Get("X-Amz-Version-Id"),
-	}
-	b.learn(ServerCopy, nil)
+	o := b.written(key, up, made.ETag, made.ChecksumSHA256, out.Header.Get("X-Amz-Version-Id"))
+	o.LastModified = made.LastModified
+	b.learn(ability.ServerCopy, nil)
 	if src.IfMatch != "" {
-		b.learn(CopyIfMatch, nil)
+		b.learn(ability.CopyIfMatch, nil)
 	}
 	if o.ETag == "" {
 		if o, err = b.lookedAt(ctx, key, up.Size); err != nil {
@@ -234,7 +232,7 @@ func (b *Bucket) copyOnce(ctx context.Context, src Source, key string, up Upload
 
 // lookedAt describes an object of whose making the answer said too little.
 func (b *Bucket) lookedAt(ctx context.Context, key string, size int64) (Object, error) {
-	b.store.detours.Add(1)
+	b.store.Detour()
 	o, err := b.Head(ctx, key)
 	if errors.Is(err, ErrNotFound) || err == nil && o.Size != size {
 		return Object{}, b.conn.Wrong(fmt.Errorf("the object has %d bytes, expected %d: %w", o.Size, size, cmp.Or(err, errOther)))
@@ -248,14 +246,14 @@ func (b *Bucket) notCopied(ctx context.Context, src Source, err error) error {
 	if src.IfMatch == "" || !errors.Is(err, ErrChanged) || !src.Bucket.still(ctx, src.Key, src.IfMatch) {
 		return err
 	}
-	b.learn(CopyIfMatch, err)
+	b.learn(ability.CopyIfMatch, err)
 	return fmt.Errorf("%w: a copy under a condition: %v", ErrUnsupported, err) //nolint:errorlint // it is not changed
 }
 
 // still reports whether an object has an ETag, without a condition.
 func (b *Bucket) still(ctx context.Context, key, etag string) bool {
 	got, err := b.head(ctx, key, "", 0)
-	b.store.detours.Add(1)
+	b.store.Detour()
 	return err == nil && got.ETag() == etag
 }
 
@@ -297,7 +295,7 @@ func (b *Bucket) copyPart(ctx context.Context, src Source, p part) (types.Comple
 	if r == nil || aws.ToString(r.ETag) == "" {
 		return types.CompletedPart{}, fmt.Errorf("%w: copied part: the answer has no ETag", ErrUnsupported)
 	}
-	b.learn(CopyPart, nil)
+	b.learn(ability.CopyPart, nil)
 	proved, err := b.alike(r, p)
 	if err != nil {
 		// Some servers report the checksum of the whole source here. If it is the
@@ -305,7 +303,7 @@ func (b *Bucket) copyPart(ctx context.Context, src Source, p part) (types.Comple
 		return types.CompletedPart{}, fmt.Errorf("%w: copied part: %w", ErrUnsupported, err)
 	}
 	if p.checksums() {
-		b.learnKept(CopiedSHA256, aws.ToString(r.ChecksumSHA256))
+		b.learnKept(ability.CopiedSHA256, aws.ToString(r.ChecksumSHA256))
 	}
 	if !proved {
 		p.unproven.Store(true)

@@ -1,6 +1,7 @@
 package storage
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,6 +15,7 @@ import (
 	smithyhttp "github.com/aws/smithy-go/transport/http"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/farol-preservation/farol/storage/ability"
 	"github.com/farol-preservation/farol/storage/wire"
 )
 
@@ -33,7 +35,7 @@ func (b *Bucket) Delete(ctx context.Context, keys ...string) error {
 
 func (b *Bucket) remove(ctx context.Context, ids []types.ObjectIdentifier) error {
 	for batch := range slices.Chunk(ids, deleteAtOnce) {
-		if len(batch) == 1 || b.conn.Target.Checksum == ChecksumETag || !b.can(Batch) { // a batch has a checksum
+		if len(batch) == 1 || b.conn.Target.Checksum == ChecksumETag || !b.can(ability.Batch) { // a batch has a checksum
 			if err := b.deleteEach(ctx, batch); err != nil {
 				return err
 			}
@@ -41,12 +43,12 @@ func (b *Bucket) remove(ctx context.Context, ids []types.ObjectIdentifier) error
 		}
 		err := b.deleteBatch(ctx, batch)
 		if err == nil {
-			b.learn(Batch, nil)
+			b.learn(ability.Batch, nil)
 		}
 		if wire.OtherWay(err) {
 			why := err
 			if err = b.deleteEach(ctx, batch); err == nil {
-				b.learn(Batch, why)
+				b.learn(ability.Batch, why)
 			}
 		}
 		if err != nil {
@@ -103,28 +105,18 @@ func (b *Bucket) deleteEach(ctx context.Context, ids []types.ObjectIdentifier) e
 func (b *Bucket) AbortUploads(ctx context.Context, prefix string, before time.Time) (int, error) {
 	count := 0
 	var first error
-	in := &s3.ListMultipartUploadsInput{Bucket: &b.conn.Target.Bucket, Prefix: nonEmpty(prefix)}
-	for {
-		out, err := b.conn.API.ListMultipartUploads(ctx, in)
+	for u, err := range b.uploads(ctx, prefix) {
 		if err != nil {
-			return count, fmt.Errorf("list uploads in %s: %w", b.conn.Name(), b.conn.Explain(ctx, err))
+			return count, fmt.Errorf("list uploads in %s: %w", b.conn.Name(), err)
 		}
-		for _, u := range out.Uploads {
-			key := aws.ToString(u.Key)
-			if u.Initiated == nil || !u.Initiated.Before(before) || !strings.HasPrefix(key, prefix) {
-				continue
-			}
-			if err := b.abort(ctx, key, aws.ToString(u.UploadId)); err != nil {
-				if first == nil {
-					first = err
-				}
-				continue
-			}
-			count++
+		if u.Begun.IsZero() || !u.Begun.Before(before) || !strings.HasPrefix(u.Key, prefix) {
+			continue
 		}
-		if !aws.ToBool(out.IsTruncated) || aws.ToString(out.NextKeyMarker) == "" {
-			return count, first
+		if err := b.Abort(ctx, u); err != nil {
+			first = cmp.Or(first, err)
+			continue
 		}
-		in.KeyMarker, in.UploadIdMarker = out.NextKeyMarker, out.NextUploadIdMarker
+		count++
 	}
+	return count, first
 }

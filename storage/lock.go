@@ -11,6 +11,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/s3/types"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/farol-preservation/farol/storage/ability"
 	"github.com/farol-preservation/farol/storage/lock"
 )
 
@@ -93,7 +94,7 @@ func (b *Bucket) mayLock(ctx context.Context) (bool, error) {
 		}
 	}
 	b.locks.Store(&has.Enabled)
-	b.store.noteBucket(b.Name(), func(f *BucketFacts) { f.Lock = has.String() })
+	b.store.Note(b.Name(), func(f *ability.Facts) { f.Lock = has.String() })
 	return has.Enabled, nil
 }
 
@@ -103,9 +104,7 @@ func (b *Bucket) Lock(ctx context.Context) (string, error) {
 	if _, err := b.mayLock(ctx); err != nil {
 		return "", err
 	}
-	b.store.mu.Lock()
-	defer b.store.mu.Unlock()
-	return b.store.known.Buckets[b.conn.Target.Bucket].Lock, nil
+	return b.store.Bucket(b.conn.Target.Bucket).Lock, nil
 }
 
 // speaksOfLocks finds the words by which servers refuse to remove what is locked:

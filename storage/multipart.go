@@ -22,6 +22,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/farol-preservation/farol/retry"
+	"github.com/farol-preservation/farol/storage/ability"
 	"github.com/farol-preservation/farol/storage/wire"
 )
 
@@ -56,7 +57,7 @@ func (b *Bucket) PutParts(ctx context.Context, key string, up Upload, p Parts) (
 	if p.Open == nil {
 		return Object{}, b.conn.Wrap("put", key, errors.New("nothing to open parts with"))
 	}
-	o, err := b.inParts(ctx, key, up, p, PartSHA256, b.ofParts(), func(ctx context.Context, part part) (types.CompletedPart, error) {
+	o, err := b.inParts(ctx, key, up, p, ability.PartSHA256, b.ofParts(), func(ctx context.Context, part part) (types.CompletedPart, error) {
 		return b.sendPart(ctx, part, p.Open)
 	})
 	if err != nil {
@@ -74,13 +75,13 @@ type part struct {
 	md5            [16]byte // likewise
 }
 
-// A proof is what tells that the server has the bytes that it was sent.
-type proof int
+// Evidence is what tells that the server has the bytes that it was sent.
+type evidence int
 
 const (
-	byDigest  proof = iota // those that are known beforehand
-	byTrailer              // a checksum that follows the bytes
-	byETag                 // the MD5 of the bytes
+	byDigest  evidence = iota // those that are known beforehand
+	byTrailer                 // a checksum that follows the bytes
+	byETag                    // the MD5 of the bytes
 )
 
 // A transfer brings one part to the server, from here or from another object.
@@ -92,7 +93,7 @@ type upload struct {
 	key     string
 	up      Upload
 	parts   Parts
-	proof   proof
+	proof   evidence
 	id      string // "" before it is begun
 	kept    bool   // the ID is in safe hands, so that the upload can be resumed
 	onlyNew bool   // no other object may be replaced
@@ -122,8 +123,8 @@ func (p Parts) count(size int64) (int32, error) {
 }
 
 // ofParts is how parts that are sent from here are proved.
-func (b *Bucket) ofParts() proof {
-	if b.can(PartSHA256) {
+func (b *Bucket) ofParts() evidence {
+	if b.can(ability.PartSHA256) {
 		return byDigest
 	}
 	return byETag
@@ -131,7 +132,7 @@ func (b *Bucket) ofParts() proof {
 
 // inParts makes an object of parts that send brings. If the server does not take them with
 // checksums, it begins again without, and remembers that of the way.
-func (b *Bucket) inParts(ctx context.Context, key string, up Upload, p Parts, way Way, how proof, send transfer) (Object, error) {
+func (b *Bucket) inParts(ctx context.Context, key string, up Upload, p Parts, way ability.Way, how evidence, send transfer) (Object, error) {
 	if err := up.check(); err != nil {
 		return Object{}, err
 	}
@@ -151,7 +152,7 @@ func (b *Bucket) inParts(ctx context.Context, key string, up Upload, p Parts, wa
 	return Object{}, again // which is not about the way: the source may be gone
 }
 
-func (b *Bucket) inPartsOnce(ctx context.Context, key string, up Upload, p Parts, how proof, send transfer) (Object, error) {
+func (b *Bucket) inPartsOnce(ctx context.Context, key string, up Upload, p Parts, how evidence, send transfer) (Object, error) {
 	p.Size = cmp.Or(p.Size, PartSize(up.Size), smallestPart)
 	count, err := p.count(up.Size)
 	if err != nil {
@@ -204,7 +205,7 @@ func (u *upload) create(ctx context.Context) error {
 	begin := func(up Upload, sum bool) error { return u.begin(ctx, up, sum) }
 	err := begin(u.up, u.checksums())
 	if err != nil {
-		err = u.bucket.around(PartSHA256, u.up, u.checksums(), err, begin)
+		err = u.bucket.around(ability.PartSHA256, u.up, u.checksums(), err, begin)
 	}
 	if err != nil || u.parts.SaveID == nil {
 		return err
@@ -330,7 +331,7 @@ func (b *Bucket) uploadPart(ctx context.Context, p part, src io.Reader) (types.C
 		return types.CompletedPart{}, fmt.Errorf("%w: the answer has none", errNoTrailers)
 	}
 	if p.proof == byTrailer {
-		b.learn(Trailers, nil)
+		b.learn(ability.Trailers, nil)
 		sums, _ := s3.GetComputedInputChecksumsMetadata(out.ResultMetadata)
 		body.Trailer = sums.ComputedChecksums[string(types.ChecksumAlgorithmSha256)]
 	}
@@ -368,7 +369,7 @@ func (p part) input(body io.Reader) *s3.UploadPartInput {
 
 // listedETag is that of a part of whose making the answer said too little.
 func (b *Bucket) listedETag(ctx context.Context, p part) (*string, error) {
-	b.store.detours.Add(1)
+	b.store.Detour()
 	out, err := b.conn.API.ListParts(ctx, &s3.ListPartsInput{
 		Bucket: &b.conn.Target.Bucket, Key: &p.key, UploadId: &p.id, MaxParts: aws.Int32(1), PartNumberMarker: aws.String(strconv.Itoa(int(p.number - 1))),
 	})
@@ -385,8 +386,8 @@ func (b *Bucket) listedETag(ctx context.Context, p part) (*string, error) {
 
 // wantsMD5 reports whether the ETag of a part may have to prove it.
 func (b *Bucket) wantsMD5(p part) bool {
-	keeps, seen := b.Can(PartSHA256)
-	return b.can(ETagMD5) && (p.proof == byETag || p.proof == byDigest && p.checksums() && (!keeps || !seen))
+	keeps, seen := b.Can(ability.PartSHA256)
+	return b.can(ability.ETagMD5) && (p.proof == byETag || p.proof == byDigest && p.checksums() && (!keeps || !seen))
 }
 
 // judge holds what the server says of a part against what was sent, and notes a part that
@@ -397,11 +398,11 @@ func (b *Bucket) judge(p part, sent *wire.Body, etag, checksum string) error {
 		return err
 	}
 	if p.proof == byDigest && p.checksums() {
-		b.learnKept(PartSHA256, checksum)
+		b.learnKept(ability.PartSHA256, checksum)
 	}
 	switch {
 	case proved, known(p.md5[:]) && etag == ExpectedETag(p.md5, nil):
-	case p.checksums(), sent.MD5 != nil, !b.can(ETagMD5):
+	case p.checksums(), sent.MD5 != nil, !b.can(ability.ETagMD5):
 		p.unproven.Store(true)
 	}
 	return nil
@@ -428,11 +429,7 @@ func (u *upload) complete(ctx context.Context) (Object, error) {
 		}
 		return Object{}, err
 	}
-	o := Object{
-		Key: u.key, Size: u.up.Size, ETag: wire.Unquoted(aws.ToString(out.ETag)), SHA256: aws.ToString(out.ChecksumSHA256),
-		ContentType: u.up.ContentType, Metadata: u.up.Metadata, StorageClass: u.bucket.Class(),
-		VersionID: aws.ToString(out.VersionId),
-	}
+	o := u.bucket.written(u.key, u.up, wire.Unquoted(aws.ToString(out.ETag)), aws.ToString(out.ChecksumSHA256), aws.ToString(out.VersionId))
 	bare := o.ETag == ""
 	if bare {
 		o, err = u.found(ctx, o)
@@ -453,13 +450,13 @@ func (u *upload) complete(ctx context.Context) (Object, error) {
 // a store is looked at, and then those to one that answers with another. What was proved is enough
 // where the look fails.
 func (u *upload) named(ctx context.Context, said Object) Object {
-	can, seen := u.bucket.Can(CompleteETag)
+	can, seen := u.bucket.Can(ability.CompleteETag)
 	if can && !seen {
-		if !u.bucket.store.looking.TryLock() {
+		if !u.bucket.store.Looking.TryLock() {
 			return said
 		}
-		defer u.bucket.store.looking.Unlock()
-		can, seen = u.bucket.Can(CompleteETag)
+		defer u.bucket.store.Looking.Unlock()
+		can, seen = u.bucket.Can(ability.CompleteETag)
 	}
 	if can && seen {
 		return said
@@ -480,7 +477,7 @@ func (u *upload) found(ctx context.Context, said Object) (Object, error) {
 	if o.ETag != said.ETag {
 		other = fmt.Errorf("the answer to CompleteMultipartUpload has the ETag %q, the object %q", said.ETag, o.ETag)
 	}
-	u.bucket.learn(CompleteETag, other)
+	u.bucket.learn(ability.CompleteETag, other)
 	return o, nil
 }
 
@@ -489,7 +486,7 @@ func (u *upload) found(ctx context.Context, said Object) (Object, error) {
 // write there at once, the last one wins.
 func (u *upload) completeNew(ctx context.Context, in *s3.CompleteMultipartUploadInput) (*s3.CompleteMultipartUploadOutput, error) {
 	b := u.bucket
-	can, seen := b.Can(CreateOnly)
+	can, seen := b.Can(ability.CreateOnly)
 	if u.onlyNew && !u.blind && (!can || !seen) {
 		if _, err := b.Head(ctx, u.key); !errors.Is(err, ErrNotFound) {
 			return nil, cmp.Or(err, ErrChanged)
@@ -508,18 +505,18 @@ func (u *upload) completeNew(ctx context.Context, in *s3.CompleteMultipartUpload
 		return nil, err
 	}
 	if errors.Is(why, ErrChanged) {
-		b.learn(CreateOnly, nil)
+		b.learn(ability.CreateOnly, nil)
 	}
 	if !wire.OtherWay(why) {
 		return nil, err
 	}
 	in.IfNoneMatch = nil
 	if seen { // and so nobody has looked yet
-		b.learn(CreateOnly, why)
+		b.learn(ability.CreateOnly, why)
 		return u.completeNew(ctx, in)
 	}
 	if out, err = b.conn.Work.CompleteMultipartUpload(ctx, in); err == nil {
-		b.learn(CreateOnly, why)
+		b.learn(ability.CreateOnly, why)
 	}
 	return out, err
 }

@@ -68,7 +68,7 @@ func (b *Bucket) heard(began time.Time, h http.Header, err error) {
 	if err == nil || speaksOfKeys(err) {
 		b.lastAnswer.Store(began.UnixNano())
 	}
-	b.store.note(h)
+	b.store.Heard(h)
 }
 
 // speaksOfKeys reports whether an error is about a key in a bucket that is there.

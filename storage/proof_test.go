@@ -13,10 +13,11 @@ import (
 	"testing"
 
 	"github.com/farol-preservation/farol/storage"
+	"github.com/farol-preservation/farol/storage/proof"
 )
 
 // digest computes what a proof is of in pieces, interrupted at one place.
-func digest(t *testing.T, p storage.Proof, content []byte) []byte {
+func digest(t *testing.T, p proof.Proof, content []byte) []byte {
 	t.Helper()
 	h, cut := p.New(), rand.IntN(len(content)+1)
 	for piece := range slices.Chunk(content[:cut], 100_000) {
@@ -106,7 +107,7 @@ func TestProofOfWhatIsThere(t *testing.T) {
 }
 
 // readProven reads an object, which must have this content, and returns the proof that comes with it.
-func readProven(t *testing.T, b *storage.Bucket, key, etag string, content []byte) storage.Proof {
+func readProven(t *testing.T, b *storage.Bucket, key, etag string, content []byte) proof.Proof {
 	t.Helper()
 	body, p, err := b.GetProven(t.Context(), key, etag)
 	if err != nil {

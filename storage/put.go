@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"strings"
 
+	"github.com/farol-preservation/farol/storage/ability"
 	"github.com/farol-preservation/farol/storage/wire"
 )
 
@@ -67,7 +68,7 @@ func (up Upload) shortened() (Upload, bool) {
 
 // fits cuts what is known to be too long for the server.
 func (b *Bucket) fits(up Upload) Upload {
-	if !b.can(LongMetadata) {
+	if !b.can(ability.LongMetadata) {
 		up, _ = up.shortened()
 	}
 	return up
@@ -89,16 +90,16 @@ func (b *Bucket) putFrom(ctx context.Context, key string, up Upload, open func()
 	if err := up.check(); err != nil {
 		return Object{}, err
 	}
-	up, sum := b.fits(up), b.can(SHA256) && known(up.SHA256[:])
+	up, sum := b.fits(up), b.can(ability.SHA256) && known(up.SHA256[:])
 	o, err := b.putOnce(ctx, key, up, sum, open)
 	if err == nil {
 		if _, long := up.shortened(); long {
-			b.learn(LongMetadata, nil)
+			b.learn(ability.LongMetadata, nil)
 		}
 		return o, nil
 	}
 	refusal := err
-	err = b.around(SHA256, up, sum, refusal, func(up Upload, sum bool) error {
+	err = b.around(ability.SHA256, up, sum, refusal, func(up Upload, sum bool) error {
 		made, err := b.putOnce(ctx, key, up, sum, open)
 		switch {
 		case err == nil:
@@ -114,18 +115,18 @@ func (b *Bucket) putFrom(ctx context.Context, key string, up Upload, open func()
 // around asks for what a server has refused in the other ways that there are: without a SHA-256,
 // with short metadata, with both. It remembers what went well. If nothing does, the error is the
 // first that is about more than the way: what was to be read may be gone as well.
-func (b *Bucket) around(checksum Way, up Upload, sum bool, refusal error, ask func(up Upload, sum bool) error) error {
+func (b *Bucket) around(checksum ability.Way, up Upload, sum bool, refusal error, ask func(up Upload, sum bool) error) error {
 	short, cut := up.shortened()
 	bare, cut := sum && wire.OtherWay(refusal) && b.conn.Target.Checksum.Measured(), cut && tooLong(refusal)
 	for _, other := range []struct {
 		open  bool
 		up    Upload
 		sum   bool
-		lacks []Way
+		lacks []ability.Way
 	}{
-		{bare, up, false, []Way{checksum}},
-		{cut, short, sum, []Way{LongMetadata}},
-		{bare && cut, short, false, []Way{checksum, LongMetadata}},
+		{bare, up, false, []ability.Way{checksum}},
+		{cut, short, sum, []ability.Way{ability.LongMetadata}},
+		{bare && cut, short, false, []ability.Way{checksum, ability.LongMetadata}},
 	} {
 		if !other.open {
 			continue
@@ -153,7 +154,7 @@ func (b *Bucket) putOnce(ctx context.Context, key string, up Upload, sum bool, o
 	if err != nil {
 		return Object{}, err
 	}
-	body := wire.NewBody(content, up.Size, up.SHA256, b.can(ETagMD5) && (!b.can(SHA256) || !sum && known(up.SHA256[:])))
+	body := wire.NewBody(content, up.Size, up.SHA256, b.can(ability.ETagMD5) && (!b.can(ability.SHA256) || !sum && known(up.SHA256[:])))
 	r := wire.NewRequest("PutObject", http.MethodPut, key)
 	b.describe(r, up)
 	if up.ContentType == "" {
@@ -172,11 +173,7 @@ func (b *Bucket) putOnce(ctx context.Context, key string, up Upload, sum bool, o
 	if err != nil {
 		return Object{}, b.conn.Unsent(ctx, body, err)
 	}
-	o := Object{
-		Key: key, Size: up.Size, ETag: out.ETag(), SHA256: out.Header.Get("X-Amz-Checksum-Sha256"),
-		ContentType: up.ContentType, Metadata: up.Metadata, StorageClass: b.Class(),
-		VersionID: out.Header.Get("X-Amz-Version-Id"),
-	}
+	o := b.written(key, up, out.ETag(), out.Header.Get("X-Amz-Checksum-Sha256"), out.Header.Get("X-Amz-Version-Id"))
 	if o.ETag == "" {
 		if o, err = b.lookedAt(ctx, key, up.Size); err != nil {
 			return Object{}, err
@@ -189,6 +186,14 @@ func (b *Bucket) putOnce(ctx context.Context, key string, up Upload, sum bool, o
 	return o, err
 }
 
+// written is an object of which a server has said what it keeps of it.
+func (b *Bucket) written(key string, up Upload, etag, checksum, version string) Object {
+	return Object{
+		Key: key, Size: up.Size, ETag: etag, SHA256: checksum, ContentType: up.ContentType, Metadata: up.Metadata,
+		StorageClass: b.Class(), VersionID: version,
+	}
+}
+
 // proven holds what the server has against what was sent to it: by its checksum, by its ETag,
 // or by reading it.
 func (b *Bucket) proven(ctx context.Context, sent *wire.Body, o *Object, up Upload, sum bool) error {
@@ -199,7 +204,7 @@ func (b *Bucket) proven(ctx context.Context, sent *wire.Body, o *Object, up Uplo
 	switch {
 	case !sum:
 	case o.SHA256 != "":
-		b.learn(SHA256, nil)
+		b.learn(ability.SHA256, nil)
 		b.learnETag(up.MD5, o.ETag)
 	default:
 		if o.SHA256, err = b.keptSHA256(ctx, o.Key); err != nil {
@@ -214,7 +219,7 @@ func (b *Bucket) proven(ctx context.Context, sent *wire.Body, o *Object, up Uplo
 		return err
 	}
 	if sent.MD5 != nil {
-		b.learn(ETagMD5, fmt.Errorf("ETag %s of an object with another MD5", o.ETag))
+		b.learn(ability.ETagMD5, fmt.Errorf("ETag %s of an object with another MD5", o.ETag))
 	}
 	return nil
 }
@@ -222,7 +227,7 @@ func (b *Bucket) proven(ctx context.Context, sent *wire.Body, o *Object, up Uplo
 // keptSHA256 asks a store that has not said so at once whether it keeps the SHA-256 of an object;
 // "" without asking, if that is known.
 func (b *Bucket) keptSHA256(ctx context.Context, key string) (string, error) {
-	if _, seen := b.Can(SHA256); seen {
+	if _, seen := b.Can(ability.SHA256); seen {
 		return "", nil
 	}
 	got, err := b.head(ctx, key, "", 0)
@@ -230,7 +235,7 @@ func (b *Bucket) keptSHA256(ctx context.Context, key string) (string, error) {
 		return "", b.conn.Explain(ctx, err)
 	}
 	sum := got.Header.Get("X-Amz-Checksum-Sha256")
-	b.learnKept(SHA256, sum)
+	b.learnKept(ability.SHA256, sum)
 	return sum, nil
 }
 
@@ -239,9 +244,9 @@ func (b *Bucket) learnETag(sum [16]byte, etag string) {
 	switch {
 	case !known(sum[:]):
 	case etag == ExpectedETag(sum, nil):
-		b.learn(ETagMD5, nil)
+		b.learn(ability.ETagMD5, nil)
 	default:
-		b.learn(ETagMD5, fmt.Errorf("ETag %s of an object with the MD5 %x", etag, sum))
+		b.learn(ability.ETagMD5, fmt.Errorf("ETag %s of an object with the MD5 %x", etag, sum))
 	}
 }
 
@@ -265,8 +270,7 @@ func (b *Bucket) readBack(ctx context.Context, key string, r Range, want [sha256
 	defer body.Close() //nolint:errcheck // it is read to its end
 	h := sha256.New()
 	n, err := io.Copy(h, body)
-	b.store.bytes.Add(n)
-	b.store.detours.Add(1)
+	b.store.ReadBack(n)
 	if err != nil {
 		return err
 	}
@@ -322,7 +326,7 @@ func (b *Bucket) compare(sent *wire.Body, etag, checksum string) (proved bool, e
 	want := hex.EncodeToString(sent.MD5.Sum(nil))
 	switch {
 	case etag == want:
-		b.learn(ETagMD5, nil)
+		b.learn(ability.ETagMD5, nil)
 		return true, nil
 	case b.conn.Target.Checksum == ChecksumETag: // else it may be no MD5 here, and reading the object tells
 		return false, b.conn.Lied("ETag is %s, MD5 of the bytes sent is %s", etag, want)

@@ -16,6 +16,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 	"github.com/aws/aws-sdk-go-v2/service/s3/types"
 
+	"github.com/farol-preservation/farol/storage/ability"
 	"github.com/farol-preservation/farol/storage/wire"
 )
 
@@ -52,7 +53,7 @@ func (b *Bucket) Head(ctx context.Context, key string) (Object, error) {
 // of what was asked for.
 func (b *Bucket) head(ctx context.Context, key, ifMatch string, part int) (*wire.Reply, error) {
 	r := wire.NewRequest("HeadObject", http.MethodHead, key)
-	if b.can(SHA256) {
+	if b.can(ability.SHA256) {
 		r.Set("X-Amz-Checksum-Mode", "ENABLED")
 	}
 	if part > 0 {
@@ -65,19 +66,19 @@ func (b *Bucket) head(ctx context.Context, key, ifMatch string, part int) (*wire
 // another ETag than it shows, as some do of what was uploaded in parts, is asked without: then
 // the ETag of the answer decides.
 func (b *Bucket) sendIf(ctx context.Context, r *wire.Request, etag string) (*wire.Reply, error) {
-	if etag != "" && b.can(ReadIfMatch) {
+	if etag != "" && b.can(ability.ReadIfMatch) {
 		r.Set("If-Match", wire.Quoted(etag))
 		got, err := b.conn.Send(ctx, r)
 		switch {
 		case err == nil && got.ETag() == etag:
-			b.learn(ReadIfMatch, nil)
+			b.learn(ability.ReadIfMatch, nil)
 			return got, nil
 		case err == nil: // the condition went unheeded, or the answer is another request's
 			return got, b.other(ctx, r.Key, etag, got)
 		case !errors.Is(b.conn.Explain(ctx, err), ErrChanged) || !b.still(ctx, r.Key, etag):
 			return got, err
 		}
-		b.learn(ReadIfMatch, b.conn.Explain(ctx, err))
+		b.learn(ability.ReadIfMatch, b.conn.Explain(ctx, err))
 		delete(r.Header, "If-Match")
 	}
 	got, err := b.conn.Send(ctx, r)
@@ -214,50 +215,58 @@ func (f readerAt) ReadAt(p []byte, offset int64) (int, error) { return f(p, offs
 // startAfter, in the order of their bytes. It ends at the first error, which
 // comes with a zero Object.
 func (b *Bucket) List(ctx context.Context, prefix, startAfter string) iter.Seq2[Object, error] {
+	return b.listing(ctx, s3.ListObjectsV2Input{Prefix: nonEmpty(prefix), StartAfter: nonEmpty(startAfter)})
+}
+
+// listing walks what a listing has, page by page: names before a delimiter, of which nothing else is
+// known, and objects. It ends at the first error, which comes with a zero Object.
+func (b *Bucket) listing(ctx context.Context, in s3.ListObjectsV2Input) iter.Seq2[Object, error] {
+	in.Bucket, in.EncodingType = &b.conn.Target.Bucket, types.EncodingTypeUrl // XML has no control characters, keys may
 	return func(yield func(Object, error) bool) {
-		for page, err := range b.pages(ctx, &s3.ListObjectsV2Input{Prefix: nonEmpty(prefix), StartAfter: nonEmpty(startAfter)}) {
+		each := func(o Object, err error) bool {
 			if err != nil {
-				yield(Object{}, err)
+				yield(Object{}, b.conn.Wrap("list", aws.ToString(in.Prefix), err))
+				return false
+			}
+			return yield(o, nil)
+		}
+		for {
+			out, err := b.page(ctx, &in)
+			if err != nil {
+				each(Object{}, err)
 				return
 			}
-			for i := range page.Contents {
-				o, err := listed(&page.Contents[i], page.EncodingType)
-				if err != nil {
-					yield(Object{}, b.conn.Wrap("list", prefix, err))
+			for i := range out.CommonPrefixes {
+				name, err := decoded(aws.ToString(out.CommonPrefixes[i].Prefix), out.EncodingType)
+				if !each(Object{Key: name}, err) {
 					return
 				}
-				if !yield(o, nil) {
+			}
+			for i := range out.Contents {
+				if !each(listed(&out.Contents[i], out.EncodingType)) {
 					return
 				}
+			}
+			if !*out.IsTruncated {
+				return
+			}
+			if in.ContinuationToken = out.NextContinuationToken; aws.ToString(in.ContinuationToken) == "" {
+				each(Object{}, b.conn.Wrong(errors.New("the listing is truncated but has no token for the next page")))
+				return
 			}
 		}
 	}
 }
 
-// pages walks the answers that a listing consists of. It ends at the first error, which comes with nil.
-func (b *Bucket) pages(ctx context.Context, in *s3.ListObjectsV2Input) iter.Seq2[*s3.ListObjectsV2Output, error] {
-	in.Bucket = &b.conn.Target.Bucket
-	in.EncodingType = types.EncodingTypeUrl // XML has no control characters, keys may
-	return func(yield func(*s3.ListObjectsV2Output, error) bool) {
-		for {
-			out, err := b.conn.API.ListObjectsV2(ctx, in)
-			switch {
-			case err != nil:
-				err = b.conn.Explain(ctx, err)
-			case out.IsTruncated == nil:
-				err = b.conn.Wrong(errNotWhole)
-			case !yield(out, nil) || !*out.IsTruncated:
-				return
-			case aws.ToString(out.NextContinuationToken) == "":
-				err = b.conn.Wrong(errors.New("the listing is truncated but has no token for the next page"))
-			}
-			if err != nil {
-				yield(nil, b.conn.Wrap("list", aws.ToString(in.Prefix), err))
-				return
-			}
-			in.ContinuationToken = out.NextContinuationToken
-		}
+func (b *Bucket) page(ctx context.Context, in *s3.ListObjectsV2Input) (*s3.ListObjectsV2Output, error) {
+	out, err := b.conn.API.ListObjectsV2(ctx, in)
+	switch {
+	case err != nil:
+		return nil, b.conn.Explain(ctx, err)
+	case out.IsTruncated == nil:
+		return nil, b.conn.Wrong(errNotWhole)
 	}
+	return out, nil
 }
 
 // listed is an object of a listing.

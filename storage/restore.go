@@ -13,6 +13,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/s3/types"
 	smithyhttp "github.com/aws/smithy-go/transport/http"
 
+	"github.com/farol-preservation/farol/storage/ability"
 	"github.com/farol-preservation/farol/storage/wire"
 )
 
@@ -86,7 +87,7 @@ func (b *Bucket) Restore(ctx context.Context, key string, r Retrieval) (Retrieva
 	}
 	out, err := b.conn.API.RestoreObject(ctx, in)
 	if err == nil {
-		b.learn(Archive, nil)
+		b.learn(ability.Archive, nil)
 		// The status is all that tells a new restoration from one that is prolonged.
 		raw, ok := awsmiddleware.GetRawResponse(out.ResultMetadata).(*smithyhttp.Response)
 		if ok && raw.StatusCode == http.StatusAccepted {
@@ -104,7 +105,7 @@ func (b *Bucket) Restore(ctx context.Context, key string, r Retrieval) (Retrieva
 	}
 	err = b.conn.Explain(ctx, err)
 	if errors.Is(err, ErrUnsupported) {
-		b.learn(Archive, err)
+		b.learn(ability.Archive, err)
 	}
 	return "", b.conn.Wrap("restore", key, err)
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/farol-preservation/farol/internal/testenv"
 	"github.com/farol-preservation/farol/storage"
+	"github.com/farol-preservation/farol/storage/ability"
 )
 
 // What an archived object goes through until it can be read.
@@ -131,7 +132,7 @@ func TestRestoreTellsWhetherTheStoreHasAnArchive(t *testing.T) {
 		})
 		b := open(t, g.through(at), storage.Options{})
 		_, _ = b.Restore(t.Context(), "key", storage.Retrieval{Days: 1})
-		if can, known := b.Can(storage.Archive); can != tt.can || known != tt.known {
+		if can, known := b.Can(ability.Archive); can != tt.can || known != tt.known {
 			t.Errorf("after %d %s Can = %t, %t, want %t, %t", tt.status, tt.code, can, known, tt.can, tt.known)
 		}
 	}

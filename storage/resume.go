@@ -11,9 +11,9 @@ import (
 	"maps"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
-	"github.com/aws/aws-sdk-go-v2/service/s3"
 	"github.com/aws/aws-sdk-go-v2/service/s3/types"
 
+	"github.com/farol-preservation/farol/storage/ability"
 	"github.com/farol-preservation/farol/storage/wire"
 )
 
@@ -47,25 +47,16 @@ func (u *upload) resume(ctx context.Context) (Object, error) {
 
 // learn takes over the parts of the earlier upload that are as they should be.
 func (u *upload) learn(ctx context.Context) error {
-	in := &s3.ListPartsInput{Bucket: &u.bucket.conn.Target.Bucket, Key: &u.key, UploadId: &u.parts.Resume}
-	for {
-		out, err := u.bucket.conn.API.ListParts(ctx, in)
+	for p, err := range u.bucket.parts(ctx, u.key, u.parts.Resume) {
 		if err != nil {
-			return u.bucket.conn.Explain(ctx, err)
+			return err
 		}
-		for _, p := range out.Parts {
-			u.mixed = u.mixed || u.checksums() != (p.ChecksumSHA256 != nil)
-			if u.usable(p) {
-				u.done[*p.PartNumber] = types.CompletedPart{
-					PartNumber: p.PartNumber, ETag: p.ETag, ChecksumSHA256: p.ChecksumSHA256,
-				}
-			}
+		u.mixed = u.mixed || u.checksums() != (p.ChecksumSHA256 != nil)
+		if u.usable(p) {
+			u.done[*p.PartNumber] = types.CompletedPart{PartNumber: p.PartNumber, ETag: p.ETag, ChecksumSHA256: p.ChecksumSHA256}
 		}
-		if !aws.ToBool(out.IsTruncated) || out.NextPartNumberMarker == nil {
-			return nil
-		}
-		in.PartNumberMarker = out.NextPartNumberMarker
 	}
+	return nil
 }
 
 func (u *upload) usable(p types.Part) bool {
@@ -77,7 +68,7 @@ func (u *upload) usable(p types.Part) bool {
 		return false
 	}
 	switch {
-	case !want.checksums() && known(want.md5[:]) && u.bucket.can(ETagMD5):
+	case !want.checksums() && known(want.md5[:]) && u.bucket.can(ability.ETagMD5):
 		return wire.Unquoted(aws.ToString(p.ETag)) == ExpectedETag(want.md5, nil)
 	case !want.checksums() || !known(want.sum[:]):
 		u.unproven.Store(u.unproven.Load() || !want.checksums())
@@ -138,8 +129,8 @@ var errOther = errors.New("another object has the key")
 
 // describes reports whether an object may be this one, by all but its bytes.
 func (u *upload) describes(o Object) bool {
-	sameType := u.up.ContentType == "" || o.ContentType == u.up.ContentType || u.bucket.Lacks(MediaType)
-	return o.Size == u.up.Size && sameType && (maps.Equal(o.Metadata, u.up.Metadata) || u.bucket.Lacks(Metadata))
+	sameType := u.up.ContentType == "" || o.ContentType == u.up.ContentType || u.bucket.Lacks(ability.MediaType)
+	return o.Size == u.up.Size && sameType && (maps.Equal(o.Metadata, u.up.Metadata) || u.bucket.Lacks(ability.Metadata))
 }
 
 // finished returns the object if it is beyond doubt the one of this upload. What the server says

@@ -10,9 +10,9 @@ import (
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
-	"github.com/aws/aws-sdk-go-v2/service/s3"
 	"github.com/aws/aws-sdk-go-v2/service/s3/types"
 
+	"github.com/farol-preservation/farol/storage/ability"
 	"github.com/farol-preservation/farol/storage/wire"
 )
 
@@ -51,7 +51,7 @@ func (b *Bucket) BeginUpload(ctx context.Context, key, contentType string) (Open
 		return OpenUpload{}, b.conn.Wrap("begin the upload of", key, err)
 	}
 	u := &upload{bucket: b, key: key, up: up, proof: byETag}
-	if b.can(PartSHA256) {
+	if b.can(ability.PartSHA256) {
 		u.proof = byTrailer
 	}
 	if err := u.create(ctx); err != nil {
@@ -64,20 +64,13 @@ func (b *Bucket) BeginUpload(ctx context.Context, key, contentType string) (Open
 // this bucket and key, or no longer there, is [ErrNotFound].
 func (b *Bucket) SentParts(ctx context.Context, u OpenUpload) ([]SentPart, error) {
 	var parts []SentPart
-	in := &s3.ListPartsInput{Bucket: &b.conn.Target.Bucket, Key: &u.Key, UploadId: &u.ID}
-	for {
-		out, err := b.conn.API.ListParts(ctx, in)
+	for p, err := range b.parts(ctx, u.Key, u.ID) {
 		if err != nil {
-			return nil, b.conn.Wrap("list the parts of", u.Key, noUpload(b.conn.Explain(ctx, err)))
+			return nil, b.conn.Wrap("list the parts of", u.Key, noUpload(err))
 		}
-		for _, p := range out.Parts {
-			parts = append(parts, SentPart{int(aws.ToInt32(p.PartNumber)), aws.ToInt64(p.Size), aws.ToString(p.ChecksumSHA256), aws.ToString(p.ETag)})
-		}
-		if !aws.ToBool(out.IsTruncated) || out.NextPartNumberMarker == nil {
-			return parts, nil
-		}
-		in.PartNumberMarker = out.NextPartNumberMarker
+		parts = append(parts, SentPart{int(aws.ToInt32(p.PartNumber)), aws.ToInt64(p.Size), aws.ToString(p.ChecksumSHA256), aws.ToString(p.ETag)})
 	}
+	return parts, nil
 }
 
 // noUpload makes [ErrNotFound] of the error that an upload is not there.
@@ -100,7 +93,7 @@ type PartURL struct {
 func (b *Bucket) SignPart(ctx context.Context, u OpenUpload, number int, length int64, sum [32]byte, valid time.Duration) (PartURL, error) {
 	r := wire.NewRequest("UploadPart", http.MethodPut, u.Key)
 	r.Query = "partNumber=" + strconv.Itoa(number) + "&uploadId=" + wire.EscapeKey(u.ID)
-	if b.can(PartSHA256) {
+	if b.can(ability.PartSHA256) {
 		r.Set("X-Amz-Checksum-Sha256", base64.StdEncoding.EncodeToString(sum[:]))
 	}
 	url, err := b.conn.Presign(ctx, r, length, valid)
@@ -139,11 +132,11 @@ func (b *Bucket) TryCreateOnly(ctx context.Context, open OpenUpload, size int64)
 	_, err = u.complete(ctx)
 	switch {
 	case err == nil:
-		b.learn(CreateOnly, errors.New("it replaced an object"))
+		b.learn(ability.CreateOnly, errors.New("it replaced an object"))
 	case errors.Is(err, ErrChanged):
-		b.learn(CreateOnly, nil)
+		b.learn(ability.CreateOnly, nil)
 	case wire.OtherWay(err):
-		b.learn(CreateOnly, err)
+		b.learn(ability.CreateOnly, err)
 	default:
 		return b.conn.Wrap("complete the upload of", open.Key, noUpload(err))
 	}

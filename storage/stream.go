@@ -12,6 +12,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/s3/types"
 
 	"github.com/farol-preservation/farol/fault"
+	"github.com/farol-preservation/farol/storage/ability"
 	"github.com/farol-preservation/farol/storage/wire"
 )
 
@@ -64,14 +65,14 @@ func (e *RewindError) Error() string { return fmt.Sprintf("again from byte %d: %
 // upload is aborted; on others it stays for Resume, if s.SaveID kept its ID.
 func (b *Bucket) PutStream(ctx context.Context, key string, up Upload, s Stream) (Object, error) {
 	how := byETag
-	if b.can(Trailers) && b.can(PartSHA256) && b.conn.Endpoint.Scheme == "https" {
+	if b.can(ability.Trailers) && b.can(ability.PartSHA256) && b.conn.Endpoint.Scheme == "https" {
 		how = byTrailer
 	}
 	o, err := b.putStream(ctx, key, up, s, how)
 	if errors.Is(err, errNoTrailers) { // and so the upload is aborted
 		var again error
 		if o, again = b.putStream(ctx, key, up, s, byETag); again == nil {
-			b.learn(Trailers, err)
+			b.learn(ability.Trailers, err)
 		}
 		err = again
 	}
@@ -81,7 +82,7 @@ func (b *Bucket) PutStream(ctx context.Context, key string, up Upload, s Stream)
 	return o, nil
 }
 
-func (b *Bucket) putStream(ctx context.Context, key string, up Upload, s Stream, how proof) (Object, error) {
+func (b *Bucket) putStream(ctx context.Context, key string, up Upload, s Stream, how evidence) (Object, error) {
 	up.Size, up.SHA256, up.MD5 = s.Size, [32]byte{}, [16]byte{}
 	if err := up.check(); err != nil {
 		return Object{}, err
@@ -126,7 +127,7 @@ func (w *production) resumed(ctx context.Context) (int64, error) {
 	first, begun := w.done[1]
 	switch {
 	case !begun, w.proof == byETag && first.ChecksumSHA256 != nil, // which then all parts would need
-		first.ChecksumSHA256 == nil && !w.bucket.can(ETagMD5): // and nobody knows what the parts have to be
+		first.ChecksumSHA256 == nil && !w.bucket.can(ability.ETagMD5): // and nobody knows what the parts have to be
 		w.abort(ctx)
 		clear(w.done)
 		w.id, w.kept = "", false

@@ -8,6 +8,7 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
+	"github.com/aws/aws-sdk-go-v2/service/s3/types"
 
 	"github.com/farol-preservation/farol/storage/wire"
 )
@@ -16,26 +17,7 @@ import (
 // once, with the slash and nothing else known of it, and each object whose key has
 // none. It ends at the first error, which comes with a zero Object.
 func (b *Bucket) Tops(ctx context.Context) iter.Seq2[Object, error] {
-	return func(yield func(Object, error) bool) {
-		for page, err := range b.pages(ctx, &s3.ListObjectsV2Input{Delimiter: aws.String("/")}) {
-			if err != nil {
-				yield(Object{}, err)
-				return
-			}
-			for i := range page.CommonPrefixes {
-				name, err := decoded(aws.ToString(page.CommonPrefixes[i].Prefix), page.EncodingType)
-				if !yield(Object{Key: name}, err) || err != nil {
-					return
-				}
-			}
-			for i := range page.Contents {
-				o, err := listed(&page.Contents[i], page.EncodingType)
-				if !yield(o, err) || err != nil {
-					return
-				}
-			}
-		}
-	}
+	return b.listing(ctx, s3.ListObjectsV2Input{Delimiter: aws.String("/")})
 }
 
 // An OpenUpload is a multipart upload that was begun and neither completed nor
@@ -50,11 +32,25 @@ type OpenUpload struct {
 // first error, which comes with a zero OpenUpload.
 func (b *Bucket) OpenUploads(ctx context.Context) iter.Seq2[OpenUpload, error] {
 	return func(yield func(OpenUpload, error) bool) {
-		in := &s3.ListMultipartUploadsInput{Bucket: &b.conn.Target.Bucket}
+		for u, err := range b.uploads(ctx, "") {
+			if err != nil {
+				err = b.conn.Wrap("list the uploads of", "", err)
+			}
+			if !yield(u, err) {
+				return
+			}
+		}
+	}
+}
+
+// uploads walks those of keys that begin with prefix.
+func (b *Bucket) uploads(ctx context.Context, prefix string) iter.Seq2[OpenUpload, error] {
+	return func(yield func(OpenUpload, error) bool) {
+		in := &s3.ListMultipartUploadsInput{Bucket: &b.conn.Target.Bucket, Prefix: nonEmpty(prefix)}
 		for {
 			out, err := b.conn.API.ListMultipartUploads(ctx, in)
 			if err != nil {
-				yield(OpenUpload{}, b.conn.Wrap("list the uploads of", "", b.conn.Explain(ctx, err)))
+				yield(OpenUpload{}, b.conn.Explain(ctx, err))
 				return
 			}
 			for _, u := range out.Uploads {
@@ -66,6 +62,29 @@ func (b *Bucket) OpenUploads(ctx context.Context) iter.Seq2[OpenUpload, error] {
 				return
 			}
 			in.KeyMarker, in.UploadIdMarker = out.NextKeyMarker, out.NextUploadIdMarker
+		}
+	}
+}
+
+// parts walks the parts of an upload that the server has.
+func (b *Bucket) parts(ctx context.Context, key, id string) iter.Seq2[types.Part, error] {
+	return func(yield func(types.Part, error) bool) {
+		in := &s3.ListPartsInput{Bucket: &b.conn.Target.Bucket, Key: &key, UploadId: &id}
+		for {
+			out, err := b.conn.API.ListParts(ctx, in)
+			if err != nil {
+				yield(types.Part{}, b.conn.Explain(ctx, err))
+				return
+			}
+			for _, p := range out.Parts {
+				if !yield(p, nil) {
+					return
+				}
+			}
+			if !aws.ToBool(out.IsTruncated) || out.NextPartNumberMarker == nil {
+				return
+			}
+			in.PartNumberMarker = out.NextPartNumberMarker
 		}
 	}
 }

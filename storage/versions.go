@@ -15,6 +15,7 @@ import (
 	smithyhttp "github.com/aws/smithy-go/transport/http"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/farol-preservation/farol/storage/ability"
 	"github.com/farol-preservation/farol/storage/wire"
 )
 
@@ -191,7 +192,7 @@ func (b *Bucket) KeepsVersions(ctx context.Context) (bool, error) {
 		}
 	}
 	b.versioned.Store(&versioned)
-	b.store.noteBucket(b.conn.Target.Bucket, func(f *BucketFacts) { f.Versions = versioned })
+	b.store.Note(b.conn.Target.Bucket, func(f *ability.Facts) { f.Versions = versioned })
 	return versioned, nil
 }
 

@@ -15,15 +15,16 @@ import (
 	"github.com/farol-preservation/farol/internal/storeways"
 	"github.com/farol-preservation/farol/internal/testenv"
 	"github.com/farol-preservation/farol/storage"
+	"github.com/farol-preservation/farol/storage/ability"
 )
 
 // lacks is what a client learns of a store that goes one of [storeways.All].
-func lacks() map[string]storage.Way {
-	return map[string]storage.Way{
-		"no checksums": storage.SHA256, "refuses checksums": storage.PartSHA256, "no checksums of copied parts": storage.CopiedSHA256,
-		"no trailing checksums": storage.Trailers, "no ETag of what is completed": storage.CompleteETag, "another ETag of what is completed": storage.CompleteETag, "no batches": storage.Batch,
-		"no copies": storage.ServerCopy, "no copies of parts": storage.CopyPart, "no conditions on what was uploaded in parts": storage.CopyIfMatch, "no condition on writing": storage.CreateOnly,
-		"short metadata": storage.LongMetadata, "short metadata, said": storage.LongMetadata, "ETags of its own": storage.ETagMD5,
+func lacks() map[string]ability.Way {
+	return map[string]ability.Way{
+		"no checksums": ability.SHA256, "refuses checksums": ability.PartSHA256, "no checksums of copied parts": ability.CopiedSHA256,
+		"no trailing checksums": ability.Trailers, "no ETag of what is completed": ability.CompleteETag, "another ETag of what is completed": ability.CompleteETag, "no batches": ability.Batch,
+		"no copies": ability.ServerCopy, "no copies of parts": ability.CopyPart, "no conditions on what was uploaded in parts": ability.CopyIfMatch, "no condition on writing": ability.CreateOnly,
+		"short metadata": ability.LongMetadata, "short metadata, said": ability.LongMetadata, "ETags of its own": ability.ETagMD5,
 	}
 }
 
@@ -40,7 +41,7 @@ func TestEveryWayOfAStore(t *testing.T) {
 			if can, seen := to.Can(lacked); known && (can || !seen) {
 				t.Errorf("%s: Can = %t, %t; the store does not", lacked, can, seen)
 			}
-			for _, w := range storage.Ways() {
+			for _, w := range ability.Ways() {
 				if can, seen := to.Can(w); seen && !can && !slices.Contains(alsoLacks(way.Name), w) && w != lacked {
 					t.Errorf("the store is said to lack %s", w)
 				}
@@ -120,11 +121,11 @@ func going(t *testing.T, at storage.Target, see func(*http.Request), names ...st
 }
 
 // alsoLacks is what else follows from the way.
-func alsoLacks(way string) []storage.Way {
-	return map[string][]storage.Way{
-		"no checksums":      {storage.PartSHA256, storage.CopiedSHA256, storage.Trailers},
-		"refuses checksums": {storage.SHA256, storage.CopiedSHA256, storage.Trailers},
-		"no conditions on what was uploaded in parts": {storage.ReadIfMatch},
+func alsoLacks(way string) []ability.Way {
+	return map[string][]ability.Way{
+		"no checksums":      {ability.PartSHA256, ability.CopiedSHA256, ability.Trailers},
+		"refuses checksums": {ability.SHA256, ability.CopiedSHA256, ability.Trailers},
+		"no conditions on what was uploaded in parts": {ability.ReadIfMatch},
 	}[way]
 }
 
@@ -236,7 +237,7 @@ func TestConditionOnWritingIsTried(t *testing.T) {
 				if err := b.TryCreateOnly(t.Context(), u, 1000); err != nil {
 					t.Error(err)
 				}
-				if can, seen := b.Can(storage.CreateOnly); can != tt.can || !seen {
+				if can, seen := b.Can(ability.CreateOnly); can != tt.can || !seen {
 					t.Errorf("Can = %t, %t, want %t", can, seen, tt.can)
 				}
 				_ = b.Abort(context.WithoutCancel(t.Context()), u)

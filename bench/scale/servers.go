@@ -79,14 +79,14 @@ func (s *servers) environment(c config) map[string]string {
 
 // pools are those of a worker.
 func (s *servers) pools(c config) ([]pipeline.Pool, error) {
-	w, err := settings.Load(s.environment(c), settings.ReadWorker)
+	w, err := settings.Load(s.environment(c), settings.Worker{})
 	if err != nil {
 		return nil, fmt.Errorf("read the settings of a worker: %w", err)
 	}
-	if len(w.Pools) == 0 {
+	if len(w.Pools.List) == 0 {
 		return settings.DefaultPools(), nil
 	}
-	return w.Pools, nil
+	return w.Pools.List, nil
 }
 
 // empty makes runs begin alike: without items, and with nothing of the run before left to be written.

@@ -92,7 +92,7 @@ func work(ctx context.Context, in io.Reader, out io.Writer) error {
 const grace = time.Second
 
 func runWorker(ctx context.Context, o orders, d durations, t *tally) error {
-	c, err := settings.Load(o.Environment, settings.ReadWorker)
+	c, err := settings.Load(o.Environment, settings.Worker{})
 	if err != nil {
 		return fmt.Errorf("read the settings: %w", err)
 	}
@@ -119,7 +119,7 @@ func runWorker(ctx context.Context, o orders, d durations, t *tally) error {
 	for i, s := range list {
 		list[i].Run = asleep{durations: d, stage: s.Name()}
 	}
-	pools := c.Pools
+	pools := c.Pools.List
 	if len(pools) == 0 {
 		pools = settings.DefaultPools()
 	}

@@ -45,7 +45,7 @@ type local struct {
 // caller stops it.
 func startLocal(ctx context.Context, dir string, s3Log bool, log *slog.Logger) (l *local, err error) {
 	// A process that farol-dev starts would refuse an unknown name.
-	if _, err := settings.Load(env.ToMap(os.Environ()), func(*settings.Reader) struct{} { return struct{}{} }); err != nil {
+	if _, err := settings.Load(env.ToMap(os.Environ()), struct{}{}); err != nil {
 		return nil, cli.Usage(err, "docs/configuration.md lists all settings")
 	}
 	l = &local{log: log}
@@ -76,7 +76,7 @@ func (l *local) prepare(ctx context.Context) (err error) {
 	if _, err := l.callWith(ctx, []string{"FAROL_DATABASE_URL=" + l.OwnerURL}, "migrate", "up", "--yes"); err != nil {
 		return err
 	}
-	if l.config, err = settings.Load(env.ToMap(l.Env()), settings.ReadWorker); err != nil {
+	if l.config, err = settings.Load(env.ToMap(l.Env()), settings.Worker{}); err != nil {
 		return err
 	}
 	if l.db, err = registry.Connect(ctx, string(l.config.Database.URL), "farol-dev"); err != nil {

@@ -65,15 +65,17 @@ type checked struct {
 }
 
 func runCheck(cmd *cobra.Command, write string, wait waiting, asJSON bool) error {
-	config, err := connect.Load(settings.ReadWorker)
+	config, err := connect.Load(settings.Worker{})
 	if err != nil {
 		return err
 	}
 	s := surroundingsOf(&config)
 	s.Write = write
-	if s.Origin, err = connect.Load((*settings.Reader).ReadOrigin); err != nil {
+	site, err := connect.Load(settings.Site{})
+	if err != nil {
 		return err
 	}
+	s.Origin = site.Origin()
 	all, err := wait.until(cmd.Context(), s, func(list []preflight.Finding) bool { return preflight.Worst(list) != preflight.Failed }, connect.NewLogger(config.Log), nil)
 	if err != nil {
 		return err
@@ -94,7 +96,7 @@ func runCheck(cmd *cobra.Command, write string, wait waiting, asJSON bool) error
 func surroundingsOf(c *settings.Worker) preflight.Surroundings {
 	return preflight.Surroundings{
 		Command: "work", Database: &c.Database, Redis: &c.Redis, S3: &c.Storage.S3, Storage: &c.Storage,
-		Viruses: c.Viruses, Host: &preflight.HostNeeds{MaxFiles: c.MaxFiles, Children: c.Identify.Workers},
+		Viruses: c.Virus.Scanner, Host: &preflight.HostNeeds{MaxFiles: c.MaxFiles, Children: c.Identify.Workers},
 	}
 }
 

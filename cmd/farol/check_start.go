@@ -13,7 +13,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/farol-preservation/farol/fault"
+	"github.com/farol-preservation/farol/internal/connect"
 	"github.com/farol-preservation/farol/internal/monitor"
+	"github.com/farol-preservation/farol/internal/settings"
 	"github.com/farol-preservation/farol/preflight"
 	"github.com/farol-preservation/farol/retry"
 )
@@ -123,6 +125,19 @@ func (w waiting) ready(ctx context.Context, s preflight.Surroundings, addr strin
 		}
 	}
 	return nil
+}
+
+// open waits until the process may start, and opens what it needs.
+func (w waiting) open(ctx context.Context, s preflight.Surroundings, health settings.HTTP, log *slog.Logger) (*connect.Services, error) {
+	if err := w.ready(ctx, s, health.Addr, log); err != nil {
+		return nil, err
+	}
+	return openNow(ctx, s, health, log)
+}
+
+// openNow opens what a process needs. What is missing shows when it is used.
+func openNow(ctx context.Context, s preflight.Surroundings, _ settings.HTTP, log *slog.Logger) (*connect.Services, error) {
+	return connect.Open(ctx, s.Command, connect.Needs{Database: s.Database, Redis: s.Redis, S3: s.S3, Storage: s.Storage, Log: log})
 }
 
 // waiter serves health for a process that waits: a supervisor should not end

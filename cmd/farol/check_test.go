@@ -43,7 +43,7 @@ func (s *site) role() (name string) {
 // surroundings are those of a worker of the site.
 func (s *site) surroundings() preflight.Surroundings {
 	s.t.Helper()
-	config, err := settings.Load(s.settings, settings.ReadWorker)
+	config, err := settings.Load(s.settings, settings.Worker{})
 	if err != nil {
 		s.t.Fatal(err)
 	}

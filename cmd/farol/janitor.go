@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -93,7 +94,7 @@ func newJanitor(s *connect.Services, c settings.Janitor, name string, log *slog.
 
 // connectJanitor opens all stores for a command that inspects them.
 func connectJanitor(ctx context.Context, command string) (*upkeep.Janitor, func(), error) {
-	config, err := connect.Load(settings.ReadStores)
+	config, err := connect.Load(settings.Stores{})
 	if err != nil {
 		return nil, nil, err
 	}
@@ -108,10 +109,8 @@ func connectJanitor(ctx context.Context, command string) (*upkeep.Janitor, func(
 func thatJanitor(list []upkeep.Finding, kinds ...string) []upkeep.Finding {
 	kept := []upkeep.Finding{}
 	for _, f := range list {
-		for _, k := range kinds {
-			if f.Janitor == k {
-				kept = append(kept, f)
-			}
+		if slices.Contains(kinds, f.Janitor) {
+			kept = append(kept, f)
 		}
 	}
 	return kept

@@ -60,7 +60,7 @@ func TestSchedulerCleansUp(t *testing.T) {
 	defer s.Close()
 	chosen := []string{upkeep.JanitorJob}
 	c := newScheduling("schedule", s, settings.Scheduler{
-		Janitor: settings.Janitor{Retention: time.Nanosecond, OrphanAge: time.Hour, Interval: 40 * time.Millisecond},
+		Janitor: &settings.Janitor{Retention: time.Nanosecond, OrphanAge: time.Hour, Interval: 40 * time.Millisecond},
 	}, chosen)
 	c.Log = slog.New(slog.DiscardHandler)
 	for _, j := range jobs() {

@@ -19,6 +19,7 @@ import (
 	"github.com/farol-preservation/farol/internal/connect"
 	"github.com/farol-preservation/farol/internal/remote"
 	"github.com/farol-preservation/farol/internal/settings"
+	"github.com/farol-preservation/farol/storage"
 	"github.com/farol-preservation/farol/web/api"
 	"github.com/farol-preservation/farol/web/ops"
 )
@@ -85,7 +86,7 @@ func throughServer(cmd *cobra.Command, to remote.Options) error {
 		}
 		return nil
 	}
-	config, err := connect.Load(settings.ReadRemote(to.URL, to.Token))
+	config, err := connect.Load(settings.Remote{Server: to.URL, Token: storage.Secret(to.Token)})
 	if err != nil {
 		return err
 	}

@@ -85,7 +85,7 @@ func migrateUp(cmd *cobra.Command, care cli.Caution, reapply, asJSON bool) error
 
 // applyMigrations returns what the database has then.
 func applyMigrations(cmd *cobra.Command, reapply bool) ([]migrations.Applied, error) {
-	config, err := connect.Load(settings.ReadSession)
+	config, err := connect.Load(settings.Session{})
 	if err != nil {
 		return nil, err
 	}
@@ -133,11 +133,11 @@ Exit codes: 0 all are applied; 1 some are pending; 2 usage error.`,
 
 // migrationStatus finds out first, in bounded time, whether the database answers.
 func migrationStatus(cmd *cobra.Command) ([]migrations.Applied, error) {
-	config, err := connect.Load(settings.ReadSession)
+	config, err := connect.Load(settings.Session{})
 	if err != nil {
 		return nil, err
 	}
-	s, err := connect.Open(cmd.Context(), "migrate", connect.Needs{Database: &config})
+	s, err := connect.Open(cmd.Context(), "migrate", connect.Needs{Database: &config.Database})
 	if err != nil {
 		return nil, err
 	}

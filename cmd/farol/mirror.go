@@ -7,6 +7,7 @@ import (
 	"io"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
 
 	"github.com/farol-preservation/farol/internal/cli"
@@ -64,15 +65,12 @@ Exit codes: 0 success; 1 failure, or --reconcile left differences; 2 usage error
 }
 
 func runMirror(ctx context.Context, wait waiting) error {
-	config, err := connect.Load(settings.ReadMirror)
+	config, err := connect.Load(settings.Mirror{})
 	if err != nil {
 		return err
 	}
 	log := connect.NewLogger(config.Log)
-	if err := wait.ready(ctx, preflight.Surroundings{Command: "mirror", Database: &config.Database}, config.HTTP.Addr, log); err != nil {
-		return err
-	}
-	s, err := connect.Open(ctx, "mirror", connect.Needs{Database: &config.Database})
+	s, err := wait.open(ctx, preflight.Surroundings{Command: "mirror", Database: &config.Database}, config.HTTP, log)
 	if err != nil {
 		return err
 	}
@@ -80,10 +78,12 @@ func runMirror(ctx context.Context, wait waiting) error {
 	mirror := newMirror(config, s)
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	ends := monitor.NewEnds()
+	metrics := prometheus.NewRegistry()
+	metrics.MustRegister(monitor.NewMirror(mirror))
+	ends := monitor.NewEnds(metrics)
 	work := func() error { return reaping(ctx, s.DB, ends, log, mirror.Run) }
 	return watched(ctx, stop, work, func(ctx context.Context, ready readiness) error {
-		return serveQueue(ctx, "mirror", s, config.Database, config.HTTP, ready, log, append(ends.Collectors(), monitor.Mirror{Of: mirror})...)
+		return serveQueue(ctx, "mirror", s, config.Database, config.HTTP, ready, log, metrics)
 	})
 }
 
@@ -129,7 +129,7 @@ Exit codes: 0 success; 1 nsqd or the database does not answer; 2 usage error.`,
 
 // withMirror does something with a mirror that does not run.
 func withMirror(ctx context.Context, do func(*nsqcompat.Mirror) error) error {
-	config, err := connect.Load(settings.ReadMirror)
+	config, err := connect.Load(settings.Mirror{})
 	if err != nil {
 		return err
 	}

@@ -50,7 +50,7 @@ that has none, repeatedly until SIGTERM or Ctrl-C. This is the job read-buckets 
 
 func readBuckets(cmd *cobra.Command, once bool, interval time.Duration, asJSON bool) error {
 	ctx := cmd.Context()
-	config, err := connect.Load(settings.ReadBucketReader)
+	config, err := connect.Load(settings.BucketReader{})
 	if err != nil {
 		return err
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"net/http"
 	"os"
@@ -136,13 +137,20 @@ type scheduling struct {
 	metrics *monitor.Runs
 }
 
+// opening is how a process opens what it needs: see [waiting.open] and [openNow].
+type opening func(context.Context, preflight.Surroundings, settings.HTTP, *slog.Logger) (*connect.Services, error)
+
 // connectScheduler opens what the jobs need, and nothing else.
-func connectScheduler(ctx context.Context, chosen []string) (*scheduling, error) {
-	config, err := connect.Load(settings.ReadScheduler(needsOf(chosen)))
+func connectScheduler(ctx context.Context, chosen []string, open opening) (*scheduling, error) {
+	config, err := connect.Load(settingsOf(chosen))
 	if err != nil {
 		return nil, err
 	}
-	s, err := connect.Open(ctx, "schedule", connect.Needs{Database: &config.Database, Redis: config.Redis, S3: config.S3, Storage: config.Storage, Log: connect.NewLogger(config.Log)})
+	needs := preflight.Surroundings{Command: "schedule", Database: &config.Database, Redis: config.Redis, S3: config.S3, Storage: config.Storage}
+	if needs.Storage != nil {
+		needs.S3 = &needs.Storage.S3
+	}
+	s, err := open(ctx, needs, config.HTTP, connect.NewLogger(config.Log))
 	if err != nil {
 		return nil, err
 	}
@@ -162,15 +170,6 @@ func newScheduling(command string, s *connect.Services, config settings.Schedule
 	}, config, metrics}
 }
 
-// schedulerSurroundings are those of the chosen jobs.
-func schedulerSurroundings(c *settings.Scheduler) preflight.Surroundings {
-	s := preflight.Surroundings{Command: "schedule", Database: &c.Database, Redis: c.Redis, S3: c.S3, Storage: c.Storage}
-	if s.Storage != nil {
-		s.S3 = &s.Storage.S3
-	}
-	return s
-}
-
 // leaveOut leaves out the jobs whose interval is 0.
 func (c *scheduling) leaveOut() error {
 	c.Jobs = slices.DeleteFunc(c.Jobs, func(j upkeep.Job) bool { return j.Every <= 0 })
@@ -181,14 +180,7 @@ func (c *scheduling) leaveOut() error {
 }
 
 func runSchedule(ctx context.Context, chosen []string, wait waiting) error {
-	config, err := connect.Load(settings.ReadScheduler(needsOf(chosen)))
-	if err != nil {
-		return err
-	}
-	if err := wait.ready(ctx, schedulerSurroundings(&config), config.HTTP.Addr, connect.NewLogger(config.Log)); err != nil {
-		return err
-	}
-	c, err := connectScheduler(ctx, chosen)
+	c, err := connectScheduler(ctx, chosen, wait.open)
 	if err != nil {
 		return err
 	}
@@ -206,9 +198,8 @@ func (c *scheduling) serve(ctx context.Context, command string) error {
 		return err
 	}
 	defer figures.Close()
-	ends := monitor.NewEnds()
-	c.metrics.Registry.MustRegister(ends.Collectors()...)
-	c.metrics.Registry.MustRegister(figures, monitor.Jobs{Registry: figures.Registry}, monitor.Outbox{Registry: figures.Registry})
+	ends := monitor.NewEnds(c.metrics.Registry)
+	c.metrics.Registry.MustRegister(figures, monitor.NewJobs(figures.Registry), monitor.NewOutbox(figures.Registry))
 	names := make([]string, len(c.Jobs))
 	for i, j := range c.Jobs {
 		names[i] = j.Name
@@ -228,7 +219,7 @@ func (c *scheduling) serve(ctx context.Context, command string) error {
 }
 
 func runDueJobs(cmd *cobra.Command, chosen []string, asJSON bool) error {
-	c, err := connectScheduler(cmd.Context(), chosen)
+	c, err := connectScheduler(cmd.Context(), chosen, openNow)
 	if err != nil {
 		return err
 	}
@@ -253,7 +244,7 @@ func runJobSoon(ctx context.Context, cmd *cobra.Command, s *remote.Server, name 
 }
 
 func runJobNow(cmd *cobra.Command, name string, asJSON bool) error {
-	c, err := connectScheduler(cmd.Context(), []string{name})
+	c, err := connectScheduler(cmd.Context(), []string{name}, openNow)
 	if err != nil {
 		return err
 	}

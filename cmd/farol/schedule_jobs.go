@@ -11,7 +11,7 @@ import (
 // job is something that can be scheduled.
 type job struct {
 	name, does, setting string
-	needs               settings.JobNeeds
+	needs               func(*settings.Scheduler) // names what it needs in addition to the database; nil: nothing
 	make                func(*scheduling) upkeep.Job
 }
 
@@ -19,7 +19,7 @@ type job struct {
 func jobs() []job {
 	return []job{
 		{
-			name: upkeep.ReadBucketsJob, does: "create a work item for each new bag", setting: "FAROL_READ_INTERVAL", needs: settings.JobNeeds{S3: true},
+			name: upkeep.ReadBucketsJob, does: "create a work item for each new bag", setting: "FAROL_READ_INTERVAL", needs: func(c *settings.Scheduler) { c.S3 = &settings.S3{} },
 			make: func(c *scheduling) upkeep.Job { return c.reader().Job(c.config.Read.Interval) },
 		},
 		{
@@ -29,11 +29,11 @@ func jobs() []job {
 			},
 		},
 		{
-			name: upkeep.GlacierPollJob, does: "poll archived objects that are being made readable", setting: "FAROL_GLACIER_POLL_INTERVAL", needs: settings.JobNeeds{Storage: true},
+			name: upkeep.GlacierPollJob, does: "poll archived objects that are being made readable", setting: "FAROL_GLACIER_POLL_INTERVAL", needs: needsStorage,
 			make: func(c *scheduling) upkeep.Job { return c.recurring().GlacierPoll(c.config.GlacierEvery) },
 		},
 		{
-			name: upkeep.SpotRestoreJob, does: "restore random objects as a test", setting: "FAROL_SPOT_INTERVAL", needs: settings.JobNeeds{Storage: true},
+			name: upkeep.SpotRestoreJob, does: "restore random objects as a test", setting: "FAROL_SPOT_INTERVAL", needs: needsStorage,
 			make: func(c *scheduling) upkeep.Job {
 				return c.recurring().SpotRestore(c.config.SpotEvery, upkeep.Spot{Least: upkeep.LeastSpot, Most: int64(c.config.SpotMaxSize)})
 			},
@@ -59,22 +59,28 @@ func jobs() []job {
 			make: func(c *scheduling) upkeep.Job { return c.sendMail() },
 		},
 		{
-			name: upkeep.JanitorJob, does: "remove leftovers of ended and failed items", setting: "FAROL_JANITOR_INTERVAL", needs: settings.JobNeeds{Redis: true, Storage: true},
+			name: upkeep.JanitorJob, does: "remove leftovers of ended and failed items", setting: "FAROL_JANITOR_INTERVAL", needs: needsStores,
 			make: func(c *scheduling) upkeep.Job {
-				return newJanitor(c.Services, c.config.Janitor, c.Holder, c.Log).Job(c.config.Janitor.Interval, c.metrics.Janitor.Observe)
+				return newJanitor(c.Services, *c.config.Janitor, c.Holder, c.Log).Job(c.config.Janitor.Interval, c.metrics.Janitor.Observe)
 			},
 		},
 	}
 }
 
-// needsOf are the needs of some jobs together.
-func needsOf(chosen []string) (n settings.JobNeeds) {
+func needsStorage(c *settings.Scheduler) { c.Storage = &settings.Storage{} }
+
+func needsStores(c *settings.Scheduler) {
+	c.Redis, c.Storage, c.Janitor = &settings.Redis{}, &settings.Storage{}, &settings.Janitor{}
+}
+
+// settingsOf has the blocks of settings that some jobs need together.
+func settingsOf(chosen []string) (c settings.Scheduler) {
 	for _, j := range jobs() {
-		if slices.Contains(chosen, j.name) {
-			n = settings.JobNeeds{Redis: n.Redis || j.needs.Redis, S3: n.S3 || j.needs.S3, Storage: n.Storage || j.needs.Storage}
+		if slices.Contains(chosen, j.name) && j.needs != nil {
+			j.needs(&c)
 		}
 	}
-	return n
+	return c
 }
 
 func jobNames() (names []string) {

@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -67,16 +66,17 @@ token for --pull and --lease; on other addresses, every program does: see farol 
 }
 
 func runServe(ctx context.Context, apis served, wait waiting) error {
-	config, err := connect.Load(settings.ReadServer(apis.web))
+	var needs settings.Server
+	if apis.web {
+		needs.API = &settings.API{}
+	}
+	config, err := connect.Load(needs)
 	if err != nil {
 		return err
 	}
 	memory.Fit(100, 0)
 	log := connect.NewLogger(config.Log)
-	if err := wait.ready(ctx, preflight.Surroundings{Command: "serve", Database: &config.Database}, config.HTTP.Addr, log); err != nil {
-		return err
-	}
-	s, err := connect.Open(ctx, "serve", connect.Needs{Database: &config.Database})
+	s, err := wait.open(ctx, preflight.Surroundings{Command: "serve", Database: &config.Database}, config.HTTP, log)
 	if err != nil {
 		return err
 	}
@@ -84,7 +84,8 @@ func runServe(ctx context.Context, apis served, wait waiting) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	group, ctx := errgroup.WithContext(ctx)
-	v := &server{Services: s, config: config, log: log, stop: stop, group: group, requests: monitor.NewRequests(), ends: monitor.NewEnds()}
+	metrics := prometheus.NewRegistry()
+	v := &server{Services: s, config: config, log: log, stop: stop, group: group, metrics: metrics, requests: monitor.NewRequests(metrics), ends: monitor.NewEnds(metrics)}
 	if apis.web {
 		if err := v.serveWeb(ctx); err != nil {
 			return err
@@ -102,7 +103,7 @@ func runServe(ctx context.Context, apis served, wait waiting) error {
 		}
 	}
 	return watched(ctx, stop, work, func(ctx context.Context, ready readiness) error {
-		return serveQueue(ctx, "serve", s, config.Database, config.HTTP, ready, log, slices.Concat(v.requests.Collectors(), v.ends.Collectors(), v.figures)...)
+		return serveQueue(ctx, "serve", s, config.Database, config.HTTP, ready, log, metrics)
 	})
 }
 
@@ -116,7 +117,7 @@ type server struct {
 	group    *errgroup.Group
 	requests monitor.Requests
 	ends     monitor.Ends
-	figures  []prometheus.Collector
+	metrics  *prometheus.Registry
 }
 
 // servePrograms serves queues, and stages in other languages.
@@ -137,7 +138,7 @@ func (v *server) servePrograms(ctx context.Context, apis served) error {
 			Direct: direct, NoListen: v.config.Database.Pooler != "" && direct == nil, Log: v.log,
 		})
 		queues.Routes(mux)
-		v.figures = append(v.figures, monitor.NewWaiting(queues), monitor.NewPull(v.Registry, v.log))
+		v.metrics.MustRegister(monitor.NewWaiting(queues), monitor.NewPull(v.Registry, v.log))
 		v.group.Go(func() error { return queues.Run(ctx) })
 	}
 	if apis.lease {
@@ -228,7 +229,7 @@ func orderly(ctx context.Context, err error) error {
 // serveQueue serves health, the queue's figures and more for a command that works
 // on no items, until ctx is done; not at all if there is no address.
 func serveQueue(ctx context.Context, command string, s *connect.Services, database settings.Database, http settings.HTTP, ready readiness, log *slog.Logger,
-	more ...prometheus.Collector,
+	metrics *prometheus.Registry,
 ) error {
 	if http.Addr == "" {
 		return nil
@@ -238,7 +239,6 @@ func serveQueue(ctx context.Context, command string, s *connect.Services, databa
 		return err
 	}
 	defer figures.Close()
-	metrics := prometheus.NewRegistry()
-	metrics.MustRegister(append(more, figures)...)
+	metrics.MustRegister(figures)
 	return monitor.Serve(ctx, http.Addr, metrics, ready(monitor.Answers(s.Registry.Ping)), log)
 }

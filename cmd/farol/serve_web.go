@@ -41,7 +41,7 @@ func (v *server) serveWeb(ctx context.Context) error {
 	tokens := access.NewTokens(v.Registry, false)
 	tokens.Costs = c.Costs == "on"
 	web := &access.Web{Tokens: tokens, Registry: v.Registry, Secure: c.Secure(), Proxies: c.Trusted(), Costs: tokens.Costs}
-	offered := handlers.Of(ctx, v.Services, v.config.API, v.log, handlers.All)
+	offered := handlers.Of(ctx, v.Services, *v.config.API, v.log, handlers.All)
 	offered.Web, offered.Stops = web, ctx.Done()
 	offered.Auth = auth.New(v.Registry, auth.Options{Keys: keys, Issuer: issuerOf(c.Base())})
 	offered.Providers = oidc.New(providersOf(c), oidc.Options{Keys: keys, Base: c.Base(), Log: v.log})

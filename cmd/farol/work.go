@@ -103,11 +103,11 @@ func (f workFlags) choose(configured []pipeline.Pool) ([]pipeline.Pool, error) {
 
 func runWork(ctx context.Context, f workFlags) error {
 	const help = "see `farol work --help`"
-	config, err := connect.Load(settings.ReadWorker)
+	config, err := connect.Load(settings.Worker{})
 	if err != nil {
 		return err
 	}
-	pools, err := f.choose(config.Pools)
+	pools, err := f.choose(config.Pools.List)
 	if err != nil {
 		return cli.Usage(err, help)
 	}
@@ -116,10 +116,7 @@ func runWork(ctx context.Context, f workFlags) error {
 	if len(config.Idle) > 0 {
 		log.WarnContext(ctx, "settings without effect: this version has no such worker, or the same setting is set under another name", "settings", config.Idle)
 	}
-	if err := f.wait.ready(ctx, surroundingsOf(&config), config.HTTP.Addr, log); err != nil {
-		return err
-	}
-	s, err := connect.Open(ctx, "work", connect.Needs{Database: &config.Database, Redis: &config.Redis, Storage: &config.Storage, Log: log})
+	s, err := f.wait.open(ctx, surroundingsOf(&config), config.HTTP, log)
 	if err != nil {
 		return err
 	}
@@ -140,7 +137,7 @@ func runWork(ctx context.Context, f workFlags) error {
 	defer formats.Close()
 	deps := pipeline.Deps{
 		Registry: s.Registry, Progress: s.Progress, Receiving: s.Receiving, Staging: s.Staging, Kept: s.Kept, Targets: s.Targets,
-		Profiles: config.Profiles, MaxFiles: config.MaxFiles, Memory: memory, Formats: formats, Viruses: config.Viruses, Files: config.Files, ColdPoll: config.ColdPoll,
+		Profiles: config.Profiles.All, MaxFiles: config.MaxFiles, Memory: memory, Formats: formats, Viruses: config.Virus.Scanner, Files: config.Files, ColdPoll: config.ColdPoll,
 		ReadBack: config.Verify == "read",
 		Version:  build.This().Version, Log: log,
 	}
@@ -152,7 +149,7 @@ func runWork(ctx context.Context, f workFlags) error {
 		return cli.Usage(err, help)
 	}
 	log.InfoContext(ctx, "working", "worker", engine.Worker(), "pools", pools, "memory_for_lists", memory)
-	metrics.Registry.MustRegister(monitor.Leases{Engine: engine}, monitor.Stores{Detours: s.Detours})
+	metrics.Registry.MustRegister(monitor.NewLeases(engine), monitor.NewStores(s.Detours))
 	audits, err := auditing(deps, s, config, engine.Worker(), metrics)
 	if err != nil {
 		return err
@@ -192,7 +189,7 @@ func runWatched(
 		return err
 	}
 	defer figures.Close()
-	metrics.Registry.MustRegister(figures, monitor.Services{Runner: runner})
+	metrics.Registry.MustRegister(figures, monitor.NewServices(runner))
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	group, groupCtx := errgroup.WithContext(ctx)

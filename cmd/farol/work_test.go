@@ -82,7 +82,7 @@ func TestStartNamesTheSettingThatDoesNotFit(t *testing.T) {
 			}
 		})
 	}
-	_, err = settings.Load(leastSettings(map[string]string{"INGEST_VALIDATOR_LEASE": "5s", "FAROL_HEARTBEAT": "2s"}), settings.ReadWorker)
+	_, err = settings.Load(leastSettings(map[string]string{"INGEST_VALIDATOR_LEASE": "5s", "FAROL_HEARTBEAT": "2s"}), settings.Worker{})
 	if err == nil || !strings.Contains(err.Error(), "INGEST_VALIDATOR_LEASE is 5s; it must be at least three times FAROL_HEARTBEAT, which is 2s") {
 		t.Errorf("err = %v", err)
 	}
@@ -108,7 +108,7 @@ func TestWhereThePoolsComeFrom(t *testing.T) {
 		},
 		"one pool by its settings": {environ: map[string]string{"FAROL_POOLS": "set=*"}, flags: workFlags{slots: 2}, want: "flags"},
 	} {
-		pools, err := tc.flags.choose(workerOf(t, tc.environ).Pools)
+		pools, err := tc.flags.choose(workerOf(t, tc.environ).Pools.List)
 		var names []string
 		for _, p := range pools {
 			names = append(names, p.Name)
@@ -124,7 +124,7 @@ func TestWhereThePoolsComeFrom(t *testing.T) {
 		"FAROL_POOLS":      {"FAROL_POOLS": "a=Receive\nb=Stroe"},
 		"FAROL_POOLS_FILE": {"FAROL_POOLS_FILE": filepath.Join(t.TempDir(), "none")},
 	} {
-		if _, err := settings.Load(leastSettings(environ), settings.ReadWorker); err == nil || !strings.Contains(err.Error(), name+" is") {
+		if _, err := settings.Load(leastSettings(environ), settings.Worker{}); err == nil || !strings.Contains(err.Error(), name+" is") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -142,7 +142,7 @@ func leastSettings(more map[string]string) map[string]string {
 
 func workerOf(t *testing.T, more map[string]string) settings.Worker {
 	t.Helper()
-	c, err := settings.Load(leastSettings(more), settings.ReadWorker)
+	c, err := settings.Load(leastSettings(more), settings.Worker{})
 	if err != nil {
 		t.Fatal(err)
 	}

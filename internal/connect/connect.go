@@ -24,9 +24,9 @@ import (
 	"github.com/farol-preservation/farol/storage"
 )
 
-// Load reads from the environment of this process what a command needs.
-func Load[T any](read func(*settings.Reader) T) (T, error) {
-	c, err := settings.Load(env.ToMap(os.Environ()), read)
+// Load reads from the environment of this process what a command needs: see [settings.Load].
+func Load[T any](c T) (T, error) {
+	c, err := settings.Load(env.ToMap(os.Environ()), c)
 	if err != nil {
 		err = cli.Usage(err, "set them in the environment (`farol dev` writes a file with those of a local stack); docs/configuration.md lists all")
 	}
@@ -265,7 +265,7 @@ func Registry(ctx context.Context, command string) (*Services, error) {
 	if err := Refuse(ctx, "this command"); err != nil {
 		return nil, err // whether there is a database or not
 	}
-	config, err := Load(settings.ReadDatabase)
+	config, err := Load(settings.Database{})
 	if err != nil {
 		return nil, err
 	}

@@ -29,8 +29,8 @@ func TestPasswordsOfURLsAreNotPrinted(t *testing.T) {
 	}
 	for _, setting := range []string{"FAROL_DATABASE_URL", "FAROL_REDIS_URL", "FAROL_S3_ENDPOINT", "FAROL_NSQD_HTTP_ADDR", "FAROL_CLAMD", "FAROL_LOG_LEVEL"} {
 		environ := map[string]string{"AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b", setting: at}
-		_, worker := settings.Load(environ, settings.ReadWorker)
-		_, mirror := settings.Load(environ, settings.ReadMirror)
+		_, worker := settings.Load(environ, settings.Worker{})
+		_, mirror := settings.Load(environ, settings.Mirror{})
 		for _, err := range []error{worker, mirror} {
 			if err != nil {
 				out.WriteString(err.Error())

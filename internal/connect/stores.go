@@ -10,6 +10,7 @@ import (
 
 	"github.com/farol-preservation/farol/registry/stores"
 	"github.com/farol-preservation/farol/storage"
+	"github.com/farol-preservation/farol/storage/ability"
 )
 
 const (
@@ -60,7 +61,7 @@ func learn(ctx context.Context, records stores.Records, client *storage.Client) 
 		return err
 	}
 	for _, one := range known {
-		var a storage.Abilities
+		var a ability.Known
 		text, err := json.Marshal(one)
 		if err == nil {
 			err = json.Unmarshal(text, &a)

@@ -14,7 +14,7 @@ import (
 // deposits is how bags are judged and uploaded, if there are settings for S3. The server
 // serves the rest without.
 func (h *house) deposits(ctx context.Context) api.Deposits {
-	c, err := connect.Load(settings.ReadDeposits)
+	c, err := connect.Load(settings.Deposits{})
 	if err != nil {
 		h.log.InfoContext(ctx, "S3 is not set up; bags cannot be deposited with a browser", "why", err)
 		return api.Deposits{}
@@ -30,7 +30,7 @@ func (h *house) deposits(ctx context.Context) api.Deposits {
 		t.Endpoint, t.PathStyle = cmp.Or(h.config.Web.S3Endpoint, t.Endpoint), true // one origin for all buckets
 		return client.Bucket(t)
 	}
-	d := api.Deposits{Bucket: s.Receiving, Public: public, Profiles: c.Profiles, MaxFiles: c.MaxFiles}
+	d := api.Deposits{Bucket: s.Receiving, Public: public, Profiles: c.Profiles.All, MaxFiles: c.MaxFiles}
 	if b, err := public("bucket"); err == nil {
 		if u, err := url.Parse(b.URL("")); err == nil {
 			d.Endpoint = u.Scheme + "://" + u.Host

@@ -49,7 +49,7 @@ func Of(ctx context.Context, s *connect.Services, config settings.API, log *slog
 	a := &api.API{
 		Registry: s.Registry, Version: build.This().Version, Log: log, PlanAlone: int64(config.Web.PlanAlone),
 		ArchiveClass: func(option string, fromArchive bool) string {
-			return restore.ArchiveClass(option, config.ClassOf, fromArchive)
+			return restore.ArchiveClass(option, config.Classes.ClassOf, fromArchive)
 		},
 		Fixity: api.Fixity{Days: config.Fixity.Days, Tries: config.Fixity.Attempts},
 		Next:   func(ctx context.Context, given []string, n int) ([]int64, error) { return Next(ctx, s.DB, given, n) },

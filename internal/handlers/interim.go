@@ -21,12 +21,12 @@ import (
 func (h *house) interim(ctx context.Context) api.Interim {
 	i := api.Interim{Measures: ingest.Measures()}
 	d := pipeline.Deps{Registry: h.Registry, Log: slog.New(slog.DiscardHandler)}
-	if item, err := connect.Load(settings.ReadItem); err != nil {
+	if item, err := connect.Load(settings.Item{}); err != nil {
 		h.log.InfoContext(ctx, "Redis is not set up; the progress of items is not served", "why", err)
 	} else {
 		i.Progress = h.openProgress(item.Redis)
 	}
-	if stores, err := connect.Load(settings.ReadItemStores); err != nil {
+	if stores, err := connect.Load(settings.ItemStores{}); err != nil {
 		i.Unset = err
 		h.log.InfoContext(ctx, "S3 is not set up; the files of items in progress are not served", "why", err)
 	} else if err := h.openBuckets(ctx, stores, &d, &i); err != nil {
@@ -46,7 +46,7 @@ func (h *house) openBuckets(ctx context.Context, c settings.ItemStores, d *pipel
 	if d.Staging, err = s.Receiving(c.Staging.Bucket); err != nil {
 		return err
 	}
-	keep, err := connect.Load(settings.ReadKeep)
+	keep, err := connect.Load(settings.Keep{})
 	if err != nil || keep.Bucket == "" {
 		return err
 	}

@@ -25,20 +25,20 @@ func exported(t *testing.T) map[string][]string {
 	}
 	t.Cleanup(figures.Close)
 	m := NewWork()
-	m.Registry.MustRegister(figures, Leases{}, Services{}, Stores{})
+	m.Registry.MustRegister(figures, NewLeases(nil), NewServices(nil), NewStores(nil))
 	jobs := NewRuns([]string{"janitor", "send-mail"})
-	jobs.Registry.MustRegister(Jobs{}, Outbox{})
+	jobs.Registry.MustRegister(NewJobs(nil), NewOutbox(nil))
+	requests := prometheus.NewRegistry()
+	NewRequests(requests)
 	ch := make(chan *prometheus.Desc)
 	go func() {
 		defer close(ch)
 		m.Registry.Describe(ch)
 		jobs.Registry.Describe(ch)
-		Mirror{}.Describe(ch)
+		NewMirror(nil).Describe(ch)
 		NewPull(nil, nil).Describe(ch)
 		NewWaiting(nil).Describe(ch)
-		for _, c := range NewRequests().Collectors() {
-			c.Describe(ch)
-		}
+		requests.Describe(ch)
 	}()
 	parts := regexp.MustCompile(`fqName: "([^"]+)".*variableLabels: \{([^}]*)\}`)
 	all := map[string][]string{}

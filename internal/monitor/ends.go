@@ -13,27 +13,19 @@ import (
 // claim.Observer of a process that only ends the attempts of workers that are gone.
 type Ends struct{ attempts, retried, failed *prometheus.CounterVec }
 
-// NewEnds has counters for all stages.
-func NewEnds() Ends {
-	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
-		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
-	}
+// NewEnds registers counters for all stages.
+func NewEnds(r prometheus.Registerer) Ends {
 	e := Ends{
-		attempts: counter("farol_attempts_total",
+		attempts: counter(r, "farol_attempts_total",
 			"Attempts that this process ended, its own and those of dead workers, by outcome as in the ledger.", "stage", "outcome"),
-		retried: counter("farol_succeeded_after_retries_total", "Stages that succeeded after at least one failed attempt.", "stage"),
-		failed:  counter("farol_failed_completely_total", "Items that became Failed or Suspended at the stage.", "stage"),
+		retried: counter(r, "farol_succeeded_after_retries_total", "Stages that succeeded after at least one failed attempt.", "stage"),
+		failed:  counter(r, "farol_failed_completely_total", "Items that became Failed or Suspended at the stage.", "stage"),
 	}
 	for _, stage := range settings.StepNames() { // what has not happened is 0, and an alarm sees the first time
 		e.retried.WithLabelValues(stage)
 		e.failed.WithLabelValues(stage)
 	}
 	return e
-}
-
-// Collectors are to be registered.
-func (e Ends) Collectors() []prometheus.Collector {
-	return []prometheus.Collector{e.attempts, e.retried, e.failed}
 }
 
 // Ended is of claim.Observer.

@@ -15,22 +15,15 @@ type Fixity struct {
 
 func newFixity(r *prometheus.Registry) Fixity {
 	m := Fixity{
-		checks: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "farol_fixity_checks_total", Help: "Fixity checks that this process completed, by result.",
-		}, []string{"target", "result"}),
-		bytes: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "farol_fixity_bytes_total", Help: "Bytes that fixity checks read.",
-		}, []string{"target"}),
-		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "farol_fixity_seconds", Help: "Duration of fixity checks.", Buckets: prometheus.ExponentialBuckets(0.01, 4, 10),
-		}, []string{"target"}),
+		checks:  counter(r, "farol_fixity_checks_total", "Fixity checks that this process completed, by result.", "target", "result"),
+		bytes:   counter(r, "farol_fixity_bytes_total", "Bytes that fixity checks read.", "target"),
+		seconds: histogram(r, "farol_fixity_seconds", "Duration of fixity checks.", 0.01, 4, 10, "target"),
 	}
 	for _, t := range storage.Targets() { // what has not happened is 0, and an alarm sees the first time
 		for _, result := range []string{"matched", "altered", "missing", "retried"} {
 			m.checks.WithLabelValues(t.Name, result)
 		}
 	}
-	r.MustRegister(m.checks, m.bytes, m.seconds)
 	return m
 }
 

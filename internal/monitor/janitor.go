@@ -10,17 +10,13 @@ import (
 type Janitor struct{ rounds, removed, bytes *prometheus.CounterVec }
 
 func newJanitor(r *prometheus.Registry) Janitor {
-	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
-		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
-	}
 	m := Janitor{
-		rounds:  counter("farol_janitor_rounds_total", "Rounds of the janitor in this process, by result.", "result"),
-		removed: counter("farol_janitor_removed_total", "Objects and keys that the janitor removed.", "store", "what"),
-		bytes:   counter("farol_janitor_removed_bytes_total", "Bytes that the janitor removed, where the size is known.", "store", "what"),
+		rounds:  counter(r, "farol_janitor_rounds_total", "Rounds of the janitor in this process, by result.", "result"),
+		removed: counter(r, "farol_janitor_removed_total", "Objects and keys that the janitor removed.", "store", "what"),
+		bytes:   counter(r, "farol_janitor_removed_bytes_total", "Bytes that the janitor removed, where the size is known.", "store", "what"),
 	}
 	m.rounds.WithLabelValues("done")
 	m.rounds.WithLabelValues("incomplete")
-	r.MustRegister(m.rounds, m.removed, m.bytes)
 	return m
 }
 

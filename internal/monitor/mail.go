@@ -1,8 +1,6 @@
 package monitor
 
 import (
-	"context"
-
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/farol-preservation/farol/registry"
@@ -13,11 +11,8 @@ import (
 type Mail struct{ results *prometheus.CounterVec }
 
 func newMail(r *prometheus.Registry) Mail {
-	m := Mail{prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "farol_mail_total", Help: "Attempts of this process to send a mail, by result.",
-	}, []string{"result"})}
+	m := Mail{counter(r, "farol_mail_total", "Attempts of this process to send a mail, by result.", "result")}
 	m.Observe(0, 0, 0) // an alarm sees the first time
-	r.MustRegister(m.results)
 	return m
 }
 
@@ -28,30 +23,17 @@ func (m Mail) Observe(sent, failed, gaveUp int) {
 	m.results.WithLabelValues("given up").Add(float64(gaveUp))
 }
 
-// Outbox is the mail that waits as the database has it, the same from whichever process.
-type Outbox struct{ Registry *registry.Registry }
-
-func (Outbox) descs() (waiting, oldest *prometheus.Desc) {
-	return prometheus.NewDesc("farol_mail_waiting", "Mails that are not sent yet, those for a later digest included.", nil, nil),
-		prometheus.NewDesc("farol_mail_oldest_seconds", "Age of the oldest mail that was tried and is not sent; 0 if there is none.", nil, nil)
-}
-
-// Describe is of prometheus.Collector.
-func (f Outbox) Describe(ch chan<- *prometheus.Desc) {
-	waiting, oldest := f.descs()
-	ch <- waiting
-	ch <- oldest
-}
-
-// Collect is of prometheus.Collector. Without the database there are no figures.
-func (f Outbox) Collect(ch chan<- prometheus.Metric) {
-	ctx, cancel := context.WithTimeout(context.Background(), queryTime) // a scrape hands none over
-	defer cancel()
-	figures, err := outbox.In(f.Registry).Figures(ctx)
-	if err != nil {
-		return // farol_database_up says so
+// NewOutbox is the mail that waits as the database has it, the same from whichever process. Without
+// the database there are no figures.
+func NewOutbox(r *registry.Registry) prometheus.Collector {
+	f, mail := &figures{}, &asked[outbox.Figures]{most: queryTime}
+	waiting := f.gauge("farol_mail_waiting", "Mails that are not sent yet, those for a later digest included.")
+	oldest := f.gauge("farol_mail_oldest_seconds", "Age of the oldest mail that was tried and is not sent; 0 if there is none.")
+	f.collect = func(ch chan<- prometheus.Metric) {
+		if found, _, err := mail.query(outbox.In(r).Figures); err == nil { // else farol_database_up says so
+			ch <- waiting(float64(found.Waiting))
+			ch <- oldest(found.Oldest.Seconds())
+		}
 	}
-	waiting, oldest := f.descs()
-	ch <- prometheus.MustNewConstMetric(waiting, prometheus.GaugeValue, float64(figures.Waiting))
-	ch <- prometheus.MustNewConstMetric(oldest, prometheus.GaugeValue, figures.Oldest.Seconds())
+	return f
 }

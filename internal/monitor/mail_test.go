@@ -27,7 +27,7 @@ func TestMailIsCounted(t *testing.T) {
 	}
 	runs := NewRuns([]string{"send-mail"})
 	runs.Mail.Observe(3, 2, 1)
-	runs.Registry.MustRegister(Outbox{Registry: registry.New(db)})
+	runs.Registry.MustRegister(NewOutbox(registry.New(db)))
 	got := gathered(t, runs.Registry)
 	for name, want := range map[string]float64{"farol_mail_total sent": 3, "farol_mail_total failed": 1, "farol_mail_total given up": 1, "farol_mail_waiting": 2} {
 		if v, ok := got[name]; !ok || v != want {
@@ -39,7 +39,7 @@ func TestMailIsCounted(t *testing.T) {
 	}
 	db.Close()
 	r := prometheus.NewRegistry()
-	r.MustRegister(Outbox{Registry: registry.New(db)})
+	r.MustRegister(NewOutbox(registry.New(db)))
 	if left := gathered(t, r); len(left) != 0 {
 		t.Errorf("without the database it exports %v", left)
 	}

@@ -17,7 +17,7 @@ func TestMirrorTellsItsFigures(t *testing.T) {
 	nsq := testenv.NewNSQ(t)
 	mirror := nsqcompat.NewMirror(testenv.Database(t), nsqcompat.MirrorOptions{NSQDTCPAddr: nsq.TCPAddr, NSQDHTTPAddr: nsq.HTTPAddr})
 	metrics := prometheus.NewRegistry()
-	metrics.MustRegister(Mirror{Of: mirror})
+	metrics.MustRegister(NewMirror(mirror))
 	series := func() map[string]int {
 		families, err := metrics.Gather()
 		if err != nil {

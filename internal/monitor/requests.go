@@ -16,16 +16,12 @@ type Requests struct {
 	took     *prometheus.HistogramVec
 }
 
-// NewRequests counts requests.
-func NewRequests() Requests {
+// NewRequests registers counters of requests.
+func NewRequests(r prometheus.Registerer) Requests {
 	return Requests{
-		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "farol_http_requests_total", Help: "Requests to the HTTP APIs, by route, method and status.",
-		}, []string{"path", "method", "code"}),
-		took: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "farol_http_request_seconds", Help: "Duration of requests to the HTTP APIs; those to /pull and /v1/claim include the time that they waited.",
-			Buckets: prometheus.ExponentialBuckets(0.001, 4, 9),
-		}, []string{"path"}),
+		requests: counter(r, "farol_http_requests_total", "Requests to the HTTP APIs, by route, method and status.", "path", "method", "code"),
+		took: histogram(r, "farol_http_request_seconds",
+			"Duration of requests to the HTTP APIs; those to /pull and /v1/claim include the time that they waited.", 0.001, 4, 9, "path"),
 	}
 }
 
@@ -34,11 +30,6 @@ func NewWaiting(queues *pull.API) prometheus.Collector {
 	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "farol_pull_waiting", Help: "Requests that wait for messages in this process.",
 	}, func() float64 { return float64(queues.Waiting()) })
-}
-
-// Collectors are all metrics.
-func (m Requests) Collectors() []prometheus.Collector {
-	return []prometheus.Collector{m.requests, m.took}
 }
 
 // Observed counts requests by route, so that paths without a route make no figures of

@@ -1,12 +1,12 @@
 package monitor
 
 import (
-	"context"
 	"slices"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	upkeeppkg "github.com/farol-preservation/farol/pipeline/upkeep"
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/upkeep"
 )
@@ -22,14 +22,11 @@ type Runs struct {
 
 // NewRuns has a counter for each of the jobs.
 func NewRuns(jobs []string) *Runs {
+	r := prometheus.NewRegistry()
 	m := &Runs{
-		Registry: prometheus.NewRegistry(),
-		runs: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "farol_schedule_runs_total", Help: "Runs of recurring jobs that this process made, by result.",
-		}, []string{"job", "result"}),
-		took: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "farol_schedule_run_seconds", Help: "Duration of the runs of recurring jobs.", Buckets: prometheus.ExponentialBuckets(0.01, 4, 10),
-		}, []string{"job"}),
+		Registry: r,
+		runs:     counter(r, "farol_schedule_runs_total", "Runs of recurring jobs that this process made, by result.", "job", "result"),
+		took:     histogram(r, "farol_schedule_run_seconds", "Duration of the runs of recurring jobs.", 0.01, 4, 10, "job"),
 	}
 	for _, job := range jobs { // what has not happened is 0, and an alarm sees the first time
 		for _, result := range []string{upkeeppkg.Ran, upkeeppkg.Failed, upkeeppkg.Lost} {
@@ -37,12 +34,11 @@ func NewRuns(jobs []string) *Runs {
 		}
 	}
 	if slices.Contains(jobs, upkeeppkg.JanitorJob) {
-		m.Janitor = newJanitor(m.Registry)
+		m.Janitor = newJanitor(r)
 	}
 	if slices.Contains(jobs, upkeeppkg.SendMailJob) {
-		m.Mail = newMail(m.Registry)
+		m.Mail = newMail(r)
 	}
-	m.Registry.MustRegister(m.runs, m.took)
 	return m
 }
 
@@ -52,47 +48,29 @@ func (m *Runs) Observe(r upkeeppkg.JobRun) {
 	m.took.WithLabelValues(r.Job).Observe(r.Took.Seconds())
 }
 
-// Jobs are the recurring jobs as the database has them, the same from whichever
-// process.
-type Jobs struct{ Registry *registry.Registry }
-
-func (Jobs) descs() (last, next, late, failing, paused *prometheus.Desc) {
-	desc := func(name, help string) *prometheus.Desc { return prometheus.NewDesc(name, help, []string{"job"}, nil) }
-	return desc("farol_schedule_last_run_timestamp_seconds", "When the job's last run ended, in any process."),
-		desc("farol_schedule_next_run_timestamp_seconds", "When the next run of the job is due."),
-		desc("farol_schedule_late_seconds", "How long the next run of the job has been overdue; 0 if the job is paused."),
-		desc("farol_schedule_failing", "Whether the last run of the job failed or was incomplete."),
-		desc("farol_schedule_paused", "Whether the job is paused.")
-}
-
-// Describe is of prometheus.Collector.
-func (f Jobs) Describe(ch chan<- *prometheus.Desc) {
-	last, next, late, failing, paused := f.descs()
-	for _, d := range []*prometheus.Desc{last, next, late, failing, paused} {
-		ch <- d
-	}
-}
-
-// Collect is of prometheus.Collector. Without the database there are no figures.
-func (f Jobs) Collect(ch chan<- prometheus.Metric) {
-	ctx, cancel := context.WithTimeout(context.Background(), queryTime) // a scrape hands none over
-	defer cancel()
-	list, err := upkeep.In(f.Registry).Schedules(ctx)
-	if err != nil {
-		return // farol_database_up says so
-	}
-	last, next, late, failing, paused := f.descs()
-	yes := map[bool]float64{true: 1}
-	for _, j := range list {
-		gauge := func(d *prometheus.Desc, v float64) {
-			ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, j.Job)
+// NewJobs are the recurring jobs as the database has them, the same from whichever
+// process. Without the database there are no figures.
+func NewJobs(r *registry.Registry) prometheus.Collector {
+	f, jobs := &figures{}, &asked[[]record.Schedule]{most: queryTime}
+	last := f.gauge("farol_schedule_last_run_timestamp_seconds", "When the job's last run ended, in any process.", "job")
+	next := f.gauge("farol_schedule_next_run_timestamp_seconds", "When the next run of the job is due.", "job")
+	late := f.gauge("farol_schedule_late_seconds", "How long the next run of the job has been overdue; 0 if the job is paused.", "job")
+	failing := f.gauge("farol_schedule_failing", "Whether the last run of the job failed or was incomplete.", "job")
+	paused := f.gauge("farol_schedule_paused", "Whether the job is paused.", "job")
+	f.collect = func(ch chan<- prometheus.Metric) {
+		list, _, err := jobs.query(upkeep.In(r).Schedules)
+		if err != nil {
+			return // farol_database_up says so
 		}
-		if j.EndedAt != nil {
-			gauge(last, float64(j.EndedAt.Unix()))
+		for _, j := range list {
+			if j.EndedAt != nil {
+				ch <- last(float64(j.EndedAt.Unix()), j.Job)
+			}
+			ch <- next(float64(j.NextRunAt.Unix()), j.Job)
+			ch <- late(j.Late.Seconds(), j.Job)
+			ch <- failing(yes(j.Error != ""), j.Job)
+			ch <- paused(yes(j.Paused), j.Job)
 		}
-		gauge(next, float64(j.NextRunAt.Unix()))
-		gauge(late, j.Late.Seconds())
-		gauge(failing, yes[j.Error != ""])
-		gauge(paused, yes[j.Paused])
 	}
+	return f
 }

@@ -25,7 +25,7 @@ func TestSchedulesAreShown(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := prometheus.NewRegistry()
-	r.MustRegister(Jobs{Registry: registry.New(db)})
+	r.MustRegister(NewJobs(registry.New(db)))
 	got := gathered(t, r)
 	for name, want := range map[string]float64{
 		"farol_schedule_last_run_timestamp_seconds janitor": 1795341600, "farol_schedule_next_run_timestamp_seconds janitor": 1795345200,

@@ -20,9 +20,9 @@ type Work struct {
 	ended   *prometheus.CounterVec
 	took    *prometheus.HistogramVec
 	bytes   *prometheus.CounterVec
-	claims  prometheus.Histogram
+	claims  prometheus.Observer
 	claimed prometheus.Counter
-	settles prometheus.Histogram
+	settles prometheus.Observer
 
 	lost   *prometheus.CounterVec
 	Fixity Fixity
@@ -30,31 +30,22 @@ type Work struct {
 
 // NewWork has counters for all stages.
 func NewWork() *Work {
-	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
-		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
-	}
-	latency := func(name, help string) prometheus.Histogram {
-		return prometheus.NewHistogram(prometheus.HistogramOpts{Name: name, Help: help, Buckets: prometheus.ExponentialBuckets(0.0005, 2, 15)})
-	}
+	r := prometheus.NewRegistry()
 	m := &Work{
-		Ends:     NewEnds(),
-		Registry: prometheus.NewRegistry(),
-		ended:    counter("farol_stage_outcomes_total", "Stage runs that ended, by outcome code; done means success.", "stage", "code"),
-		took: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "farol_stage_seconds", Help: "Duration of stage runs.", Buckets: prometheus.ExponentialBuckets(0.01, 4, 10),
-		}, []string{"stage"}),
-		bytes:   counter("farol_stage_bytes_total", "Bytes of the items whose stage succeeded.", "stage"),
-		claims:  latency("farol_claim_seconds", "Duration of claim queries."),
-		claimed: prometheus.NewCounter(prometheus.CounterOpts{Name: "farol_claimed_items_total", Help: "Items that this process claimed, without those that it carried on to their next stage."}),
-		settles: latency("farol_settle_seconds", "Time from the end of a stage until its outcome is recorded."),
-		lost:    counter("farol_leases_lost_total", "Leases that this process lost.", "stage"),
+		Ends:     NewEnds(r),
+		Registry: r,
+		ended:    counter(r, "farol_stage_outcomes_total", "Stage runs that ended, by outcome code; done means success.", "stage", "code"),
+		took:     histogram(r, "farol_stage_seconds", "Duration of stage runs.", 0.01, 4, 10, "stage"),
+		bytes:    counter(r, "farol_stage_bytes_total", "Bytes of the items whose stage succeeded.", "stage"),
+		claims:   histogram(r, "farol_claim_seconds", "Duration of claim queries.", 0.0005, 2, 15).WithLabelValues(),
+		claimed:  counter(r, "farol_claimed_items_total", "Items that this process claimed, without those that it carried on to their next stage.").WithLabelValues(),
+		settles:  histogram(r, "farol_settle_seconds", "Time from the end of a stage until its outcome is recorded.", 0.0005, 2, 15).WithLabelValues(),
+		lost:     counter(r, "farol_leases_lost_total", "Leases that this process lost.", "stage"),
+		Fixity:   newFixity(r),
 	}
 	for _, stage := range settings.StepNames() { // what has not happened is 0, and an alarm sees the first time
 		m.lost.WithLabelValues(stage)
 	}
-	m.Fixity = newFixity(m.Registry)
-	m.Registry.MustRegister(m.ended, m.took, m.bytes, m.claims, m.claimed, m.settles, m.lost)
-	m.Registry.MustRegister(m.Collectors()...)
 	return m
 }
 
@@ -81,64 +72,42 @@ func (m *Work) Settled(took time.Duration, _ int) { m.settles.Observe(took.Secon
 // Lost is of claim.Observer.
 func (m *Work) Lost(stage string) { m.lost.WithLabelValues(stage).Inc() }
 
-// Leases are those that an engine holds.
-type Leases struct{ Engine *claim.Engine }
-
-func heldDesc() *prometheus.Desc {
-	return prometheus.NewDesc("farol_leases_held", "Leases that this process holds.", []string{"stage"}, nil)
-}
-
-// Describe implements [prometheus.Collector].
-func (h Leases) Describe(ch chan<- *prometheus.Desc) { ch <- heldDesc() }
-
-// Collect implements [prometheus.Collector].
-func (h Leases) Collect(ch chan<- prometheus.Metric) {
-	held := h.Engine.Held()
-	for _, stage := range settings.StepNames() {
-		ch <- prometheus.MustNewConstMetric(heldDesc(), prometheus.GaugeValue, float64(held[stage]), stage)
+// NewLeases are those that an engine holds.
+func NewLeases(e *claim.Engine) prometheus.Collector {
+	f := &figures{}
+	held := f.gauge("farol_leases_held", "Leases that this process holds.", "stage")
+	f.collect = func(ch chan<- prometheus.Metric) {
+		leases := e.Held()
+		for _, stage := range settings.StepNames() {
+			ch <- held(float64(leases[stage]), stage)
+		}
 	}
+	return f
 }
 
-// Services are those that the work of this process needs, as it sees them.
-type Services struct{ Runner *pipeline.Runner }
-
-func serviceDesc() *prometheus.Desc {
-	return prometheus.NewDesc("farol_service_ok", "Whether this process claims work that needs the service.", []string{"service"}, nil)
-}
-
-// Describe implements [prometheus.Collector].
-func (s Services) Describe(ch chan<- *prometheus.Desc) { ch <- serviceDesc() }
-
-// Collect implements [prometheus.Collector].
-func (s Services) Collect(ch chan<- prometheus.Metric) {
-	views, _ := s.Runner.Services()
-	for _, v := range views {
-		ch <- prometheus.MustNewConstMetric(serviceDesc(), prometheus.GaugeValue, map[bool]float64{true: 1}[v.OK], v.Service)
+// NewServices are those that the work of this process needs, as it sees them.
+func NewServices(r *pipeline.Runner) prometheus.Collector {
+	f := &figures{}
+	ok := f.gauge("farol_service_ok", "Whether this process claims work that needs the service.", "service")
+	f.collect = func(ch chan<- prometheus.Metric) {
+		views, _ := r.Services()
+		for _, v := range views {
+			ch <- ok(yes(v.OK), v.Service)
+		}
 	}
+	return f
 }
 
-// Stores counts what the stores' missing abilities cost this process. Detours returns the bytes
+// NewStores counts what the stores' missing abilities cost this process. detours returns the bytes
 // that were read a second time to be hashed, and the requests more.
-type Stores struct {
-	Detours func() (bytes, requests int64)
-}
-
-func storeDescs() (bytes, requests *prometheus.Desc) {
-	return prometheus.NewDesc("farol_storage_read_back_bytes_total", "Bytes that were read back to be hashed, since their store proves nothing of them.", nil, nil),
-		prometheus.NewDesc("farol_storage_detours_total", "Requests that a store with all abilities would not have needed.", nil, nil)
-}
-
-// Describe implements [prometheus.Collector].
-func (s Stores) Describe(ch chan<- *prometheus.Desc) {
-	bytes, requests := storeDescs()
-	ch <- bytes
-	ch <- requests
-}
-
-// Collect implements [prometheus.Collector].
-func (s Stores) Collect(ch chan<- prometheus.Metric) {
-	bytes, requests := storeDescs()
-	n, m := s.Detours()
-	ch <- prometheus.MustNewConstMetric(bytes, prometheus.CounterValue, float64(n))
-	ch <- prometheus.MustNewConstMetric(requests, prometheus.CounterValue, float64(m))
+func NewStores(detours func() (bytes, requests int64)) prometheus.Collector {
+	f := &figures{}
+	bytes := f.counter("farol_storage_read_back_bytes_total", "Bytes that were read back to be hashed, since their store proves nothing of them.")
+	requests := f.counter("farol_storage_detours_total", "Requests that a store with all abilities would not have needed.")
+	f.collect = func(ch chan<- prometheus.Metric) {
+		n, m := detours()
+		ch <- bytes(float64(n))
+		ch <- requests(float64(m))
+	}
+	return f
 }

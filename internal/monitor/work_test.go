@@ -60,7 +60,7 @@ func newWatched(t testing.TB) *watched {
 	}
 	t.Cleanup(w.figures.Close)
 	w.figures.fresh, w.figures.most = 0, testenv.Patience
-	w.metrics.Registry.MustRegister(w.figures, Leases{Engine: w.engines[0]})
+	w.metrics.Registry.MustRegister(w.figures, NewLeases(w.engines[0]))
 	w.exec(`INSERT INTO institutions (name, identifier, receiving_bucket, restore_bucket) VALUES ('Test', 'test.edu', 'receiving', 'restore')`)
 	return w
 }

@@ -31,7 +31,7 @@ type local struct {
 
 // open makes a server of this process. program names it to the database's administrators.
 func open(ctx context.Context, program string, warnings io.Writer) (*local, error) {
-	config, err := connect.Load(settings.ReadOperator)
+	config, err := connect.Load(settings.Operator{})
 	if err != nil {
 		return nil, err
 	}

@@ -7,9 +7,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/redis/go-redis/v9"
 
-	"github.com/farol-preservation/farol/bag"
 	"github.com/farol-preservation/farol/claim"
-	"github.com/farol-preservation/farol/pipeline"
 	"github.com/farol-preservation/farol/storage"
 	"github.com/farol-preservation/farol/virus"
 )
@@ -23,9 +21,42 @@ type Database struct {
 	Agents string         `env:"FAROL_EVENT_AGENTS" envDefault:"farol" is:"farol or aptrust" oneof:"farol aptrust" doc:"Software named in PREMIS events: farol names this program, its version and its storage library; aptrust uses the wording of APTrust"`
 }
 
+// check reads the URLs as their libraries do.
+func (c *Database) check(s *reader) {
+	s.readPerson(c)
+	for _, f := range []struct {
+		url             storage.Secret
+		name, fieldName string
+	}{{c.URL, "FAROL_DATABASE_URL", "URL"}, {c.Direct, "FAROL_DATABASE_DIRECT_URL", "Direct"}} {
+		if _, err := pgxpool.ParseConfig(string(f.url)); err != nil && c.URL != "" && f.url != "" {
+			s.wrong(f.name, "cannot be read; it must be "+allowed(c, f.fieldName)) // what the parser says may hold the password, or a part of it
+		}
+	}
+}
+
+// Session is the connection to PostgreSQL of a command that holds locks in its session: its URL is
+// the one that leads to the database itself.
+type Session struct{ Database }
+
+func (c *Session) check(s *reader) {
+	switch {
+	case c.Direct != "":
+		c.URL = c.Direct
+	case c.Pooler != "":
+		s.wrong("FAROL_DATABASE_DIRECT_URL", "is not set; this command needs a session of its own, which a pooler does not provide: it must be "+allowed(&c.Database, "Direct"))
+	}
+	c.Pooler = ""
+}
+
 // Redis is the connection to Redis.
 type Redis struct {
 	URL storage.Secret `env:"FAROL_REDIS_URL,required,notEmpty" is:"a Redis URL such as redis://:password@host:6379/0" doc:"Redis database for the progress of items"`
+}
+
+func (c *Redis) check(s *reader) {
+	if _, err := redis.ParseURL(string(c.URL)); err != nil && c.URL != "" {
+		s.wrong("FAROL_REDIS_URL", "cannot be read; it must be "+allowed(c, "URL"))
+	}
 }
 
 // NSQ is where nsqd is, and whether its orders count.
@@ -85,6 +116,19 @@ type Identify struct {
 type Virus struct {
 	Clamd   string `env:"FAROL_CLAMD" is:"tcp://host:port or unix:///path" doc:"ClamAV daemon that scans the files of bags for viruses. Without it files are not scanned"`
 	MaxSize Size   `env:"FAROL_CLAMD_MAX_SIZE" envDefault:"100MiB" min:"1" doc:"Largest file that is scanned as a whole: the smallest of the daemon's StreamMaxLength, MaxFileSize and MaxScanSize. Larger files are recorded as not scanned"`
+
+	Scanner *virus.Scanner // nil: files are not scanned
+}
+
+// check makes the virus scanner, if there is to be one.
+func (c *Virus) check(s *reader) {
+	if c.Clamd == "" {
+		return
+	}
+	var err error
+	if c.Scanner, err = virus.New(c.Clamd, virus.Options{MaxSize: int64(c.MaxSize)}); err != nil {
+		s.wrong("FAROL_CLAMD", fmt.Sprintf("is %q: %v; it must be %s", c.Clamd, err, allowed(c, "Clamd")))
+	}
 }
 
 // Janitor says what the janitor removes, and when.
@@ -98,18 +142,17 @@ type Janitor struct {
 type Worker struct {
 	Work
 	Fixity   Fixity
-	Repair   Repair
 	Database Database
 	Redis    Redis
 	Storage  Storage
+	Repair   Repair
 	Log      Log
 	HTTP     HTTP
 	Identify Identify
-
-	Viruses  *virus.Scanner // nil: files are not checked
-	Profiles bag.Profiles
-	MaxFiles int             // of a bag
-	Pools    []pipeline.Pool // none: the default
+	Virus    Virus
+	Profiles Profiles
+	Bags
+	Pools Pools
 
 	// By stage, and only for stages that someone has set, but for the second: items
 	// of it at once in this process, items of it in one claim, attempts before it is
@@ -120,35 +163,14 @@ type Worker struct {
 	Idle []string // settings that are right and have no effect
 }
 
-// ReadWorker reads [Worker].
-func ReadWorker(s *Reader) (c Worker) {
-	s.read(&c.Work, &c.Fixity, &c.Database, &c.Redis, &c.Storage)
-	c.Repair = s.readRepair(c.Storage)
-	s.read(&c.Log, &c.HTTP, &c.Identify)
-	c.Viruses = s.readViruses()
-	c.Profiles, c.MaxFiles = s.ReadProfiles(), s.ReadMaxFiles()
-	s.readWorkers(&c)
-	c.Pools = s.readPools()
+func (c *Worker) check(s *reader) {
+	s.quarantined(c.Repair, c.Storage)
+	s.readWorkers(c)
 	o := claim.DefaultOptions()
 	o.Lease, o.Heartbeat, o.Poll = c.Lease, c.Heartbeat, c.Poll
 	if err := o.Validate(); err != nil && !s.has("FAROL_LEASE", "FAROL_HEARTBEAT") {
 		s.wrong("FAROL_LEASE", "and FAROL_HEARTBEAT do not fit: "+err.Error())
 	}
-	return c
-}
-
-// readViruses makes the virus scanner, if there is to be one.
-func (s *Reader) readViruses() *virus.Scanner {
-	var c Virus
-	s.read(&c)
-	if c.Clamd == "" {
-		return nil
-	}
-	scanner, err := virus.New(c.Clamd, virus.Options{MaxSize: int64(c.MaxSize)})
-	if err != nil {
-		s.wrong("FAROL_CLAMD", fmt.Sprintf("is %q: %v; it must be %s", c.Clamd, err, allowed(&c, "Clamd")))
-	}
-	return scanner
 }
 
 // Backfill is what farol identify reads.
@@ -156,12 +178,6 @@ type Backfill struct {
 	Database Database
 	Storage  Storage
 	Identify Identify
-}
-
-// ReadBackfill reads [Backfill].
-func ReadBackfill(s *Reader) (c Backfill) {
-	s.read(&c.Database, &c.Storage, &c.Identify)
-	return c
 }
 
 // Stores is what farol janitor and farol doctor read.
@@ -173,12 +189,6 @@ type Stores struct {
 	Janitor  Janitor
 }
 
-// ReadStores reads [Stores].
-func ReadStores(s *Reader) (c Stores) {
-	s.read(&c.Database, &c.Redis, &c.Storage, &c.Log, &c.Janitor)
-	return c
-}
-
 // BucketReader is what farol read-buckets reads.
 type BucketReader struct {
 	Database Database
@@ -188,42 +198,31 @@ type BucketReader struct {
 	Read     Read
 }
 
-// ReadBucketReader reads [BucketReader].
-func ReadBucketReader(s *Reader) (c BucketReader) {
-	s.read(&c.Database, &c.S3, &c.Log, &c.HTTP, &c.Read)
-	return c
-}
-
 // Mirror is what farol mirror reads.
 type Mirror struct {
-	Database Database
-	NSQ      NSQ
-	Fixity   Fixity
-	Log      Log
-	HTTP     HTTP
+	Session
+	NSQ    NSQ
+	Fixity Fixity
+	Log    Log
+	HTTP   HTTP
 }
 
-// ReadMirror reads [Mirror].
-func ReadMirror(s *Reader) (c Mirror) {
-	s.readSession(&c.Database)
-	s.read(&c.NSQ, &c.Fixity)
+func (c *Mirror) check(s *reader) {
 	switch {
 	case c.NSQ.LookupdAddr == "" && c.NSQ.TCPAddr == "":
 		s.wrong("FAROL_NSQD_TCP_ADDR", "is not set; it must be "+allowed(&c.NSQ, "TCPAddr")+", or FAROL_NSQLOOKUPD_HTTP_ADDR be set instead")
 	case c.NSQ.LookupdAddr != "" && c.NSQ.TCPAddr+c.NSQ.HTTPAddr != "":
 		s.wrong("FAROL_NSQLOOKUPD_HTTP_ADDR", "is set, and so are addresses of nsqd; set only one of them")
 	}
-	s.read(&c.Log, &c.HTTP)
-	return c
 }
 
 // API is what the operations of the REST API need: of a server for people, and of a command that
 // answers itself.
 type API struct {
-	Web    Web
-	Fixity Fixity
-	NSQ    NSQ
-	Classes
+	Fixity  Fixity
+	NSQ     NSQ
+	Web     Web
+	Classes Classes
 }
 
 // Operator is what commands read that work with the registry itself.
@@ -232,33 +231,19 @@ type Operator struct {
 	API
 }
 
-// ReadOperator reads [Operator].
-func ReadOperator(s *Reader) (c Operator) {
-	s.read(&c.Database, &c.Fixity, &c.NSQ)
-	s.readWeb(&c.Web, false)
-	c.Classes = s.readClasses()
-	return c
-}
-
 // Server is what farol serve reads.
 type Server struct {
 	Database Database
 	Pull     Pull
 	Log      Log
 	HTTP     HTTP
-	API      // only of a server for people
+	*API     // of a server for people; nil: it is for programs only
 }
 
-// ReadServer reads [Server]. web says that the server is for people, too.
-func ReadServer(web bool) func(*Reader) Server {
-	return func(s *Reader) (c Server) {
-		s.read(&c.Database, &c.Pull, &c.Log, &c.HTTP)
-		if web {
-			s.read(&c.Fixity, &c.NSQ)
-			s.readWeb(&c.Web, true)
-			c.Classes = s.readClasses()
-		}
-		return c
+func (c *Server) check(s *reader) {
+	if c.API != nil {
+		s.checkKey(&c.Web)
+		c.Web.providers = s.readProviders()
 	}
 }
 
@@ -268,13 +253,6 @@ type Links struct {
 	Web      Web
 }
 
-// ReadLinks reads [Links].
-func ReadLinks(s *Reader) (c Links) {
-	s.read(&c.Database)
-	s.readWeb(&c.Web, false)
-	return c
-}
-
 // Item is what farol item show reads: the progress of an item's files is
 // in Redis.
 type Item struct {
@@ -282,35 +260,10 @@ type Item struct {
 	Redis    Redis
 }
 
-// ReadItem reads [Item].
-func ReadItem(s *Reader) (c Item) {
-	s.read(&c.Database, &c.Redis)
-	return c
-}
-
 // ItemStores is what farol item files reads as well if it needs a bucket.
 type ItemStores struct {
 	S3      S3
 	Staging Staging
-}
-
-// ReadItemStores reads [ItemStores].
-func ReadItemStores(s *Reader) (c ItemStores) {
-	s.read(&c.S3, &c.Staging)
-	return c
-}
-
-// ReadKeep reads [Keep].
-func ReadKeep(s *Reader) (c Keep) {
-	s.read(&c)
-	return c
-}
-
-// ReadOrigin returns the origin of the server for people, see [Site.Origin].
-func (s *Reader) ReadOrigin() string {
-	var c Site
-	s.readSite(&c)
-	return c.Origin()
 }
 
 // Institution is what farol institution reads that has to do with buckets.
@@ -320,122 +273,29 @@ type Institution struct {
 	Site     Site
 }
 
-// ReadInstitution reads [Institution].
-func ReadInstitution(s *Reader) (c Institution) {
-	s.read(&c.Database, &c.S3)
-	s.readSite(&c.Site)
-	return c
-}
-
 // Buckets is what farol bucket reads.
 type Buckets struct {
-	Database   *Database // nil: none is set
 	Storage    Storage
-	Quarantine string // "": no setting names one
+	Repair     Repair
+	Quarantine string    // "": no setting names one
+	Database   *Database // nil: none is set
 	Site       Site
 }
 
-// ReadBuckets reads [Buckets].
-func ReadBuckets(s *Reader) (c Buckets) {
-	s.read(&c.Storage)
-	if repair := s.readRepair(c.Storage); s.isSet("FAROL_QUARANTINE_BUCKET") {
-		c.Quarantine = repair.Quarantine
+func (c *Buckets) check(s *reader) {
+	s.quarantined(c.Repair, c.Storage)
+	if s.isSet("FAROL_QUARANTINE_BUCKET") {
+		c.Quarantine = c.Repair.Quarantine
 	}
 	if s.isSet("FAROL_DATABASE_URL") {
 		c.Database = &Database{}
 		s.read(c.Database)
 	}
-	s.readSite(&c.Site)
-	return c
 }
 
 // Deposits is what farol serve reads as well, to judge bags and to have browsers upload them.
 type Deposits struct {
 	S3       S3
-	Profiles bag.Profiles
-	MaxFiles int // of a bag
-}
-
-// ReadDeposits reads [Deposits].
-func ReadDeposits(s *Reader) (c Deposits) {
-	s.read(&c.S3)
-	c.Profiles, c.MaxFiles = s.ReadProfiles(), s.ReadMaxFiles()
-	return c
-}
-
-// ReadDatabase reads [Database].
-func ReadDatabase(s *Reader) (c Database) {
-	s.read(&c)
-	return c
-}
-
-// ReadSession reads [Database] for a command that needs a session of its own: past a pooler.
-func ReadSession(s *Reader) (c Database) {
-	s.readSession(&c)
-	return c
-}
-
-// Load reads from an environment what a command needs. The error has everything
-// that is wrong with it, and a name that no command reads is wrong too.
-func Load[T any](environ map[string]string, read func(*Reader) T) (T, error) {
-	s := Reader{environ: environ}
-	c := read(&s)
-	s.unknown()
-	return c, s.err()
-}
-
-// read fills the structs that blocks point to.
-func (s *Reader) read(blocks ...any) {
-	for _, block := range blocks {
-		switch b := block.(type) {
-		case *Database:
-			s.readDatabase(b)
-		case *Redis:
-			s.readRedis(b)
-		case *Storage:
-			*b = s.readStorage()
-		case *Mail:
-			s.readMail(b)
-		default:
-			s.readBlock("", b)
-		}
-	}
-}
-
-func (s *Reader) readDatabase(c *Database) {
-	s.readBlock("", c)
-	s.readPerson(c)
-	if c.URL == "" {
-		return
-	}
-	// What the parser has to say may hold the password, or a part of it.
-	if _, err := pgxpool.ParseConfig(string(c.URL)); err != nil {
-		s.wrong("FAROL_DATABASE_URL", "cannot be read; it must be "+allowed(c, "URL"))
-	}
-	if _, err := pgxpool.ParseConfig(string(c.Direct)); err != nil && c.Direct != "" {
-		s.wrong("FAROL_DATABASE_DIRECT_URL", "cannot be read; it must be "+allowed(c, "Direct"))
-	}
-}
-
-// readSession is readDatabase for a command that holds locks in its session:
-// its URL is the one that leads to the database itself.
-func (s *Reader) readSession(c *Database) {
-	s.readDatabase(c)
-	switch {
-	case c.Direct != "":
-		c.URL = c.Direct
-	case c.Pooler != "":
-		s.wrong("FAROL_DATABASE_DIRECT_URL", "is not set; this command needs a session of its own, which a pooler does not provide: it must be "+allowed(c, "Direct"))
-	}
-	c.Pooler = ""
-}
-
-func (s *Reader) readRedis(c *Redis) {
-	s.readBlock("", c)
-	if c.URL == "" {
-		return
-	}
-	if _, err := redis.ParseURL(string(c.URL)); err != nil {
-		s.wrong("FAROL_REDIS_URL", "cannot be read; it must be "+allowed(c, "URL"))
-	}
+	Profiles Profiles
+	Bags
 }

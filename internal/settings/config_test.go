@@ -25,7 +25,7 @@ func enough(more map[string]string) map[string]string {
 
 func parsed(t *testing.T, more map[string]string) Worker {
 	t.Helper()
-	c, err := Load(enough(more), ReadWorker)
+	c, err := Load(enough(more), Worker{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -39,8 +39,8 @@ func TestWorkerHasDefaults(t *testing.T) {
 	if diff := cmp.Diff(want, c.Work); diff != "" {
 		t.Error(diff)
 	}
-	if (c.Identify != Identify{Workers: 2, Memory: 256 << 20}) || c.Viruses != nil {
-		t.Errorf("%+v, %v", c.Identify, c.Viruses)
+	if (c.Identify != Identify{Workers: 2, Memory: 256 << 20}) || c.Virus.Scanner != nil {
+		t.Errorf("%+v, %v", c.Identify, c.Virus.Scanner)
 	}
 	if c.Storage.Staging != "staging" || c.HTTP.Addr != "" || c.Log.Level != "info" || len(c.StageSlots)+len(c.MaxAttempts)+len(c.Timeouts)+len(c.Leases)+len(c.Idle) != 0 {
 		t.Errorf("%+v", c)
@@ -67,7 +67,7 @@ func TestOldNamesAreAccepted(t *testing.T) {
 	if c.Storage.Staging != "aptrust.test.staging" || c.Storage.Targets[0].Bucket != "aptrust.preservation.storage" {
 		t.Errorf("staging %q, Standard-VA %q", c.Storage.Staging, c.Storage.Targets[0].Bucket)
 	}
-	reader, err := Load(enough(map[string]string{"INGEST_BUCKET_READER_INTERVAL": "3m"}), ReadBucketReader)
+	reader, err := Load(enough(map[string]string{"INGEST_BUCKET_READER_INTERVAL": "3m"}), BucketReader{})
 	if err != nil || reader.Read.Interval != 3*time.Minute {
 		t.Errorf("interval %v, %v", reader.Read.Interval, err)
 	}
@@ -172,7 +172,7 @@ func TestAllWrongSettingsAreReportedAtOnce(t *testing.T) {
 	for _, w := range wrong {
 		environ[w.name] = w.value
 	}
-	_, err := Load(environ, ReadWorker)
+	_, err := Load(environ, Worker{})
 	if err == nil {
 		t.Fatal("it was accepted")
 	}
@@ -197,7 +197,7 @@ func TestAllWrongSettingsAreReportedAtOnce(t *testing.T) {
 // One late heartbeat must not cost a live worker its items.
 func TestLeaseIsAtLeastThreeHeartbeats(t *testing.T) {
 	t.Parallel()
-	_, err := Load(enough(map[string]string{"FAROL_LEASE": "29s", "FAROL_HEARTBEAT": "10s"}), ReadWorker)
+	_, err := Load(enough(map[string]string{"FAROL_LEASE": "29s", "FAROL_HEARTBEAT": "10s"}), Worker{})
 	if err == nil || !strings.Contains(err.Error(), "FAROL_LEASE and FAROL_HEARTBEAT do not fit") {
 		t.Errorf("err = %v", err)
 	}
@@ -211,7 +211,7 @@ func TestBytesMayBeMoreThanFitInto32Bits(t *testing.T) {
 			t.Errorf("%s: %d bytes", text, c.Identify.Memory)
 		}
 	}
-	_, err := Load(enough(map[string]string{"FAROL_IDENTIFY_MEMORY": "1,5GiB"}), ReadWorker)
+	_, err := Load(enough(map[string]string{"FAROL_IDENTIFY_MEMORY": "1,5GiB"}), Worker{})
 	if err == nil || !strings.Contains(err.Error(), `FAROL_IDENTIFY_MEMORY is "1,5GiB"; it must be a number of bytes such as`) {
 		t.Errorf("err = %v", err)
 	}
@@ -232,7 +232,7 @@ func TestHalfAKeyIsRefused(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ set, missing string }{{"SECRET_ACCESS_KEY", "ACCESS_KEY_ID"}, {"ACCESS_KEY_ID", "SECRET_ACCESS_KEY"}} {
 		const prefix = "FAROL_TARGET_WASABI_VA_"
-		_, err := Load(enough(map[string]string{prefix + c.set: "geheim"}), ReadWorker)
+		_, err := Load(enough(map[string]string{prefix + c.set: "geheim"}), Worker{})
 		if err == nil || !strings.Contains(err.Error(), prefix+c.missing+" is not set") || strings.Contains(err.Error(), "geheim") {
 			t.Errorf("only %s: %v", c.set, err)
 		}
@@ -248,7 +248,7 @@ func TestSecretsAreNeverShown(t *testing.T) {
 	}
 	_, wrong := Load(enough(map[string]string{
 		"FAROL_DATABASE_URL": "postgres://u:geheim@host:port/x", "FAROL_REDIS_URL": "redis://:geheim@h:x/y",
-	}), ReadWorker)
+	}), Worker{})
 	for _, shown := range []string{string(text), fmt.Sprintf("%v %+v %#v", c, c, c), wrong.Error()} {
 		if strings.Contains(shown, "geheim") {
 			t.Errorf("a secret is in %s", shown)
@@ -268,7 +268,7 @@ func TestSessionsGoPastThePooler(t *testing.T) {
 	}
 	parsed(t, pooler) // which finds work by polling
 	for _, environ := range []map[string]string{both, {"FAROL_DATABASE_DIRECT_URL": past}} {
-		if c, err := Load(enough(environ), ReadSession); err != nil || c.URL != past || c.Pooler != "" {
+		if c, err := Load(enough(environ), Session{}); err != nil || c.URL != past || c.Pooler != "" {
 			t.Errorf("the database of who needs a session: %+v, %v", c, err)
 		}
 	}
@@ -276,12 +276,12 @@ func TestSessionsGoPastThePooler(t *testing.T) {
 		pooler,
 		{"FAROL_DATABASE_DIRECT_URL": "postgres://farol:geheim@db:port/farol"},
 	} {
-		_, err := Load(enough(wrong), ReadSession)
+		_, err := Load(enough(wrong), Session{})
 		if err == nil || !strings.Contains(err.Error(), "FAROL_DATABASE_DIRECT_URL") || strings.Contains(err.Error(), "geheim") {
 			t.Errorf("%v: %v", wrong, err)
 		}
 	}
-	if _, err := Load(enough(map[string]string{"FAROL_DATABASE_POOLER": "session"}), ReadWorker); err == nil {
+	if _, err := Load(enough(map[string]string{"FAROL_DATABASE_POOLER": "session"}), Worker{}); err == nil {
 		t.Error("a pooler in session mode is none to us, and was accepted")
 	}
 }

@@ -23,9 +23,8 @@ type Repair struct {
 	After       time.Duration `env:"FAROL_REPAIR_AFTER" envDefault:"1h" doc:"Time between the discovery of a bad copy and its automatic repair: by then an incident shows"`
 }
 
-// readRepair refuses a bucket in which something else is.
-func (s *Reader) readRepair(c Storage) (r Repair) {
-	s.read(&r)
+// quarantined refuses a bucket for bad copies in which something else is.
+func (s *reader) quarantined(r Repair, c Storage) {
 	others := map[string]string{c.Staging: "the staging bucket"}
 	for _, t := range c.Targets {
 		others[t.Bucket] = "the bucket of " + t.Name
@@ -33,7 +32,6 @@ func (s *Reader) readRepair(c Storage) (r Repair) {
 	if other, taken := others[r.Quarantine]; taken {
 		s.wrong("FAROL_QUARANTINE_BUCKET", `is "`+r.Quarantine+`", which is `+other+`; bad copies need a bucket of their own`)
 	}
-	return r
 }
 
 // Audit is what farol fixity and farol repair read.
@@ -45,12 +43,7 @@ type Audit struct {
 	Repair   Repair
 }
 
-// ReadAudit reads [Audit].
-func ReadAudit(s *Reader) (c Audit) {
-	s.read(&c.Database, &c.Storage, &c.Log, &c.Fixity)
-	c.Repair = s.readRepair(c.Storage)
-	return c
-}
+func (c *Audit) check(s *reader) { s.quarantined(c.Repair, c.Storage) }
 
 // TargetOf finds a target by its name.
 func (c Storage) TargetOf(name string) (storage.Target, bool) {

@@ -36,20 +36,19 @@ type SMTPServer struct {
 // Server is the mail server; ok is false if there is none.
 func (c *Mail) Server() (server SMTPServer, ok bool) { return c.server, c.server.Host != "" }
 
-// ReadMail reads [Mail] for a command that cannot do without a server.
-func ReadMail(s *Reader) (c Mail) {
-	s.read(&c)
+// Mailer is [Mail] for a command that cannot do without a server.
+type Mailer struct{ Mail }
+
+func (c *Mailer) check(s *reader) {
 	if c.SMTP == "" {
-		s.wrong("FAROL_SMTP_URL", "is not set; it must be "+allowed(&c, "SMTP"))
+		s.wrong("FAROL_SMTP_URL", "is not set; it must be "+allowed(&c.Mail, "SMTP"))
 	}
-	return c
 }
 
-// readMail checks what belongs together: a process that finds out at the first alert that
+// check says what belongs together: a process that finds out at the first alert that
 // it cannot send any would be too late.
-func (s *Reader) readMail(c *Mail) {
-	s.readBlock("", c)
-	s.readSite(&c.site)
+func (c *Mail) check(s *reader) {
+	s.read(&c.site)
 	if c.From != "" {
 		if _, err := mail.ParseAddress(c.From); err != nil || strings.ContainsAny(c.From, "\r\n") {
 			s.wrong("FAROL_MAIL_FROM", "is "+strconv.Quote(c.From)+"; it must be "+allowed(c, "From"))

@@ -7,14 +7,6 @@ import (
 	"testing"
 )
 
-func loadMail(environ map[string]string) (Mail, error) {
-	c, err := Load(environ, func(s *Reader) (c Mail) {
-		s.read(&c)
-		return c
-	})
-	return c, err
-}
-
 func TestMailServersAreRead(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "password")
@@ -28,15 +20,15 @@ func TestMailServersAreRead(t *testing.T) {
 		"smtps://farol@mail.example.org:10465/":   {"mail.example.org", 10465, true, "farol"},
 		"smtp://farol@mail-relay.example.org:587": {"mail-relay.example.org", 587, false, "farol"},
 	} {
-		c, err := loadMail(map[string]string{"FAROL_SMTP_URL": url, "FAROL_SMTP_PASSWORD_FILE": file, "FAROL_MAIL_FROM": "Farol <farol@example.org>"})
+		c, err := Load(map[string]string{"FAROL_SMTP_URL": url, "FAROL_SMTP_PASSWORD_FILE": file, "FAROL_MAIL_FROM": "Farol <farol@example.org>"}, Mail{})
 		if server, ok := c.Server(); err != nil || !ok || server != want || c.Password != "geheim" {
 			t.Errorf("%s: %+v, %v", url, server, err)
 		}
 	}
-	if c, err := loadMail(map[string]string{"FAROL_SMTP_URL": "smtp://127.0.0.1:1025", "FAROL_MAIL_FROM": "farol@example.org", "FAROL_WEB_URL": "http://127.0.0.1:4181"}); err != nil || c.server.User != "" {
+	if c, err := Load(map[string]string{"FAROL_SMTP_URL": "smtp://127.0.0.1:1025", "FAROL_MAIL_FROM": "farol@example.org", "FAROL_WEB_URL": "http://127.0.0.1:4181"}, Mail{}); err != nil || c.server.User != "" {
 		t.Errorf("a server on this machine: %+v, %v", c.server, err)
 	}
-	if c, err := loadMail(nil); err != nil || c.server.Host != "" {
+	if c, err := Load(nil, Mail{}); err != nil || c.server.Host != "" {
 		t.Errorf("no server: %+v, %v", c.server, err)
 	}
 }
@@ -71,7 +63,7 @@ func TestWrongMailSettingsAreRefused(t *testing.T) {
 				environ[name] = value
 			}
 		}
-		_, err := loadMail(environ)
+		_, err := Load(environ, Mail{})
 		switch {
 		case c.says == "":
 			if err != nil {
@@ -81,7 +73,7 @@ func TestWrongMailSettingsAreRefused(t *testing.T) {
 			t.Errorf("%s=%s: %v, want %q", c.name, c.value, err, c.says)
 		}
 	}
-	if _, err := Load(map[string]string{}, ReadMail); err == nil || !strings.Contains(err.Error(), "FAROL_SMTP_URL is not set; it must be a URL") {
+	if _, err := Load(map[string]string{}, Mailer{}); err == nil || !strings.Contains(err.Error(), "FAROL_SMTP_URL is not set; it must be a URL") {
 		t.Errorf("a command that needs a server: %v", err)
 	}
 }

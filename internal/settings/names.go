@@ -77,7 +77,7 @@ var oldName = regexp.MustCompile(`^(RE)?INGEST_.*_(WORKERS?|BUFFER_?SIZE|(MAX_)?
 
 // unknown notes names that no command reads although they look like a setting: with a letter
 // wrong, the setting would have its default without a warning.
-func (s *Reader) unknown() {
+func (s *reader) unknown() {
 	known := knownNames()
 	names := slices.Sorted(maps.Keys(known))
 	for _, name := range slices.Sorted(maps.Keys(s.environ)) {
@@ -128,13 +128,13 @@ func nearest(name string, names []string, all bool) (near string, letters int) {
 }
 
 // isSet reports whether a setting has a value, itself or in a file.
-func (s *Reader) isSet(name string) bool {
+func (s *reader) isSet(name string) bool {
 	return s.environ[name] != "" || s.environ[name+fileSuffix] != ""
 }
 
 // given returns the text of a setting, and the name of the variable that has it: the
 // setting's own, or that of a file. allowed says what the setting may be.
-func (s *Reader) given(name, allowed string, secret bool) (text, from string) {
+func (s *reader) given(name, allowed string, secret bool) (text, from string) {
 	path := s.environ[name+fileSuffix]
 	switch {
 	case path == "":

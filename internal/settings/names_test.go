@@ -45,7 +45,6 @@ func TestEveryDeclaredSettingIsKnown(t *testing.T) {
 // refused, the old ones too, and the nearest is the one that was meant.
 func TestUnknownNames(t *testing.T) {
 	t.Parallel()
-	nothing := func(*Reader) struct{} { return struct{}{} }
 	for _, name := range strings.Fields(`
 		FAROL_SERVE_SERVICE_HOST FAROL_SERVE_SERVICE_PORT FAROL_SERVE_SERVICE_PORT_HTTP FAROL_SERVE_PORT
 		FAROL_SERVE_PORT_4180_TCP_ADDR FAROL_NSQADMIN_PORT FAROL_POSTGRES_PASSWORD FAROL_TOKEN FAROLX AWS_PROFILE
@@ -54,7 +53,7 @@ func TestUnknownNames(t *testing.T) {
 		BASE_WORKING_DIR INGEST_TEMP_DIR RESTORE_DIR LOG_DIR LOG_LEVEL APT_ENV APT_E2E APT_QUEUE_INTERVAL MAX_FILE_SIZE
 		MAX_WORKER_ATTEMPTS NSQ_LOOKUPD NSQ_URL PRESERV_REGISTRY_URL PRESERV_REGISTRY_API_KEY PROFILES_DIR REDIS_URL
 		REDIS_RETRIES STAGING_UPLOAD_RETRY_MS S3_AWS_HOST S3_LOCAL_SECRET VOLUME_SERVICE_URL`) { // the last are the predecessor's
-		if _, err := Load(map[string]string{name: "x"}, nothing); err != nil {
+		if _, err := Load(map[string]string{name: "x"}, struct{}{}); err != nil {
 			t.Error(err)
 		}
 	}
@@ -64,7 +63,7 @@ func TestUnknownNames(t *testing.T) {
 		"farol_log_level": "FAROL_LOG_LEVEL", "FAROLE_LOG_LEVEL": "FAROL_LOG_LEVEL", "FAROL_LOG_LEVL_FILE": "FAROL_LOG_LEVEL_FILE", "FAROL_S3_CC_FILE": "FAROL_S3_CA_FILE",
 		"MAX_FIXITY_ITEM_PER_RUN": "MAX_FIXITY_ITEMS_PER_RUN", "BUCKET_STANDARD_V": "BUCKET_STANDARD_VA",
 	} {
-		_, err := Load(map[string]string{wrong: "7"}, nothing)
+		_, err := Load(map[string]string{wrong: "7"}, struct{}{})
 		if err == nil || !strings.Contains(err.Error(), "\n  "+wrong+" is not a setting of Farol; did you mean "+meant) {
 			t.Errorf("%s: %v", wrong, err)
 		}
@@ -79,7 +78,7 @@ func TestUnknownNames(t *testing.T) {
 		if platformName.MatchString(wrong) {
 			return
 		}
-		_, err := Load(map[string]string{wrong: "x"}, nothing)
+		_, err := Load(map[string]string{wrong: "x"}, struct{}{})
 		if err == nil || !strings.Contains(err.Error(), "\n  "+wrong+" is not a setting") {
 			t.Errorf("%s: %v", wrong, err)
 		}
@@ -129,7 +128,7 @@ func TestEverySettingMayBeInAFile(t *testing.T) {
 				v := value(f)
 				text, inFile := reflect.New(reflect.TypeOf(block).Elem()), reflect.New(reflect.TypeOf(block).Elem())
 				for to, environ := range map[reflect.Value]map[string]string{text: {name: v}, inFile: {name + fileSuffix: write(v + "\n")}} {
-					s := Reader{environ: environ}
+					s := reader{environ: environ}
 					if s.readBlock("P_", to.Interface()); s.has(name, name+fileSuffix) {
 						t.Error(s.err())
 					}
@@ -148,16 +147,16 @@ func TestEverySettingMayBeInAFile(t *testing.T) {
 	c, err := Load(enough(map[string]string{
 		"INGEST_RECORDER_WORKERS_FILE": write("7\n"), "BAG_RESTORER_TIMEOUT_FILE": write("90s"), "BUCKET_STANDARD_VA_FILE": write("from-a-file"),
 		"FAROL_POOLS_FILE": write("# ours\none=*\ntwo=Store\n"),
-	}), ReadWorker)
+	}), Worker{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if va, _ := c.Storage.TargetOf("Standard-VA"); c.StageSlots["Record"] != 7 || c.Timeouts["Restore Object"] != 90*time.Second || va.Bucket != "from-a-file" || len(c.Pools) != 2 {
-		t.Errorf("%v %v %v %v", c.StageSlots, c.Timeouts, va.Bucket, c.Pools)
+	if va, _ := c.Storage.TargetOf("Standard-VA"); c.StageSlots["Record"] != 7 || c.Timeouts["Restore Object"] != 90*time.Second || va.Bucket != "from-a-file" || len(c.Pools.List) != 2 {
+		t.Errorf("%v %v %v %v", c.StageSlots, c.Timeouts, va.Bucket, c.Pools.List)
 	}
 	_, err = Load(enough(map[string]string{
 		"INGEST_RECORDER_WORKERS_FILE": write("none"), "FAROL_GRACE_FILE": write("soon"), "FAROL_POLL": "3s", "FAROL_POLL_FILE": write("3s"), "FAROL_POOLS_FILE": write("x"),
-	}), ReadWorker)
+	}), Worker{})
 	for _, want := range []string{
 		"INGEST_RECORDER_WORKERS_FILE is \"none\"; it must be a whole number", "FAROL_GRACE_FILE is \"soon\"; it must be a duration",
 		"FAROL_POLL_FILE is set, and so is FAROL_POLL; set only one of them", "FAROL_POOLS_FILE is wrong: line 1",
@@ -184,7 +183,7 @@ func TestEverySecretMayBeInAFile(t *testing.T) {
 		"AWS_ACCESS_KEY_ID_FILE":                    write("AKIA\n"),
 		"AWS_SECRET_ACCESS_KEY_FILE":                write("geheim"),
 		"FAROL_TARGET_WASABI_VA_ACCESS_KEY_ID_FILE": write("W"), "FAROL_TARGET_WASABI_VA_SECRET_ACCESS_KEY_FILE": write("w-geheim"),
-	}, ReadWorker)
+	}, Worker{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -198,7 +197,7 @@ func TestEverySecretMayBeInAFile(t *testing.T) {
 	for want, path := range map[string]string{
 		"does not exist": "/nowhere", "is not a file": t.TempDir(), "is empty": write("\n"), "has more than": write(strings.Repeat("x", mostInFile+1)),
 	} {
-		_, err := Load(enough(map[string]string{"FAROL_REDIS_URL": "", "FAROL_REDIS_URL_FILE": path}), ReadWorker)
+		_, err := Load(enough(map[string]string{"FAROL_REDIS_URL": "", "FAROL_REDIS_URL_FILE": path}), Worker{})
 		if err == nil || !strings.Contains(err.Error(), "1 setting is missing or wrong:\n  FAROL_REDIS_URL_FILE is \""+path+"\", which "+want) {
 			t.Errorf("%s: %v", want, err)
 		}
@@ -210,7 +209,7 @@ func TestSecretInPlaceOfAPathIsNotPrinted(t *testing.T) {
 	t.Parallel()
 	const canary = "xq9Canary/7vz"
 	for _, name := range []string{"FAROL_DATABASE_URL", "FAROL_REDIS_URL", "AWS_SECRET_ACCESS_KEY"} {
-		_, err := Load(enough(map[string]string{name: "", name + fileSuffix: canary}), ReadWorker)
+		_, err := Load(enough(map[string]string{name: "", name + fileSuffix: canary}), Worker{})
 		if err == nil || strings.Contains(err.Error(), canary) || !strings.Contains(err.Error(), name+fileSuffix+" is ") {
 			t.Errorf("%s: %v", name, err)
 		}

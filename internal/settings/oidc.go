@@ -37,7 +37,7 @@ func (p Provider) DomainList() []string {
 var providerName = regexp.MustCompile(`^FAROL_OIDC_([A-Z0-9]+(?:_[A-Z0-9]+)*)_(ISSUER|CLIENT_ID|CLIENT_SECRET|INSTITUTION|DOMAINS|TRUST_MFA)(_FILE)?$`)
 
 // readProviders reads all OpenID providers that are named.
-func (s *Reader) readProviders() (list []Provider) {
+func (s *reader) readProviders() (list []Provider) {
 	prefixes := map[string]bool{}
 	for name, value := range s.environ {
 		if m := providerName.FindStringSubmatch(name); m != nil && value != "" {

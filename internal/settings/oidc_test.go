@@ -16,7 +16,7 @@ func TestOpenIDProviders(t *testing.T) {
 				environ[k] = v
 			}
 		}
-		return Load(environ, ReadServer(true))
+		return Load(environ, Server{API: &API{}})
 	}
 	c, err := load(map[string]string{
 		"FAROL_OIDC_TEST_EDU_ISSUER": "https://login.test.edu/realms/a", "FAROL_OIDC_TEST_EDU_CLIENT_ID": "farol", "FAROL_OIDC_TEST_EDU_CLIENT_SECRET": "s",

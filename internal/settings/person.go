@@ -12,7 +12,7 @@ const mostPerson = 40
 
 // readPerson finds out who runs this process: who FAROL_USER says, or else the user
 // of the operating system.
-func (s *Reader) readPerson(c *Database) {
+func (s *reader) readPerson(c *Database) {
 	if c.Person == "" {
 		if u, err := user.Current(); err == nil {
 			c.Person = inName(u.Username)

@@ -11,7 +11,7 @@ import (
 func TestPersonGoesWithTheCommand(t *testing.T) {
 	t.Parallel()
 	of := func(person string) (Database, error) {
-		return Load(map[string]string{"FAROL_DATABASE_URL": "postgres://localhost/farol", "FAROL_USER": person}, ReadDatabase)
+		return Load(map[string]string{"FAROL_DATABASE_URL": "postgres://localhost/farol", "FAROL_USER": person}, Database{})
 	}
 	c, err := of("ann@archive.org")
 	if err != nil || c.Program("item") != "farol-item ann@archive.org" || c.Program("work") != "farol-work" {

@@ -220,25 +220,23 @@ func ParsePools(text string) ([]pipeline.Pool, error) {
 
 // Pools are the pools of a worker.
 type Pools struct {
-	Pools string `env:"FAROL_POOLS" is:"pools, one a line or separated by |" doc:"Pools of farol work in the syntax of --pool, one per line or separated by |"`
+	Text string `env:"FAROL_POOLS" is:"pools, one a line or separated by |" doc:"Pools of farol work in the syntax of --pool, one per line or separated by |"`
+
+	List []pipeline.Pool // none: the default
 }
 
-// readPools reads the pools of the environment; none if it has none.
-func (s *Reader) readPools() []pipeline.Pool {
-	var c Pools
-	s.read(&c)
-	if strings.TrimSpace(c.Pools) == "" {
-		return nil
+func (c *Pools) check(s *reader) {
+	if strings.TrimSpace(c.Text) == "" {
+		return
 	}
-	pools, err := ParsePools(c.Pools)
-	if err != nil {
+	var err error
+	if c.List, err = ParsePools(c.Text); err != nil {
 		name := "FAROL_POOLS"
 		if s.environ[name] == "" {
 			name += fileSuffix
 		}
 		s.wrong(name, "is wrong: "+err.Error())
 	}
-	return pools
 }
 
 // ParseSize reads a number of bytes such as 64MiB; "" is 0.

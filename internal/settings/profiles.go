@@ -14,6 +14,8 @@ import (
 // Profiles says which profiles bags may follow in addition to the built-in ones.
 type Profiles struct {
 	Dir string `env:"FAROL_PROFILES" is:"a directory" doc:"Directory of BagIt profiles (*.json) that are accepted in addition to the built-in ones, by their BagIt-Profile-Identifier"`
+
+	All bag.Profiles // these, and the built-in ones
 }
 
 // Bags says how large a bag's list of files may be.
@@ -21,25 +23,15 @@ type Bags struct {
 	MaxFiles int `env:"FAROL_MAX_FILES" envDefault:"400000" min:"1" doc:"Limit of files in a bag, including those that only a manifest lists. A worker needs 640 bytes of memory per file and leaves larger bags to larger workers: 235,000 files fit into 512 MiB, 400,000 into 650 MiB"`
 }
 
-// ReadMaxFiles returns the limit of files in a bag.
-func (s *Reader) ReadMaxFiles() int {
-	var c Bags
-	s.read(&c)
-	return c.MaxFiles
-}
-
-// ReadProfiles loads the profiles of the directory, and reports all that are wrong.
-func (s *Reader) ReadProfiles() bag.Profiles {
-	var c Profiles
-	s.read(&c)
+// check loads the profiles of the directory, and reports all that are wrong.
+func (c *Profiles) check(s *reader) {
 	if c.Dir == "" {
-		return bag.Profiles{}
+		return
 	}
-	profiles, err := loadProfiles(c.Dir)
-	if err != nil {
+	var err error
+	if c.All, err = loadProfiles(c.Dir); err != nil {
 		s.wrong("FAROL_PROFILES", fmt.Sprintf("is %q: %v", c.Dir, err))
 	}
-	return profiles
 }
 
 func loadProfiles(dir string) (bag.Profiles, error) {

@@ -13,28 +13,17 @@ type Remote struct {
 	Token  storage.Secret `env:"FAROL_TOKEN" doc:"Personal token, or one of a service, for that server"`
 }
 
-// ReadRemote reads [Remote]. server and token are those of the flags, which come first.
-func ReadRemote(server, token string) func(*Reader) Remote {
-	return func(s *Reader) (c Remote) {
-		s.readBlock("", &c)
-		if server != "" {
-			c.Server = server
-		}
-		if token != "" {
-			c.Token = storage.Secret(token)
-		}
-		if c.Server == "" {
-			return c
-		}
-		u, err := url.Parse(c.Server)
-		switch {
-		case err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" || u.User != nil:
-			s.wrong("FAROL_SERVER", "is "+strconv.Quote(c.Server)+"; it must be "+allowed(&c, "Server"))
-		case u.Scheme == "http" && !loopback(u.Hostname()):
-			s.wrong("FAROL_SERVER", "is "+strconv.Quote(c.Server)+", which is not encrypted: the token would be read on the way; name an https URL")
-		case c.Token == "":
-			s.wrong("FAROL_TOKEN", "is not set; make a personal token in the browser (POST /api/v1/me/tokens), and set FAROL_TOKEN, or give --token")
-		}
-		return c
+func (c *Remote) check(s *reader) {
+	if c.Server == "" {
+		return
+	}
+	u, err := url.Parse(c.Server)
+	switch {
+	case err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" || u.User != nil:
+		s.wrong("FAROL_SERVER", "is "+strconv.Quote(c.Server)+"; it must be "+allowed(c, "Server"))
+	case u.Scheme == "http" && !loopback(u.Hostname()):
+		s.wrong("FAROL_SERVER", "is "+strconv.Quote(c.Server)+", which is not encrypted: the token would be read on the way; name an https URL")
+	case c.Token == "":
+		s.wrong("FAROL_TOKEN", "is not set; make a personal token in the browser (POST /api/v1/me/tokens), and set FAROL_TOKEN, or give --token")
 	}
 }

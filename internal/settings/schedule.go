@@ -20,41 +20,17 @@ type Schedule struct {
 	SpotMaxSize   Size          `env:"FAROL_SPOT_MAX_SIZE" envDefault:"10GiB" min:"10000" doc:"Largest object that a spot restoration may choose"`
 }
 
-// Scheduler is what farol schedule reads: of the servers, those that its jobs
-// need.
+// Scheduler is what farol schedule reads: of the servers and the janitor, what its jobs need.
 type Scheduler struct {
-	Schedule
-	Read     Read
-	Janitor  Janitor
-	Mail     Mail
-	Fixity   Fixity
 	Database Database
-	Redis    *Redis
-	S3       *S3
-	Storage  *Storage
-	Log      Log
-	HTTP     HTTP
-}
-
-// JobNeeds says which servers some jobs need in addition to the database.
-type JobNeeds struct{ Redis, S3, Storage bool }
-
-// ReadScheduler reads what jobs with these needs read.
-func ReadScheduler(needs JobNeeds) func(*Reader) Scheduler {
-	return func(s *Reader) (c Scheduler) {
-		s.read(&c.Database, &c.Schedule, &c.Read, &c.Mail, &c.Fixity, &c.Log, &c.HTTP)
-		if needs.Redis {
-			c.Redis = &Redis{}
-			s.read(c.Redis, &c.Janitor)
-		}
-		switch {
-		case needs.Storage:
-			c.Storage = &Storage{}
-			s.read(c.Storage)
-		case needs.S3:
-			c.S3 = &S3{}
-			s.read(c.S3)
-		}
-		return c
-	}
+	Schedule
+	Read    Read
+	Mail    Mail
+	Fixity  Fixity
+	Log     Log
+	HTTP    HTTP
+	Redis   *Redis
+	Janitor *Janitor
+	S3      *S3
+	Storage *Storage
 }

@@ -1,8 +1,8 @@
 // Package settings reads what Farol is configured by: the environment, and nothing
 // else.
 //
-// Settings are grouped in structs by what a command needs, so that none asks for what
-// it does not use, and each struct has a function ReadX for [Load]. The tags of a field
+// A block is a struct of settings. A command has a struct of the blocks that it needs, so that
+// none asks for what it does not use, and [Load] fills it. The tags of a field
 // are read by caarlos0/env, by this package and by the table in docs/configuration.md:
 // doc says what the setting means, is what its value may be, oneof lists the values,
 // min is the least number, old its name in the predecessor. Load reports all that is
@@ -28,9 +28,19 @@ import (
 	"github.com/farol-preservation/farol/storage"
 )
 
-// Reader reads an environment and gathers all that is wrong with it, so that one run
+// Load reads from an environment what a command needs. The error has everything
+// that is wrong with it, and a name that no command reads is wrong too. What c has already, such
+// as the value of a flag, stays.
+func Load[T any](environ map[string]string, c T) (T, error) {
+	s := reader{environ: environ}
+	s.read(&c)
+	s.unknown()
+	return c, s.err()
+}
+
+// reader reads an environment and gathers all that is wrong with it, so that one run
 // reports every mistake.
-type Reader struct {
+type reader struct {
 	environ  map[string]string
 	problems []problem
 }
@@ -38,18 +48,18 @@ type Reader struct {
 type problem struct{ name, text string }
 
 // wrong notes what is wrong with a setting. The text must not have a secret.
-func (s *Reader) wrong(name, text string) {
+func (s *reader) wrong(name, text string) {
 	if !s.has(name, name+fileSuffix) { // one mistake, one line
 		s.problems = append(s.problems, problem{name, storage.Redact(text)})
 	}
 }
 
-func (s *Reader) has(names ...string) bool {
+func (s *reader) has(names ...string) bool {
 	return slices.ContainsFunc(s.problems, func(p problem) bool { return slices.Contains(names, p.name) })
 }
 
 // err is nil if nothing is wrong.
-func (s *Reader) err() error {
+func (s *reader) err() error {
 	if len(s.problems) == 0 {
 		return nil
 	}
@@ -65,14 +75,36 @@ func (s *Reader) err() error {
 	return errors.New(b.String())
 }
 
-// readBlock fills the struct that block points to. Each setting's name begins
+// checked is a block, or a struct of blocks, that knows what belongs together in it.
+type checked interface{ check(s *reader) }
+
+// read fills what block points to: a block, or a struct of blocks in the order of its fields. One
+// to which a pointer is nil is left out.
+func (s *reader) read(block any) {
+	v := reflect.ValueOf(block).Elem()
+	s.readBlock("", block)
+	for i := range v.NumField() {
+		f := reflect.Indirect(v.Field(i))
+		if f.Kind() == reflect.Struct && f.CanSet() && f.Type().PkgPath() == v.Type().PkgPath() {
+			s.read(f.Addr().Interface())
+		}
+	}
+	if c, ok := block.(checked); ok {
+		c.check(s)
+	}
+}
+
+// readBlock fills the settings of the struct that block points to. Each setting's name begins
 // with prefix.
-func (s *Reader) readBlock(prefix string, block any) {
+func (s *reader) readBlock(prefix string, block any) {
 	fields := FieldsOf(prefix, block)
+	if len(fields) == 0 {
+		return
+	}
 	environ := make(map[string]string, len(fields))
 	for i, f := range fields {
 		text, from := s.given(s.usedName(f), f.allowed(), f.secret())
-		if fields[i].from = from; text != "" { // an empty variable counts as not set
+		if fields[i].from = from; text != "" && f.Value.IsZero() { // an empty variable counts as not set
 			environ[f.Name] = text
 		}
 	}
@@ -91,7 +123,7 @@ func (s *Reader) readBlock(prefix string, block any) {
 	}
 }
 
-func (s *Reader) parseError(fields []Field, environ map[string]string, err error) {
+func (s *reader) parseError(fields []Field, environ map[string]string, err error) {
 	var unset env.EnvVarIsNotSetError
 	var empty env.EmptyEnvVarError
 	var parse env.ParseError
@@ -109,34 +141,30 @@ func (s *Reader) parseError(fields []Field, environ map[string]string, err error
 }
 
 // number reads a whole number that need not be there.
-func (s *Reader) number(name string, least int) (int, bool) {
-	allowed := fmt.Sprintf("a whole number from %d on", least)
-	text, from := s.given(name, allowed, false)
-	if text == "" {
-		return 0, false
-	}
-	n, err := strconv.Atoi(text)
-	if err != nil || n < least {
-		s.wrong(from, fmt.Sprintf("is %q; it must be %s", text, allowed))
-		return 0, false
-	}
-	return n, true
+func (s *reader) number(name string) (int, bool) {
+	return positive(s, name, "a whole number from 1 on", strconv.Atoi)
 }
 
 // duration reads a time that need not be there.
-func (s *Reader) duration(name string) (time.Duration, bool) {
-	const allowed = "a duration such as 500ms, 30s or 5m"
+func (s *reader) duration(name string) (time.Duration, bool) {
+	return positive(s, name, aDuration, time.ParseDuration)
+}
+
+func positive[T int | time.Duration](s *reader, name, allowed string, parse func(string) (T, error)) (T, bool) {
 	text, from := s.given(name, allowed, false)
 	if text == "" {
 		return 0, false
 	}
-	d, err := time.ParseDuration(text)
-	if err != nil || d <= 0 {
+	v, err := parse(text)
+	if err != nil || v <= 0 {
 		s.wrong(from, fmt.Sprintf("is %q; it must be %s", text, allowed))
 		return 0, false
 	}
-	return d, true
+	return v, true
 }
+
+// aDuration says what a setting that is a time may be.
+const aDuration = "a duration such as 500ms, 30s or 5m"
 
 // Size is a number of bytes, which is written as 1048576, 64MiB or 1GiB.
 type Size int64
@@ -194,7 +222,7 @@ func FieldsOf(prefix string, block any) []Field {
 }
 
 // usedName is the name under which a setting is set: the old one, if only that is.
-func (s *Reader) usedName(f Field) string {
+func (s *reader) usedName(f Field) string {
 	if f.old != "" && !s.isSet(f.Name) && s.isSet(f.old) {
 		return f.old
 	}
@@ -211,7 +239,7 @@ func (f Field) secret() bool {
 func (f Field) allowed() string {
 	switch f.Value.Interface().(type) {
 	case time.Duration:
-		return "a duration such as 500ms, 30s or 5m"
+		return aDuration
 	case Size:
 		return fmt.Sprintf("a number of bytes such as 1048576, 64MiB or 1GiB, of at least %v", Size(f.least))
 	case int:

@@ -103,7 +103,7 @@ func IngestWorkers() []oldWorker {
 
 // readWorkers reads the settings of the predecessor's workers, by step. What has no
 // effect must be right all the same.
-func (s *Reader) readWorkers(c *Worker) {
+func (s *reader) readWorkers(c *Worker) {
 	c.StageSlots, c.ClaimCeiling, c.MaxAttempts = map[string]int{}, map[string]int{}, map[string]int{}
 	c.Timeouts, c.Leases = map[string]time.Duration{}, map[string]time.Duration{}
 	for _, w := range OldWorkers() {
@@ -116,7 +116,7 @@ func (s *Reader) readWorkers(c *Worker) {
 			counts = nil // they are in fixityConfig
 		}
 		for suffix, into := range counts {
-			readOld(c, w, suffix, into, func(name string) (int, bool) { return s.number(name, 1) })
+			readOld(c, w, suffix, into, s.number)
 		}
 		for suffix, into := range map[string]map[string]time.Duration{"_TIMEOUT": c.Timeouts, "_LEASE": c.Leases} {
 			readOld(c, w, suffix, into, s.duration)
@@ -144,7 +144,7 @@ func readOld[T comparable](c *Worker, w oldWorker, suffix string, into map[strin
 }
 
 // nameOf is the name under which a setting of a worker is set.
-func (s *Reader) nameOf(w oldWorker, suffix string) string {
+func (s *reader) nameOf(w oldWorker, suffix string) string {
 	for _, name := range w.names {
 		if s.isSet(name + suffix) {
 			return name + suffix

@@ -55,7 +55,7 @@ func TestEveryOldNameIsAccepted(t *testing.T) {
 	for _, name := range oldNames() {
 		environ[name] = "0"
 	}
-	_, err := Load(environ, ReadWorker)
+	_, err := Load(environ, Worker{})
 	for _, name := range oldNames() {
 		if strings.HasPrefix(name, "APT_FIXITY_") { // whose workers may be none
 			continue

@@ -59,17 +59,18 @@ type Storage struct {
 	Targets []storage.Target // by restore priority
 }
 
-func (s *Reader) readStorage() Storage {
-	var c Storage
+func (c *Storage) check(s *reader) {
 	var staging Staging
-	s.read(&c.S3, &staging)
+	var keep Keep
+	s.read(&staging)
 	c.Staging = staging.Bucket
 	if !strings.Contains(c.Staging, "staging") {
 		name := s.usedName(FieldsOf("", &staging)[0])
 		s.wrong(name, `is "`+c.Staging+`"; it must contain "staging", since Cleanup deletes there`)
 	}
 	places := map[[2]string]string{{c.Endpoint, c.Staging}: "the staging bucket"}
-	c.Keep = s.readKeep()
+	s.read(&keep)
+	c.Keep = keep.Bucket
 	if place := [2]string{c.Endpoint, c.Keep}; c.Keep != "" {
 		if other, taken := places[place]; taken {
 			s.wrong("FAROL_KEEP_METADATA", `is "`+c.Keep+`", like `+other+`; it must be a bucket of its own`)
@@ -90,16 +91,9 @@ func (s *Reader) readStorage() Storage {
 		places[place] = "that of " + t.Name
 		c.Targets = append(c.Targets, t)
 	}
-	return c
 }
 
-func (s *Reader) readKeep() string {
-	var c Keep
-	s.read(&c)
-	return c.Bucket
-}
-
-func (s *Reader) readTarget(shared S3, spec storage.TargetSpec) storage.Target {
+func (s *reader) readTarget(shared S3, spec storage.TargetSpec) storage.Target {
 	prefix := TargetPrefix(spec.Name)
 	var own Target
 	s.readBlock(prefix, &own)
@@ -157,15 +151,11 @@ type Classes struct{ classes map[string]string }
 // ClassOf returns the storage class of a target; "" is the bucket's own.
 func (c Classes) ClassOf(target string) string { return c.classes[target] }
 
-// ReadClasses reads [Classes] for a command that connects to a server.
-func ReadClasses(s *Reader) Classes { return s.readClasses() }
-
-func (s *Reader) readClasses() Classes {
-	c := Classes{map[string]string{}}
+func (c *Classes) check(s *reader) {
+	c.classes = map[string]string{}
 	for _, spec := range storage.Targets() {
 		var own Target
 		s.readBlock(TargetPrefix(spec.Name), &own)
 		c.classes[spec.Name] = cmp.Or(own.StorageClass, spec.StorageClass)
 	}
-	return c
 }

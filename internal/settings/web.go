@@ -74,10 +74,9 @@ func (c *Web) Trusted() []netip.Prefix { return c.proxies }
 // Providers are the OpenID providers that sign people in.
 func (c *Web) Providers() []Provider { return c.providers }
 
-// readWeb checks what belongs together. key says that the server needs its key.
-func (s *Reader) readWeb(c *Web, key bool) {
-	s.readBlock("", c)
-	s.readSite(&c.site)
+// check says what belongs together.
+func (c *Web) check(s *reader) {
+	s.read(&c.site)
 	if (c.Cert == "") != (c.CertKey == "") {
 		s.wrong("FAROL_WEB_TLS_KEY", "and FAROL_WEB_TLS_CERT belong together; set both, or neither")
 	}
@@ -91,15 +90,12 @@ func (s *Reader) readWeb(c *Web, key bool) {
 	case len(c.proxies) > 0 && c.site.WebURL == "":
 		s.wrong("FAROL_WEB_URL", "is not set, although FAROL_WEB_PROXIES is; it must be "+allowed(&c.site, "WebURL"))
 	}
-	if key || c.Key != "" {
+	if c.Key != "" {
 		s.checkKey(c)
-	}
-	if key {
-		c.providers = s.readProviders()
 	}
 }
 
-func (s *Reader) readProxies(c *Web) {
+func (s *reader) readProxies(c *Web) {
 	for part := range strings.SplitSeq(c.Proxies, ",") {
 		if part = strings.TrimSpace(part); part == "" {
 			continue
@@ -115,7 +111,7 @@ func (s *Reader) readProxies(c *Web) {
 	}
 }
 
-func (s *Reader) checkKey(c *Web) {
+func (s *reader) checkKey(c *Web) {
 	for part := range strings.SplitSeq(string(c.Key), ",") {
 		if b, err := base64.StdEncoding.DecodeString(strings.TrimSpace(part)); err != nil || len(b) != 32 {
 			s.wrong("FAROL_WEB_KEY", "is not set, or is no key; it must be "+allowed(c, "Key")+". `openssl rand -base64 32` makes one; keep it, for second factors are lost without it")
@@ -124,8 +120,7 @@ func (s *Reader) checkKey(c *Web) {
 	}
 }
 
-func (s *Reader) readSite(c *Site) {
-	s.readBlock("", c)
+func (c *Site) check(s *reader) {
 	if c.WebURL == "" {
 		return
 	}

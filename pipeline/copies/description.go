@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/farol-preservation/farol/storage"
+	"github.com/farol-preservation/farol/storage/ability"
 )
 
 // errDescription says that the bytes of a copy may be right, and what describes them is not.
@@ -28,15 +29,15 @@ func CompareIn(ctx context.Context, b *storage.Bucket, object storage.Object, wa
 // keptOf is what a store keeps of an object. If that is not known, a trial tells: another
 // program may have written the copy.
 func keptOf(ctx context.Context, b *storage.Bucket, want storage.Upload) storage.Upload {
-	_, types := b.Can(storage.MediaType)
-	_, all := b.Can(storage.Metadata)
+	_, types := b.Can(ability.MediaType)
+	_, all := b.Can(ability.Metadata)
 	if !types || !all {
 		tryDescription(ctx, b, want)
 	}
-	if b.Lacks(storage.MediaType) {
+	if b.Lacks(ability.MediaType) {
 		want.ContentType = ""
 	}
-	if b.Lacks(storage.Metadata) {
+	if b.Lacks(ability.Metadata) {
 		want.Metadata = nil
 	}
 	return want

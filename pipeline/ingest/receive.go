@@ -24,6 +24,7 @@ import (
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/retry"
 	"github.com/farol-preservation/farol/storage"
+	"github.com/farol-preservation/farol/storage/proof"
 )
 
 // receive streams the tar, once if its bucket confirms what was read, and writes its
@@ -93,10 +94,10 @@ func legalName(key string) error {
 
 // read reads the tar, from where an earlier attempt came to; inFile is whether that
 // may be within a file. It returns what the bucket says of the tar's bytes, too.
-func (s *receive) read(ctx context.Context, w *work, tar *storage.Bucket, inFile bool) (*bag.Bag, storage.Proof, error) {
+func (s *receive) read(ctx context.Context, w *work, tar *storage.Bucket, inFile bool) (*bag.Bag, proof.Proof, error) {
 	resume, err := s.resume(ctx, w, inFile)
 	if err != nil {
-		return nil, storage.Proof{}, err
+		return nil, proof.Proof{}, err
 	}
 	var start int64
 	files := 0
@@ -150,7 +151,7 @@ func (s *receive) read(ctx context.Context, w *work, tar *storage.Bucket, inFile
 
 // open opens the tar at an offset, and says what its bucket says of all its bytes, which at the
 // beginning comes with them.
-func (s *receive) open(ctx context.Context, w *work, tar *storage.Bucket, start int64) (stream *patient, proof storage.Proof, err error) {
+func (s *receive) open(ctx context.Context, w *work, tar *storage.Bucket, start int64) (stream *patient, proof proof.Proof, err error) {
 	stream = &patient{ctx: ctx, offset: start, size: w.Item.Size, open: func(offset int64) (io.ReadCloser, error) {
 		return tar.Get(ctx, w.Item.Name, storage.Range{Offset: offset, Length: -1, IfMatch: w.Item.ETag})
 	}}
@@ -358,7 +359,7 @@ func (s *receive) forget(ctx context.Context, w *work, digest string) error {
 
 // readOn reads the tar from where an earlier attempt stopped. Unusable checkpoints are
 // discarded.
-func (s *receive) readOn(ctx context.Context, w *work, tar *storage.Bucket) (*bag.Bag, storage.Proof, error) {
+func (s *receive) readOn(ctx context.Context, w *work, tar *storage.Bucket) (*bag.Bag, proof.Proof, error) {
 	b, proof, err := s.read(ctx, w, tar, true)
 	if errors.Is(err, bag.ErrCheckpoint) {
 		w.Log.WarnContext(ctx, "checkpoint does not match the tar; reading the current file from its start", "err", err)

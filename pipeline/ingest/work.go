@@ -21,6 +21,7 @@ import (
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/requests"
 	"github.com/farol-preservation/farol/storage"
+	"github.com/farol-preservation/farol/storage/ability"
 )
 
 // work is the work of one claim, with what only stages of an ingest do.
@@ -116,7 +117,7 @@ func (w *work) there(ctx context.Context, bucket *storage.Bucket, key string, f 
 // those that it copies, so that an upload in parts is known there by the MD5 of each.
 func wantPartMD5(staging *storage.Bucket, all copies.Targets) bool {
 	buckets := slices.AppendSeq([]*storage.Bucket{staging}, maps.Values(all))
-	return slices.ContainsFunc(buckets, func(b *storage.Bucket) bool { return b.Lacks(storage.PartSHA256) || b.Lacks(storage.CopiedSHA256) })
+	return slices.ContainsFunc(buckets, func(b *storage.Bucket) bool { return b.Lacks(ability.PartSHA256) || b.Lacks(ability.CopiedSHA256) })
 }
 
 // gone tells whether the bag in the receiving bucket is still the one of the item.

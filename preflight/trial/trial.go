@@ -1,6 +1,6 @@
 // Package trial tries in a bucket what the pipeline does there. What comes in is a bucket and
 // what its process needs; what goes out is each operation with its error. By the way the client
-// learns what the bucket's store can do: see [storage.Abilities].
+// learns what the bucket's store can do: see [ability.Known].
 package trial
 
 import (

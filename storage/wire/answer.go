@@ -34,23 +34,15 @@ func (r *Request) accept(response *http.Response) error {
 	if err != nil {
 		return &smithy.DeserializationError{Err: fmt.Errorf("read the answer: %w", err)}
 	}
-	name := rootOf(text)
-	if success && strings.EqualFold(name, "Error") {
+	if success && strings.EqualFold(rootOf(text), "Error") {
 		// S3 said that it would do it, and found out in the middle that it cannot.
 		response.StatusCode, success = http.StatusInternalServerError, false
 	}
 	if !success {
 		return refusal(response.StatusCode, text)
 	}
-	want := root(r.Operation)
 	response.Body = io.NopCloser(bytes.NewReader(text))
-	if want == "" {
-		return examine(r.Operation, response)
-	}
-	if name != want {
-		return &strangeAnswer{fmt.Sprintf("the answer is %q, and not %s", name, want)}
-	}
-	return nil
+	return examine(r.Operation, response)
 }
 
 // rootOf is the name of the first element, or "".

@@ -118,18 +118,6 @@ func (t Target) bucketURL(endpoint *url.URL) *url.URL {
 // EscapeKey percent-encodes all of a key but its slashes and the unreserved
 // characters of RFC 3986 section 2.3, which is how a copy source is to be sent.
 func EscapeKey(key string) string {
-	const hex = "0123456789ABCDEF"
-	var out strings.Builder
-	for i := range len(key) {
-		c := key[i]
-		switch {
-		case c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', c >= '0' && c <= '9', strings.IndexByte("-._~/", c) >= 0:
-			out.WriteByte(c)
-		default:
-			out.WriteByte('%')
-			out.WriteByte(hex[c>>4])
-			out.WriteByte(hex[c&15])
-		}
-	}
-	return out.String()
+	form := url.QueryEscape(key) // which differs in the two
+	return strings.ReplaceAll(strings.ReplaceAll(form, "+", "%20"), "%2F", "/")
 }

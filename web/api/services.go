@@ -8,7 +8,7 @@ import (
 	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/stores"
-	"github.com/farol-preservation/farol/storage"
+	"github.com/farol-preservation/farol/storage/ability"
 	"github.com/farol-preservation/farol/web/access"
 	"github.com/farol-preservation/farol/web/ops"
 	"github.com/farol-preservation/farol/web/permission"
@@ -68,7 +68,7 @@ type StoreView struct {
 
 // A WayView is something that stores can do or not.
 type WayView struct {
-	Way     storage.Way `json:"way" doc:"Such as copied-part-sha256"`
+	Way     ability.Way `json:"way" doc:"Such as copied-part-sha256"`
 	Can     bool        `json:"can"`
 	At      time.Time   `json:"at" doc:"When that was seen"`
 	Said    string      `json:"said,omitempty" doc:"The refusal, in a few words"`
@@ -90,7 +90,7 @@ func (a *API) stores(t *ops.API) {
 
 func storeView(s stores.Store) StoreView {
 	v := StoreView{Endpoint: s.Endpoint, Server: s.Server, MeasuredAt: s.MeasuredAt, SeenAt: s.SeenAt, Buckets: s.Buckets}
-	for _, way := range storage.Ways() {
+	for _, way := range ability.Ways() {
 		seen, known := s.Ways[string(way)]
 		if !known {
 			continue

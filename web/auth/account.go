@@ -2,7 +2,6 @@ package auth
 
 import (
 	"context"
-	"encoding/base64"
 	"errors"
 	"fmt"
 
@@ -25,8 +24,8 @@ type SetUp struct {
 // SetUpFactor offers a person a new second factor. Nothing is changed yet.
 func (a *Auth) SetUpFactor(p people.Person) (SetUp, error) {
 	f := newFactor(a.options.Issuer, p.Email)
-	sealed, err := a.options.Keys.Seal(setUpPurpose, ownerOf(p.ID), []byte(f.Secret))
-	return SetUp{f, base64.RawURLEncoding.EncodeToString(sealed)}, err
+	sealed, err := a.options.Keys.SealText(setUpPurpose, ownerOf(p.ID), []byte(f.Secret))
+	return SetUp{f, sealed}, err
 }
 
 // ConfirmFactor sets the second factor that was offered, proved by a code of it, and
@@ -47,11 +46,7 @@ func (a *Auth) ConfirmFactor(ctx context.Context, session record.Session, pendin
 	if !p.Strong() && p.IssuerFactor && session.Level != people.LevelFull {
 		return SignedIn{}, nil, elsewhere(p.Issuer) // or a password would be enough to have both
 	}
-	sealed, err := base64.RawURLEncoding.DecodeString(pending)
-	if err != nil {
-		return SignedIn{}, nil, ErrWrong
-	}
-	secret, err := a.options.Keys.Open(setUpPurpose, ownerOf(p.ID), sealed)
+	secret, err := a.options.Keys.OpenText(setUpPurpose, ownerOf(p.ID), pending)
 	if err != nil {
 		return SignedIn{}, nil, ErrWrong
 	}
@@ -86,10 +81,15 @@ func (a *Auth) ConfirmFactor(ctx context.Context, session record.Session, pendin
 // link is no longer good.
 func (a *Auth) PersonOfLink(ctx context.Context, secret string) (people.Person, error) {
 	p, err := a.people.LinkOf(ctx, secret, people.Invite, people.Reset)
+	return p, ofLink(err)
+}
+
+// ofLink is [ErrLink] where a link was not found.
+func ofLink(err error) error {
 	if errors.Is(err, registry.ErrNotFound) {
-		return p, ErrLink
+		return ErrLink
 	}
-	return p, err
+	return err
 }
 
 // SetPasswordByLink uses up an invitation or a link to set a new password, and begins a
@@ -108,10 +108,7 @@ func (a *Auth) SetPasswordByLink(ctx context.Context, secret, password string, f
 	}
 	p, err = a.setPassword(ctx, p, hash, from, func(ctx context.Context) error {
 		_, err := a.people.UseLink(ctx, secret, people.Invite, people.Reset)
-		if errors.Is(err, registry.ErrNotFound) {
-			return ErrLink
-		}
-		return err
+		return ofLink(err)
 	})
 	if err != nil {
 		return SignedIn{}, err
@@ -183,11 +180,8 @@ func (a *Auth) SignInByLink(ctx context.Context, secret string, from From) (Sign
 		return SignedIn{}, err
 	}
 	p, err := a.people.UseLink(ctx, secret, people.SignIn)
-	if errors.Is(err, registry.ErrNotFound) {
-		return SignedIn{}, ErrLink
-	}
 	if err != nil {
-		return SignedIn{}, err
+		return SignedIn{}, ofLink(err)
 	}
 	return a.session(ctx, SignedIn{Person: p, Level: people.LevelFull}, true, from)
 }

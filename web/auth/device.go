@@ -2,7 +2,6 @@ package auth
 
 import (
 	"crypto/rand"
-	"encoding/base64"
 	"strings"
 	"time"
 
@@ -20,17 +19,15 @@ const (
 // sealed for the person.
 func (a *Auth) newDevice(p people.Person) (string, error) {
 	text := rand.Text()[:16] + " " + a.options.Now().UTC().Format(time.RFC3339)
-	sealed, err := a.options.Keys.Seal(devicePurpose, ownerOf(p.ID), []byte(text))
-	return base64.RawURLEncoding.EncodeToString(sealed), err
+	return a.options.Keys.SealText(devicePurpose, ownerOf(p.ID), []byte(text))
 }
 
 // device is the name of a browser that has signed in this person before; "" is any other.
 func (a *Auth) device(cookie string, p people.Person) string {
-	sealed, err := base64.RawURLEncoding.DecodeString(cookie)
-	if err != nil || len(sealed) == 0 || p.ID == 0 {
+	if cookie == "" || p.ID == 0 {
 		return ""
 	}
-	text, err := a.options.Keys.Open(devicePurpose, ownerOf(p.ID), sealed)
+	text, err := a.options.Keys.OpenText(devicePurpose, ownerOf(p.ID), cookie)
 	if err != nil {
 		return ""
 	}

@@ -59,6 +59,21 @@ func (k *Keys) Seal(purpose, owner string, text []byte) ([]byte, error) {
 	return a.Seal(nil, nil, text, []byte(owner)), nil //nolint:gosec // it makes a random nonce itself
 }
 
+// SealText is [Keys.Seal] for a cookie or a form.
+func (k *Keys) SealText(purpose, owner string, text []byte) (string, error) {
+	sealed, err := k.Seal(purpose, owner, text)
+	return base64.RawURLEncoding.EncodeToString(sealed), err
+}
+
+// OpenText opens what [Keys.SealText] has sealed.
+func (k *Keys) OpenText(purpose, owner, sealed string) ([]byte, error) {
+	text, err := base64.RawURLEncoding.DecodeString(sealed)
+	if err != nil {
+		return nil, fmt.Errorf("open a %s: %w", purpose, err)
+	}
+	return k.Open(purpose, owner, text)
+}
+
 // Open opens what was sealed with one of the keys.
 func (k *Keys) Open(purpose, owner string, sealed []byte) ([]byte, error) {
 	for _, s := range k.sealers {

@@ -4,6 +4,7 @@ import (
 	"crypto/rand"
 	"encoding/base32"
 	"fmt"
+	"net/url"
 	"strconv"
 	"strings"
 	"time"
@@ -43,15 +44,7 @@ func factorOf(issuer, email, secret string) Factor {
 
 // escapeLabel writes a name into the URL of a QR code: apps read %20 and no plus.
 func escapeLabel(name string) string {
-	var b strings.Builder
-	for _, c := range []byte(name) {
-		if c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || strings.IndexByte("-._~", c) >= 0 {
-			b.WriteByte(c)
-		} else {
-			fmt.Fprintf(&b, "%%%02X", c)
-		}
-	}
-	return b.String()
+	return strings.ReplaceAll(url.QueryEscape(name), "+", "%20")
 }
 
 // stepOf returns the step whose code this is; false if it is of none near now.

@@ -10,7 +10,6 @@ import (
 	"cmp"
 	"context"
 	"crypto/subtle"
-	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -145,7 +144,7 @@ func (p *Providers) Begin(ctx context.Context, name string, again bool) (to, coo
 	if err != nil {
 		return "", "", fmt.Errorf("begin a sign-in: %w", err)
 	}
-	sealed, err := p.options.Keys.Seal(purpose, name, text)
+	sealed, err := p.options.Keys.SealText(purpose, name, text)
 	if err != nil {
 		return "", "", err
 	}
@@ -153,7 +152,7 @@ func (p *Providers) Begin(ctx context.Context, name string, again bool) (to, coo
 	if again {
 		with = append(with, oauth2.SetAuthURLParam("prompt", "login"), oauth2.SetAuthURLParam("max_age", "0"))
 	}
-	return config.AuthCodeURL(s.State, with...), base64.RawURLEncoding.EncodeToString(sealed), nil
+	return config.AuthCodeURL(s.State, with...), sealed, nil
 }
 
 // End returns what a provider says of the person, whom it has sent back with a query.
@@ -220,11 +219,10 @@ func withoutBody(err error) error {
 }
 
 func (p *Providers) opened(name, cookie string) (s started, err error) {
-	sealed, err := base64.RawURLEncoding.DecodeString(cookie)
-	if err != nil || len(sealed) == 0 || len(sealed) > mostText {
+	if cookie == "" || len(cookie) > mostText*4/3 {
 		return s, errors.New("the browser has begun no sign-in")
 	}
-	text, err := p.options.Keys.Open(purpose, name, sealed)
+	text, err := p.options.Keys.OpenText(purpose, name, cookie)
 	if err != nil {
 		return s, err
 	}

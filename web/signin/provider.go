@@ -19,7 +19,7 @@ func (p *Pages) provided(mux *http.ServeMux) {
 func (p *Pages) toProvider(w http.ResponseWriter, r *http.Request) {
 	to, cookie, err := p.Providers.Begin(r.Context(), r.PathValue("name"), r.URL.Query().Has("again"))
 	if err != nil {
-		p.refused(w, r, "sign-in.html", page{Title: "Sign in"}, err)
+		p.entered(w, r, auth.SignedIn{}, err)
 		return
 	}
 	http.SetCookie(w, p.Web.ProviderCookie(cookie, oidc.Lifetime))
@@ -32,11 +32,7 @@ func (p *Pages) fromProvider(w http.ResponseWriter, r *http.Request) {
 	name, from := r.PathValue("name"), p.from(r)
 	http.SetCookie(w, p.Web.ProviderCookie("", -time.Second))
 	s, err := p.signInBy(r, name, p.Web.Provider(r), from)
-	if err != nil {
-		p.refused(w, r, "sign-in.html", page{Title: "Sign in"}, err)
-		return
-	}
-	p.entered(w, r, s)
+	p.entered(w, r, s, err)
 }
 
 func (p *Pages) signInBy(r *http.Request, name, cookie string, from auth.From) (auth.SignedIn, error) {

@@ -52,27 +52,27 @@ type page struct {
 // Routes adds the pages to a mux.
 func (p *Pages) Routes(mux *http.ServeMux) {
 	p.templates = template.Must(template.ParseFS(files, "*.html"))
-	mux.HandleFunc("GET /sign-in", func(w http.ResponseWriter, r *http.Request) {
-		p.show(w, r, http.StatusOK, "sign-in.html", page{Title: "Sign in"})
-	})
+	for route, v := range map[string]struct{ name, title string }{
+		"GET /sign-in":          {"sign-in.html", "Sign in"},
+		"GET /sign-in/{secret}": {"link.html", "Sign in"},
+		"GET /forgot":           {"forgot.html", "Forgot your password?"},
+	} {
+		mux.HandleFunc(route, func(w http.ResponseWriter, r *http.Request) {
+			p.show(w, r, http.StatusOK, v.name, page{Title: v.title})
+		})
+	}
 	p.provided(mux)
-	mux.HandleFunc("GET /forgot", func(w http.ResponseWriter, r *http.Request) {
-		p.show(w, r, http.StatusOK, "forgot.html", page{Title: "Forgot your password?"})
-	})
-	mux.HandleFunc("POST /forgot", p.forgot)
-	mux.HandleFunc("POST /sign-in", p.signIn)
-	mux.HandleFunc("GET /sign-in/{secret}", func(w http.ResponseWriter, r *http.Request) {
-		p.show(w, r, http.StatusOK, "link.html", page{Title: "Sign in"})
-	})
+	mux.HandleFunc("POST /forgot", p.posted(p.forgot))
+	mux.HandleFunc("POST /sign-in", p.posted(p.signIn))
 	mux.HandleFunc("POST /sign-in/{secret}", p.signInByLink)
 	mux.HandleFunc("GET /password/{secret}", p.password)
-	mux.HandleFunc("POST /password/{secret}", p.setPassword)
-	mux.HandleFunc("GET /second-factor", p.factor)
-	mux.HandleFunc("POST /second-factor", p.giveCode)
-	mux.HandleFunc("POST /second-factor/set-up", p.setUpFactor)
+	mux.HandleFunc("POST /password/{secret}", p.posted(p.setPassword))
+	mux.HandleFunc("GET /second-factor", p.signedIn(p.factor))
+	mux.HandleFunc("POST /second-factor", p.signedIn(p.giveCode))
+	mux.HandleFunc("POST /second-factor/set-up", p.signedIn(p.setUpFactor))
 	mux.HandleFunc("POST /sign-out", p.signOut)
-	mux.HandleFunc("GET /second-factor/set-up", p.newFactor)
-	mux.HandleFunc("POST /second-factor/proof", p.prove)
+	mux.HandleFunc("GET /second-factor/set-up", p.signedIn(p.newFactor))
+	mux.HandleFunc("POST /second-factor/proof", p.signedIn(p.prove))
 	mux.HandleFunc("GET /accessibility", func(w http.ResponseWriter, r *http.Request) {
 		p.show(w, r, http.StatusOK, "accessibility.html", page{Title: "Accessibility", Person: p.caller(r).Person})
 	})
@@ -94,14 +94,33 @@ func (p *Pages) show(w http.ResponseWriter, r *http.Request, status int, name st
 	}
 }
 
-// form reads a form, or answers that it cannot be read.
-func (p *Pages) form(w http.ResponseWriter, r *http.Request) bool {
-	r.Body = http.MaxBytesReader(w, r.Body, mostForm)
-	if err := r.ParseForm(); err != nil {
-		http.Error(w, "The form could not be read. Go back and send it again.", http.StatusBadRequest)
-		return false
+// posted reads the form for a handler, or answers that it cannot be read.
+func (p *Pages) posted(handle http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		r.Body = http.MaxBytesReader(w, r.Body, mostForm)
+		if err := r.ParseForm(); err != nil {
+			http.Error(w, "The form could not be read. Go back and send it again.", http.StatusBadRequest)
+			return
+		}
+		handle(w, r)
 	}
-	return true
+}
+
+// signedIn has a handler answer people who have a session, and sends others to sign in. It reads
+// the form of a POST.
+func (p *Pages) signedIn(handle func(http.ResponseWriter, *http.Request, access.Caller)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		c := p.caller(r)
+		if c.Session.ID == 0 {
+			http.Redirect(w, r, "/sign-in", http.StatusSeeOther)
+			return
+		}
+		answer := func(w http.ResponseWriter, r *http.Request) { handle(w, r, c) }
+		if r.Method == http.MethodPost {
+			answer = p.posted(answer)
+		}
+		answer(w, r)
+	}
 }
 
 // caller is who asks; nobody if that cannot be found out.
@@ -120,8 +139,12 @@ func (p *Pages) from(r *http.Request) auth.From {
 	return auth.From{IP: p.Web.IP(r), Agent: r.UserAgent(), Device: p.Web.Device(r), Session: p.caller(r).Session}
 }
 
-// entered gives a browser its session, and leads on.
-func (p *Pages) entered(w http.ResponseWriter, r *http.Request, s auth.SignedIn) {
+// entered gives a browser its session and leads on, or shows what was wrong.
+func (p *Pages) entered(w http.ResponseWriter, r *http.Request, s auth.SignedIn, wrong error) {
+	if wrong != nil {
+		p.judged(w, r, "sign-in.html", page{Title: "Sign in"}, wrong)
+		return
+	}
 	p.cookies(w, s)
 	next := p.Web.Next(r)
 	if s.Next != "" {
@@ -139,25 +162,25 @@ func (p *Pages) cookies(w http.ResponseWriter, s auth.SignedIn) {
 
 var errLater = errors.New("you cannot sign in now; try again in a moment")
 
-// refused shows a form again with what was wrong.
-func (p *Pages) refused(w http.ResponseWriter, r *http.Request, name string, v page, err error) {
+// judged shows a form, with what was wrong if anything was.
+func (p *Pages) judged(w http.ResponseWriter, r *http.Request, name string, v page, err error) {
+	if err == nil {
+		p.show(w, r, http.StatusOK, name, v)
+		return
+	}
 	var many *auth.TooMany
 	status := http.StatusUnauthorized
 	switch {
 	case errors.Is(err, auth.ErrNoAccount):
 		status = http.StatusForbidden
-	case errors.Is(err, oidc.ErrVain):
+	case errors.Is(err, oidc.ErrVain), errors.Is(err, auth.ErrWeak):
 		status = http.StatusBadRequest
-	case errors.Is(err, oidc.ErrAway):
+	case errors.Is(err, oidc.ErrAway), errors.Is(err, auth.ErrBusy):
 		status = http.StatusServiceUnavailable
-	case errors.Is(err, auth.ErrWeak):
-		status = http.StatusBadRequest
 	case errors.Is(err, auth.ErrLink):
 		status = http.StatusGone
 	case errors.As(err, &many):
 		status = http.StatusTooManyRequests
-	case errors.Is(err, auth.ErrBusy):
-		status = http.StatusServiceUnavailable
 	case !errors.Is(err, auth.ErrWrong):
 		p.Log.WarnContext(r.Context(), "cannot sign a person in", "err", err)
 		status, err = http.StatusServiceUnavailable, errLater
@@ -167,100 +190,37 @@ func (p *Pages) refused(w http.ResponseWriter, r *http.Request, name string, v p
 }
 
 func (p *Pages) signIn(w http.ResponseWriter, r *http.Request) {
-	if !p.form(w, r) {
-		return
-	}
 	s, err := p.Auth.SignIn(r.Context(), r.PostForm.Get("email"), r.PostForm.Get("password"), p.from(r))
-	if err != nil {
-		p.refused(w, r, "sign-in.html", page{Title: "Sign in"}, err)
-		return
-	}
-	p.entered(w, r, s)
+	p.entered(w, r, s, err)
 }
 
 func (p *Pages) signInByLink(w http.ResponseWriter, r *http.Request) {
 	s, err := p.Auth.SignInByLink(r.Context(), r.PathValue("secret"), p.from(r))
-	if err != nil {
-		p.refused(w, r, "sign-in.html", page{Title: "Sign in"}, err)
-		return
-	}
-	p.entered(w, r, s)
+	p.entered(w, r, s, err)
 }
 
 // password shows whom a link is for, and leaves the link as it is.
 func (p *Pages) password(w http.ResponseWriter, r *http.Request) {
 	person, err := p.Auth.PersonOfLink(r.Context(), r.PathValue("secret"))
 	if err != nil {
-		p.refused(w, r, "sign-in.html", page{Title: "Sign in"}, err)
+		p.entered(w, r, auth.SignedIn{}, err)
 		return
 	}
 	p.show(w, r, http.StatusOK, "password.html", page{Title: "Set a password", Person: person})
 }
 
 func (p *Pages) setPassword(w http.ResponseWriter, r *http.Request) {
-	if !p.form(w, r) {
-		return
-	}
 	v, secret := page{Title: "Set a password"}, r.PathValue("secret")
 	s, err := p.Auth.SetPasswordByLink(r.Context(), secret, r.PostForm.Get("password"), p.from(r))
 	if err == nil {
-		p.entered(w, r, s)
+		p.entered(w, r, s, nil)
 		return
 	}
 	name := "sign-in.html"
 	if person, found := p.Auth.PersonOfLink(r.Context(), secret); found == nil {
 		v.Person, name = person, "password.html"
 	}
-	p.refused(w, r, name, v, err)
-}
-
-// factor asks for a code, or offers a second factor to a person who has none.
-func (p *Pages) factor(w http.ResponseWriter, r *http.Request) {
-	c := p.caller(r)
-	if c.Session.ID == 0 {
-		http.Redirect(w, r, "/sign-in", http.StatusSeeOther)
-		return
-	}
-	p.askForCode(r.Context(), w, r, c, nil)
-}
-
-func (p *Pages) giveCode(w http.ResponseWriter, r *http.Request) {
-	c := p.caller(r)
-	if c.Session.ID == 0 {
-		http.Redirect(w, r, "/sign-in", http.StatusSeeOther)
-		return
-	}
-	if !p.form(w, r) {
-		return
-	}
-	s, err := p.Auth.Factor(r.Context(), c.Session, r.PostForm.Get("code"), p.from(r))
-	if err != nil {
-		p.askForCode(r.Context(), w, r, c, err)
-		return
-	}
-	p.entered(w, r, s)
-}
-
-func (p *Pages) setUpFactor(w http.ResponseWriter, r *http.Request) {
-	c := p.caller(r)
-	if c.Session.ID == 0 {
-		http.Redirect(w, r, "/sign-in", http.StatusSeeOther)
-		return
-	}
-	if !p.form(w, r) {
-		return
-	}
-	s, codes, err := p.Auth.ConfirmFactor(r.Context(), c.Session, r.PostForm.Get("pending"), r.PostForm.Get("code"), p.from(r))
-	switch {
-	case err != nil && c.Full():
-		p.offerFactor(r.Context(), w, r, c, err)
-		return
-	case err != nil:
-		p.askForCode(r.Context(), w, r, c, err)
-		return
-	}
-	p.cookies(w, s)
-	p.show(w, r, http.StatusOK, "codes.html", page{Title: "Recovery codes", Person: c.Person, Codes: codes})
+	p.judged(w, r, name, v, err)
 }
 
 func (p *Pages) signOut(w http.ResponseWriter, r *http.Request) {

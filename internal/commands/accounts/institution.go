@@ -56,7 +56,7 @@ Registering the same institution again changes nothing.`,
 				return cli.Usage(errors.New("--name is missing"), "add --name 'Name of the institution'")
 			}
 			if c.Given("create-buckets") {
-				config, err = connect.Load(settings.ReadInstitution)
+				config, err = connect.Load(settings.Institution{})
 			}
 			return err
 		},
@@ -242,7 +242,7 @@ without it.`,
 		Arg:  "institution by its identifier",
 		Here: true,
 		Check: func(*op.Call) (err error) {
-			if config, err = connect.Load(settings.ReadInstitution); err == nil && config.Site.Origin() == "" {
+			if config, err = connect.Load(settings.Institution{}); err == nil && config.Site.Origin() == "" {
 				err = cli.Usage(errors.New("FAROL_WEB_URL is not set, so the origin of the pages is not known"), "set FAROL_WEB_URL to the URL that people use")
 			}
 			return err

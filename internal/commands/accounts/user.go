@@ -163,7 +163,7 @@ func userActiveCommand(verb, short string) *cobra.Command {
 
 // linkFor makes a link for a person to set a password. It is "" if it is mailed to them.
 func linkFor(ctx context.Context, c *op.Call, user int64, kind string) (string, error) {
-	config, err := connect.Load(settings.ReadLinks)
+	config, err := connect.Load(settings.Links{})
 	if err != nil {
 		return "", err
 	}

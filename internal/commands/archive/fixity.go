@@ -244,7 +244,7 @@ func requestChecks(ctx context.Context, c *op.Call) error {
 
 // writeAsked says what will be checked. Archived copies cannot be read.
 func writeAsked(out io.Writer, asked []record.FixityRequested) error {
-	config, err := connect.Load(settings.ReadClasses)
+	config, err := connect.Load(settings.Classes{})
 	if err != nil {
 		return err
 	}
@@ -374,7 +374,7 @@ func noTarget(name string) error {
 func printPolicies(c *op.Call, list []record.FixityPolicy) error {
 	byDefault := "default"
 	if c.Here() {
-		config, err := connect.Load(settings.ReadOperator)
+		config, err := connect.Load(settings.Operator{})
 		if err != nil {
 			return err
 		}

@@ -66,7 +66,7 @@ func runFixityImport(ctx context.Context, in io.Reader, out io.Writer, files []s
 	if f.target == "" {
 		return cli.Usage(errors.New("--target is missing"), "`farol fixity policy` lists the storage targets")
 	}
-	config, err := connect.Load(settings.ReadAudit)
+	config, err := connect.Load(settings.Audit{})
 	if err != nil {
 		return err
 	}

@@ -120,7 +120,7 @@ func runIdentify(cmd *cobra.Command, f identifyFlags) error {
 	if err != nil {
 		return err
 	}
-	config, err := connect.Load(settings.ReadBackfill)
+	config, err := connect.Load(settings.Backfill{})
 	if err != nil {
 		return err
 	}

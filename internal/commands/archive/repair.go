@@ -117,7 +117,7 @@ func runRepair(cmd *cobra.Command, identifiers []string, f repairFlags) error {
 	if f.release != "" {
 		return release(cmd, f)
 	}
-	config, err := connect.Load(settings.ReadAudit)
+	config, err := connect.Load(settings.Audit{})
 	if err != nil {
 		return err
 	}

@@ -103,7 +103,7 @@ func runCreate(cmd *cobra.Command, f createFlags) error {
 	if err := connect.Refuse(cmd.Context(), "this command"); err != nil {
 		return err
 	}
-	config, err := connect.Load(settings.ReadBuckets)
+	config, err := connect.Load(settings.Buckets{})
 	if err != nil {
 		return err
 	}

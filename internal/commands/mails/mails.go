@@ -55,11 +55,11 @@ Exit codes: 0 the server accepted the mail; 1 it did not; 2 usage error.`,
 			if a, err := netmail.ParseAddress(args[0]); err != nil || a.Address != args[0] {
 				return cli.Usage(fmt.Errorf("%q is not an e-mail address", args[0]), "name one address, such as first@test.edu")
 			}
-			config, err := connect.Load(settings.ReadMail)
+			config, err := connect.Load(settings.Mailer{})
 			if err != nil {
 				return err
 			}
-			o, _ := Options(&config, slog.New(slog.DiscardHandler))
+			o, _ := Options(&config.Mail, slog.New(slog.DiscardHandler))
 			ctx, cancel := context.WithTimeout(cmd.Context(), 2*time.Minute)
 			defer cancel()
 			answer, err := mail.SendTest(ctx, o, args[0])

@@ -66,11 +66,11 @@ highest of their codes.`,
 			if err != nil {
 				return err
 			}
-			most, err := connect.Load((*settings.Reader).ReadMaxFiles)
+			most, err := connect.Load(settings.Bags{})
 			if err != nil {
 				return err
 			}
-			v := validation{profile: profile, maxFiles: most, stdin: cmd.InOrStdin(), out: cmd.OutOrStdout(), asJSON: asJSON}
+			v := validation{profile: profile, maxFiles: most.MaxFiles, stdin: cmd.InOrStdin(), out: cmd.OutOrStdout(), asJSON: asJSON}
 			bags, many := bagsOf(args)
 			if many {
 				return v.all(cmd.Context(), bags)
@@ -162,8 +162,8 @@ func (r bagRules) choose() (func(*bag.Bag) *bag.Profile, error) {
 		}
 		return always(p), nil
 	}
-	profiles, err := connect.Load((*settings.Reader).ReadProfiles)
-	return profiles.Of, err
+	profiles, err := connect.Load(settings.Profiles{})
+	return profiles.All.Of, err
 }
 
 // read reads the bag: a tar, a directory, or stdin. Its errors say that nothing can be said

@@ -1,8 +1,4 @@
-// Package partsum computes the MD5 that S3 shows as the ETag of an object that was uploaded in parts.
-//
-// It is the MD5 of the MD5s of the parts. The state of the computation can be saved, and the size of
-// the parts be guessed.
-package partsum
+package proof
 
 import (
 	"bytes"
@@ -40,15 +36,12 @@ func Likely(size int64, parts int) int64 {
 }
 
 // A digest is the MD5 of the MD5s of parts: what the ETag of a multipart upload
-// consists of, without the number of parts.
+// consists of, without the number of parts. It is an [encoding.BinaryMarshaler] and
+// an [encoding.BinaryUnmarshaler], which refuses the state of parts of another size.
 type digest struct {
 	part, left   int64
 	inner, outer hash.Hash
 }
-
-// New returns the digest of content in parts of a size in bytes. It is an [encoding.BinaryMarshaler] and
-// an [encoding.BinaryUnmarshaler], which refuses the state of parts of another size.
-func New(part int64) hash.Hash { return newDigest(part) }
 
 func newDigest(part int64) *digest {
 	return &digest{part: part, left: part, inner: md5.New(), outer: md5.New()}
