@@ -64,7 +64,7 @@ func mayImport() map[string][]string {
 		"storage/setup":    {"storage/lock", "storage/wire"},
 		"storage/wire":     {"fault", "retry"},
 		"progress":         {"fault", "registry", "retry"},
-		"explain":          {"claim", "explain/estimate", "fault", "internal/human", "progress", "registry/..."},
+		"explain":          {"claim/...", "explain/estimate", "fault", "internal/human", "progress", "registry/..."},
 		"explain/estimate": {"registry"},
 
 		// The runner is given its steps and knows none.
@@ -72,13 +72,14 @@ func mayImport() map[string][]string {
 		"pipeline/cause":        base,
 		"pipeline/copies":       with("pipeline/cause"),
 		"pipeline/lists":        with("pipeline/cause", "pipeline/copies"),
+		"pipeline/many":         nil,
 		"pipeline/interim":      with("pipeline/cause", "pipeline/lists"),
-		"pipeline/restore":      with("pipeline", "pipeline/cause", "pipeline/copies", "pipeline/lists"),
-		"pipeline/remove":       with("pipeline", "pipeline/cause", "pipeline/copies"),
-		"pipeline/ingest":       with("pipeline", "pipeline/cause", "pipeline/copies", "pipeline/interim", "pipeline/lists"),
+		"pipeline/restore":      with("pipeline", "pipeline/cause", "pipeline/copies", "pipeline/lists", "pipeline/many"),
+		"pipeline/remove":       with("pipeline", "pipeline/cause", "pipeline/copies", "pipeline/many"),
+		"pipeline/ingest":       with("pipeline", "pipeline/cause", "pipeline/copies", "pipeline/interim", "pipeline/lists", "pipeline/many"),
 		"pipeline/steps":        with("pipeline", "pipeline/ingest", "pipeline/remove", "pipeline/restore"),
 		"pipeline/fixity":       with("pipeline/cause", "pipeline/copies"),
-		"pipeline/upkeep":       with("pipeline/cause", "pipeline/copies", "pipeline/interim", "pipeline/lists", "pipeline/restore"),
+		"pipeline/upkeep":       with("pipeline/cause", "pipeline/copies", "pipeline/interim", "pipeline/lists", "pipeline/many", "pipeline/restore"),
 		"pipeline/pipelinetest": with("pipeline", "internal/testenv"), // it is for tests
 
 		"nsqcompat":      {"registry/...", "retry"},

@@ -10,6 +10,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/farol-preservation/farol/claim/lane"
 	"github.com/farol-preservation/farol/fault"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/retry"
@@ -20,12 +21,12 @@ import (
 func (l *leases) beatForEver(ctx context.Context) {
 	for locked := false; ; {
 		known := l.settings.Load()
-		interval := known.heartbeat()
-		call, cancel := context.WithTimeout(ctx, known.shortestLease()/6) // if it hangs there must be time for another
+		interval := known.Heartbeat()
+		call, cancel := context.WithTimeout(ctx, known.ShortestLease()/6) // if it hangs there must be time for another
 		err := l.heartbeat(call)
 		cancel()
 		before := locked
-		locked = errors.Is(err, errLocked)
+		locked = errors.Is(err, ErrLocked)
 		if err != nil && ctx.Err() == nil {
 			interval /= 4          // a lease of three heartbeats allows some tries
 			if !locked || before { // a lock that is released at once is usual
@@ -41,8 +42,8 @@ func (l *leases) beatForEver(ctx context.Context) {
 	}
 }
 
-// errLocked is the result of a heartbeat that did not renew every lease.
-var errLocked = errors.New("another transaction has locked an item that this worker holds")
+// ErrLocked is the result of a heartbeat that did not renew every lease.
+var ErrLocked = errors.New("another transaction has locked an item that this worker holds")
 
 // heartbeat renews every lease of this process and ends the work on those that
 // are lost.
@@ -50,16 +51,14 @@ func (l *leases) heartbeat(ctx context.Context) error {
 	known := l.settings.Load()
 	var holds []*Hold
 	l.mu.Lock()
-	if !l.options.Unrenewed {
-		for _, h := range l.held {
-			holds = append(holds, h)
-		}
+	for _, h := range l.held {
+		holds = append(holds, h)
 	}
 	l.mu.Unlock()
 	slices.SortFunc(holds, func(a, b *Hold) int { return cmp.Compare(a.Item.ID, b.Item.ID) }) // locks go in this order everywhere
 	held := make([]heldLease, len(holds))
 	for i, h := range holds {
-		held[i] = heldLease{h.Item.ID, h.Item.Token, known.of(h.Item.Action, h.Item.Stage).Lease, h.currentFile(), codeLost}
+		held[i] = heldLease{h.Item.ID, h.Item.Token, known.Of(h.Item.Action, h.Item.Stage).Lease, h.currentFile(), codeLost}
 		if h.spent() < 1 { // its lease cannot have lapsed in real time
 			held[i].lost = codeClockSet
 		}
@@ -68,8 +67,8 @@ func (l *leases) heartbeat(ctx context.Context) error {
 	self.draining = l.stopping.Load()
 	self.OOMKills = l.kernel.OOMKills(self.Group)
 	start := time.Now()
-	got, err := l.store.renew(ctx, self, known.heartbeat(), held, gone)
-	l.reported(gone, err, err != nil && !stoodStill(ctx, known.shortestLease()/6))
+	got, err := l.store.renew(ctx, self, known.Heartbeat(), held, gone)
+	l.reported(gone, err, err != nil && !stoodStill(ctx, known.ShortestLease()/6))
 	if err != nil {
 		l.clock.lost()
 		return err
@@ -81,7 +80,7 @@ func (l *leases) heartbeat(ctx context.Context) error {
 		renewed, ours := got.kept[h.Item.ID]
 		lost, locked := l.keeps(h, start, held[i].lease, renewed, ours)
 		if locked {
-			err = errLocked
+			err = ErrLocked
 		}
 		if lost {
 			l.log.WarnContext(ctx, "claim lost; stopping the work", "item", h.Item.ID, "stage", h.Item.Step(), "token", h.Item.Token)
@@ -104,7 +103,7 @@ func (l *leases) returnGivenUp(ctx context.Context) {
 	if len(list) == 0 {
 		return
 	}
-	ended := l.settle(ctx, column(list, func(g *givenUp) Ending {
+	ended := l.settle(ctx, lane.Column(list, func(g *givenUp) Ending {
 		away := fmt.Errorf("no heartbeat reached the database for %v; the worker stopped the work before its lease expired", (g.lease * 2 / 3).Round(time.Second))
 		f := &fault.Error{Service: fault.Database, Kind: fault.Unavailable, Said: "no heartbeat got through", Err: away}
 		return Ending{Item: g.hold.Item, Result: Held(f, heldDelay, away), File: g.file}
@@ -192,12 +191,6 @@ func (h *Hold) Check(ctx context.Context) error {
 		return context.Cause(h.ctx) //nolint:contextcheck // the lease's, which outlives the call's
 	}
 	l := h.leases
-	if l.options.Unrenewed {
-		if h.spent() >= 2./3 {
-			return fmt.Errorf("item %d took longer than its lease allows: %w", h.Item.ID, ErrLost)
-		}
-		return nil
-	}
 	if h.spent() < 1./2 {
 		return nil
 	}
@@ -219,7 +212,7 @@ func (h *Hold) Check(ctx context.Context) error {
 			return context.Cause(h.ctx) //nolint:contextcheck // the lease's, which outlives the call's
 		case err == nil || h.spent() < 1./2:
 			return nil
-		case !errors.Is(err, errLocked) || !retry.Pause(call, lockedPause):
+		case !errors.Is(err, ErrLocked) || !retry.Pause(call, lockedPause):
 			return fmt.Errorf("check the claim on item %d: %w", h.Item.ID, err)
 		}
 	}
@@ -230,12 +223,12 @@ const lockedPause = 50 * time.Millisecond
 
 func (p *postgres) renew(ctx context.Context, w worker, every time.Duration, held []heldLease, gone []givenUp) (renewed, error) {
 	args := []any{
-		column(held, func(h *heldLease) int64 { return h.item }), column(held, func(h *heldLease) int64 { return h.token }),
-		column(held, func(h *heldLease) time.Duration { return h.lease }), column(held, func(h *heldLease) string { return h.file }),
+		lane.Column(held, func(h *heldLease) int64 { return h.item }), lane.Column(held, func(h *heldLease) int64 { return h.token }),
+		lane.Column(held, func(h *heldLease) time.Duration { return h.lease }), lane.Column(held, func(h *heldLease) string { return h.file }),
 		w.worker, w.node, w.pid, w.Host, w.Ticks, w.Group, w.OOMKills, w.pools, every.Seconds(),
-		column(gone, func(g *givenUp) int64 { return g.hold.Item.ID }), column(gone, func(g *givenUp) int64 { return g.hold.Item.Token }),
-		column(gone, func(g *givenUp) string { return g.file }), column(gone, func(g *givenUp) string { return g.code }),
-		column(held, func(h *heldLease) string { return h.lost }), w.draining,
+		lane.Column(gone, func(g *givenUp) int64 { return g.hold.Item.ID }), lane.Column(gone, func(g *givenUp) int64 { return g.hold.Item.Token }),
+		lane.Column(gone, func(g *givenUp) string { return g.file }), lane.Column(gone, func(g *givenUp) string { return g.code }),
+		lane.Column(held, func(h *heldLease) string { return h.lost }), w.draining,
 	}
 	got := renewed{kept: map[int64]bool{}}
 	err := registry.Again(func() error {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/farol-preservation/farol/claim/cursor"
 	"github.com/farol-preservation/farol/claim/process"
+	"github.com/farol-preservation/farol/claim/stages"
 )
 
 // scripted is a store without troubles of its own, but for the calls that a test
@@ -36,7 +37,7 @@ func (s *scripted) renew(ctx context.Context, w worker, every time.Duration, hel
 	return s.asStore.renew(ctx, w, every, held, gone)
 }
 
-func (s *scripted) claim(ctx context.Context, f Filter, scans []cursor.Scan, n int, who identity, over leaseTimes) ([]Item, error) {
+func (s *scripted) claim(ctx context.Context, f Filter, scans []cursor.Scan, n int, who identity, over stages.LeaseTimes) ([]Item, error) {
 	got, err := s.asStore.claim(ctx, f, scans, n, who, over)
 	if s.onClaim != nil {
 		s.onClaim(ctx)

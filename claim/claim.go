@@ -16,20 +16,23 @@
 // go into the next statement together, and so do ends of claims. Callers have a call for
 // each item and pay the price of a batch.
 //
-// Calls between files go one way. From the bottom up: words (claim, filter, service,
-// outcome, settings, options, observe); the database (sql, postgres); what all parts share
-// (core); ends of claims (policy, settle, doubt); leases (clock, hold, beat); news of work
-// (notices); claims (scan, share, claimer, fairness); workers that are gone (reap); upkeep;
-// [Engine], which puts the parts together; and remote, for workers of other programs.
+// Calls between files go one way. From the bottom up: words (claim, filter, service, outcome,
+// options, observe); the database (sql, postgres); what all parts share (core); ends of claims
+// (policy, settle); leases (clock, hold, beat); news of work (notices); claims (scan,
+// share, claimer, fairness); workers that are gone (reap); upkeep; and [Engine], which puts the
+// parts together (engine, doubt).
 //
-// The package has more than 3,000 lines: its parts share one item, its lease and the settings.
-// What can do without these is in packages below it.
+// What can do without an item and its lease is in packages below: how stages are treated
+// (stages), where scans begin (cursor), who is woken (wake), what is sent together (batch) and
+// over which connections (lane), how far back reaping looks (rounds), and what became of a
+// process (process). Workers of other programs are above, in package remote.
 package claim
 
 import (
 	"time"
 
 	"github.com/farol-preservation/farol/claim/cursor"
+	"github.com/farol-preservation/farol/claim/stages"
 	"github.com/farol-preservation/farol/registry"
 )
 
@@ -59,14 +62,15 @@ type Item struct {
 	StorageOption    string // "" until the bag has been read
 	Request          Request
 
-	band  int16
-	at    cursor.Position
-	lease time.Duration // as it was granted
-	asked time.Time     // when the claim was sent, by this process's monotonic clock
+	Band  int16           // size band
+	At    cursor.Position // in its queue partition
+	Lease time.Duration   // as it was granted
+
+	asked time.Time // when the claim was sent, by this process's monotonic clock
 }
 
-// Step is [StepOf] the item.
-func (i Item) Step() string { return StepOf(i.Action, i.Stage) }
+// Step is [stages.StepOf] the item.
+func (i Item) Step() string { return stages.StepOf(i.Action, i.Stage) }
 
 // Request is what only items have that are no ingests.
 type Request struct {

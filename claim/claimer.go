@@ -9,6 +9,7 @@ import (
 
 	"github.com/farol-preservation/farol/claim/batch"
 	"github.com/farol-preservation/farol/claim/cursor"
+	"github.com/farol-preservation/farol/claim/stages"
 	"github.com/farol-preservation/farol/registry"
 )
 
@@ -37,8 +38,8 @@ func newClaims(s *settler, store scanStore, isQuiet func() bool, background func
 // process has few pools.
 const mostFilters = 256
 
-// claimAs is [Engine.Claim], for a claimant.
-func (c *claims) claimAs(ctx context.Context, f Filter, n int, who claimant) ([]Item, error) {
+// claimFor is [Engine.ClaimFor].
+func (c *claims) claimFor(ctx context.Context, f Filter, n int, who Claimant) ([]Item, error) {
 	if f = f.scanned(); len(f.Stages) == 0 {
 		return nil, nil
 	}
@@ -66,21 +67,6 @@ func (c *claims) claimer(f Filter) *claimer {
 	return c.claimers[key]
 }
 
-// peek is [Engine.Peek].
-func (c *claims) peek(ctx context.Context, f Filter, n int) ([]int64, error) {
-	if f = f.scanned(); len(f.Stages) == 0 {
-		return nil, nil
-	}
-	known := c.settings.Load()
-	var scans []cursor.Scan
-	for _, w := range f.Stages {
-		for _, band := range known.bandsWithin(f.MinSize, f.MaxSize) {
-			scans = append(scans, cursor.Scan{Partition: cursor.Partition{Stage: w.Stage, Band: band}, Most: w.Most, From: cursor.Beginning()})
-		}
-	}
-	return c.store.peek(ctx, f, scans, n)
-}
-
 // claimer makes the claims of one filter. Calls that meet go into one statement.
 type claimer struct {
 	claims  *claims
@@ -105,7 +91,7 @@ func (c *claimer) claim(ctx context.Context, requests []request) ([]answer, erro
 	answers := make([]answer, 0, len(requests))
 	for len(requests) > 0 {
 		same := countAlike(requests)
-		answers = append(answers, c.claimFor(ctx, requests[:same])...)
+		answers = append(answers, c.serve(ctx, requests[:same])...)
 		requests = requests[same:]
 	}
 	return answers, nil
@@ -124,9 +110,9 @@ func countAlike(requests []request) int {
 	return len(requests)
 }
 
-// claimFor serves several calls with one statement, or with two where a stage is
+// serve serves several calls with one statement, or with two where a stage is
 // capped, and shares out what it got in the order of the calls.
-func (c *claimer) claimFor(ctx context.Context, requests []request) []answer {
+func (c *claimer) serve(ctx context.Context, requests []request) []answer {
 	who := requests[0].as
 	wants, n := together(requests)
 	known := c.claims.settings.Load()
@@ -176,15 +162,15 @@ func together(requests []request) (wants []Want, n int) {
 	return wants, n
 }
 
-func (c *claimer) scans(known *settings, w Want) []cursor.Scan {
+func (c *claimer) scans(known *stages.All, w Want) []cursor.Scan {
 	if w.Most <= 0 {
 		return nil
 	}
-	bands := known.bandsWithin(c.filter.MinSize, c.filter.MaxSize)
+	bands := known.BandsWithin(c.filter.MinSize, c.filter.MaxSize)
 	scans := make([]cursor.Scan, 0, len(bands))
 	for i := range bands {
 		at := cursor.Partition{Stage: w.Stage, Band: bands[(i+c.round)%len(bands)]}
-		scans = append(scans, cursor.Scan{Partition: at, Most: w.Most, Capped: known.of(c.filter.action(), w.Stage).Capped})
+		scans = append(scans, cursor.Scan{Partition: at, Most: w.Most, Capped: known.Of(c.filter.action(), w.Stage).Capped})
 	}
 	return scans
 }
@@ -192,7 +178,7 @@ func (c *claimer) scans(known *settings, w Want) []cursor.Scan {
 // scan claims up to n items from partitions. If it comes short where a scan passed over what
 // lies before an overdue priority, it claims that too: of two scans in a row of a partition one
 // starts at its cursor. So a claim that comes short has found all that there was.
-func (c *claimer) scan(ctx context.Context, known *settings, scans []cursor.Scan, n int, who claimant) ([]Item, error) {
+func (c *claimer) scan(ctx context.Context, known *stages.All, scans []cursor.Scan, n int, who Claimant) ([]Item, error) {
 	items, err := c.scanOnce(ctx, known, scans, n, who)
 	if err != nil || len(items) >= n || !slices.ContainsFunc(scans, func(s cursor.Scan) bool { return s.Late }) {
 		return items, err
@@ -210,7 +196,7 @@ func (c *claimer) scan(ctx context.Context, known *settings, scans []cursor.Scan
 	return append(items, more...), err
 }
 
-func (c *claimer) scanOnce(ctx context.Context, known *settings, scans []cursor.Scan, n int, who claimant) ([]Item, error) {
+func (c *claimer) scanOnce(ctx context.Context, known *stages.All, scans []cursor.Scan, n int, who Claimant) ([]Item, error) {
 	if n <= 0 || len(scans) == 0 {
 		return nil, nil
 	}
@@ -218,14 +204,14 @@ func (c *claimer) scanOnce(ctx context.Context, known *settings, scans []cursor.
 	if behind := c.cursors.Begin(scans, begun); len(behind) > 0 {
 		e.background(func(ctx context.Context) { c.rescan(ctx, behind) })
 	}
-	self, over := e.self.identity, known.leases
-	if who != (claimant{}) {
-		self = who.identity
+	self, over := e.self.identity, known.Leases
+	if who != (Claimant{}) {
+		self = identity{node: who.Node, pid: who.PID, worker: who.Worker}
 	}
-	if who.lease > 0 {
-		over = leaseTimes{}
+	if who.Lease > 0 {
+		over = stages.LeaseTimes{}
 		for _, p := range scans {
-			over[StepOf(c.filter.action(), p.Stage)] = who.lease
+			over[stages.StepOf(c.filter.action(), p.Stage)] = who.Lease
 		}
 	}
 	items, err := e.store.claim(ctx, c.filter, scans, n, self, over)
@@ -239,14 +225,14 @@ func (c *claimer) scanOnce(ctx context.Context, known *settings, scans []cursor.
 	e.mu.Lock()
 	for i := range items {
 		item := &items[i]
-		st := known.of(item.Action, item.Stage)
+		st := known.Of(item.Action, item.Stage)
 		item.Topic, item.MaxAttempts, item.Timeout, item.asked = st.Topic, st.MaxAttempts, st.Timeout, begun
-		at := cursor.Partition{Stage: item.Stage, Band: item.band}
-		if l, ok := last[at]; !ok || l.Before(item.at) {
-			last[at] = item.at
+		at := cursor.Partition{Stage: item.Stage, Band: item.Band}
+		if l, ok := last[at]; !ok || l.Before(item.At) {
+			last[at] = item.At
 		}
 		// An item that overtakes by its priority got the time that was current then, so it moves it no further.
-		e.starts[item.band] = max(e.starts[item.band], item.at.VirtualStart)
+		e.starts[item.Band] = max(e.starts[item.Band], item.At.VirtualStart)
 	}
 	e.mu.Unlock()
 	c.cursors.End(scans, last, begun, took)

@@ -106,11 +106,11 @@ func (c *clock) wasSet(ctx context.Context, by time.Duration) {
 }
 
 // rest is within what time every worker that lives renews its leases, or gives up its items.
-func (c *clock) rest() time.Duration { return c.settings.Load().heartbeat() * 5 / 4 }
+func (c *clock) rest() time.Duration { return c.settings.Load().Heartbeat() * 5 / 4 }
 
 // silence is how long a process has no heartbeat that gets through while the database can be
 // reached, at most. No lease lapses in so short a time.
-func (c *clock) silence() time.Duration { return c.settings.Load().heartbeat() * 3 / 2 }
+func (c *clock) silence() time.Duration { return c.settings.Load().Heartbeat() * 3 / 2 }
 
 // mayReap reports whether leases may be ended at a time: not while this process cannot reach the
 // database, nor in the rest after it could not, or after the clock was set forward. Then live

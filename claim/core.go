@@ -12,6 +12,7 @@ import (
 
 	"github.com/farol-preservation/farol/claim/batch"
 	"github.com/farol-preservation/farol/claim/process"
+	"github.com/farol-preservation/farol/claim/stages"
 	"github.com/farol-preservation/farol/claim/wake"
 )
 
@@ -28,7 +29,7 @@ type core struct {
 	jitter  func(below time.Duration) time.Duration // so that processes do not all do the same at once
 	wake    *wake.Board
 
-	settings atomic.Pointer[settings]
+	settings atomic.Pointer[stages.All]
 	services atomic.Pointer[[]ServiceHold]
 	beatNow  chan struct{} // gets a value when a heartbeat is due at once
 }
@@ -59,19 +60,19 @@ func newWorker(k process.Kernel) (worker, error) {
 	return worker{identity: identity{node: node, pid: start.PID, worker: name}, Start: start, pools: []byte("[]")}, nil
 }
 
-// readSettings reads how stages are treated. Settings that this process cannot
+// ReadSettings reads how stages are treated. Settings that this process cannot
 // work under are an error, and the last ones stay.
-func (c *core) readSettings(ctx context.Context) error {
+func (c *core) ReadSettings(ctx context.Context) error {
 	r, err := c.rules.rules(ctx)
 	if err != nil {
 		return err
 	}
-	s, err := newSettings(r.stages, r.bands, c.options)
+	s, err := stages.New(r.stages, r.bands, c.options.Overrides)
 	if err != nil {
 		return fmt.Errorf("settings of stages: %w", err)
 	}
 	c.services.Store(&r.holds)
-	if before := c.settings.Swap(s); before != nil && s.heartbeat() < before.heartbeat() {
+	if before := c.settings.Swap(s); before != nil && s.Heartbeat() < before.Heartbeat() {
 		wake.Signal(c.beatNow)
 	}
 	return nil

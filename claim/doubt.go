@@ -28,27 +28,22 @@ type witnesses struct {
 	alone  *time.Duration // for how long it has failed alone; likewise
 }
 
-// doubts are resolved by what other workers report.
-type doubts struct {
-	*core
-
-	store serviceStore
-}
-
-// believe is [Engine.Believe].
-func (d *doubts) believe(ctx context.Context, item Item, result error) error {
-	var doubt *ending
-	if !errors.As(result, &doubt) || doubt.kind != endDoubt {
+// Believe makes a [Doubt] the ending that it is about, if another process has come
+// to the same, or this one before and there is no other to ask. Any other result,
+// and a doubt that nobody can resolve now, is returned as it is.
+func (e *Engine) Believe(ctx context.Context, item Item, result error) error {
+	doubt, ok := errors.AsType[*ending](result)
+	if !ok || doubt.kind != endDoubt {
 		return result
 	}
 	code := doubt.code
 	if doubt.alone != nil {
 		code = codeServesOthers
 	}
-	seen, err := d.store.witnesses(ctx, item, code, doubt.service, d.self.worker)
+	seen, err := e.reports.witnesses(ctx, item, code, doubt.service, e.self.worker)
 	switch {
 	case err != nil:
-		d.log.WarnContext(ctx, "cannot ask whether another worker saw the same failure; the item is held", "item", item.ID, "code", doubt.code, "err", err)
+		e.log.WarnContext(ctx, "cannot ask whether another worker saw the same failure; the item is held", "item", item.ID, "code", doubt.code, "err", err)
 	case doubt.alone != nil:
 		return doubt.failsAlone(item, seen)
 	case seen.others > 0 || seen.mine > 0 && !seen.more:

@@ -9,7 +9,10 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/farol-preservation/farol/claim/cursor"
+	"github.com/farol-preservation/farol/claim/lane"
 	"github.com/farol-preservation/farol/claim/process"
+	"github.com/farol-preservation/farol/claim/stages"
 	"github.com/farol-preservation/farol/claim/wake"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/retry"
@@ -20,13 +23,13 @@ type Engine struct {
 	*core
 
 	settler *settler
-	doubts  *doubts
 	leases  *leases
 	claims  *claims
 	notices *notices
 	reaper  *reaper
 	clock   *clock
 	upkeep  upkeepStore
+	reports serviceStore
 
 	listens bool   // else there is no session to LISTEN in
 	close   func() // ends what runs in the background, and waits for it
@@ -97,14 +100,13 @@ func newEngine(ctx context.Context, s stores, k process.Kernel, o Options) (*Eng
 		running.Wait()
 	}}
 	e.settler = newSettler(all, s.endStore)
-	e.doubts = &doubts{core: all, store: s.serviceStore}
 	e.clock = &clock{core: all, store: s.clockStore, setBack: make(chan struct{}, 1)}
 	e.leases = newLeases(e.settler, s.leaseStore, e.clock)
 	e.notices = &notices{core: all, store: s.noticeStore, changed: make(chan struct{}, 1)}
 	e.claims = newClaims(e.settler, s.scanStore, e.notices.polls.IsQuiet, background)
 	e.reaper = &reaper{settler: e.settler, store: s.reapStore, clock: e.clock}
-	e.upkeep = s.upkeepStore
-	return e, e.readSettings(ctx)
+	e.upkeep, e.reports = s.upkeepStore, s.serviceStore
+	return e, e.ReadSettings(ctx)
 }
 
 // Close gives back the engine's connections. Nothing may be called afterwards.
@@ -117,7 +119,7 @@ func (e *Engine) Worker() string { return e.self.worker }
 // why_not. The value is written as JSON. Call it before Run.
 func (e *Engine) Describe(pools []byte) { e.self.pools = pools }
 
-// MaxAttempts are the allowed attempts that this process overrides, by [StepOf].
+// MaxAttempts are the allowed attempts that this process overrides, by [stages.StepOf].
 func (e *Engine) MaxAttempts() map[string]int { return e.options.MaxAttempts }
 
 // Draining is closed when the process has been asked to stop, by drain_worker in
@@ -136,20 +138,44 @@ func (e *Engine) Stopping() {
 // caller holds each with [Engine.Hold] and ends it with [Hold.Settle]. Items may
 // come with an error, if only a part of the claims failed.
 func (e *Engine) Claim(ctx context.Context, f Filter, n int) ([]Item, error) {
-	return e.claims.claimAs(ctx, f, n, claimant{})
+	return e.claims.claimFor(ctx, f, n, Claimant{})
 }
+
+// ClaimFor is [Engine.Claim] for a worker that is no part of this process, which renews and
+// ends its claims by the package remote.
+func (e *Engine) ClaimFor(ctx context.Context, f Filter, n int, who Claimant) ([]Item, error) {
+	return e.claims.claimFor(ctx, f, n, who)
+}
+
+// Release gives items back as if they had not been claimed. If it cannot, their leases lapse.
+func (e *Engine) Release(ctx context.Context, items []Item, why string) {
+	e.settler.giveBack(ctx, items, why)
+}
+
+// Settings are how stages are treated, as this process has read it last.
+func (e *Engine) Settings() *stages.All { return e.settings.Load() }
 
 // Peek lists the items that a claim would take now, in their order, and takes
 // none.
 func (e *Engine) Peek(ctx context.Context, f Filter, n int) ([]int64, error) {
-	return e.claims.peek(ctx, f, n)
+	if f = f.scanned(); len(f.Stages) == 0 {
+		return nil, nil
+	}
+	known := e.settings.Load()
+	var scans []cursor.Scan
+	for _, w := range f.Stages {
+		for _, band := range known.BandsWithin(f.MinSize, f.MaxSize) {
+			scans = append(scans, cursor.Scan{Partition: cursor.Partition{Stage: w.Stage, Band: band}, Most: w.Most, From: cursor.Beginning()})
+		}
+	}
+	return e.claims.store.peek(ctx, f, scans, n)
 }
 
 // Hold starts renewing the item's lease with every heartbeat of the process. The
 // caller works under [Hold.Context] and ends with [Hold.Settle].
 func (e *Engine) Hold(ctx context.Context, item Item) *Hold { return e.leases.hold(ctx, item) }
 
-// Held counts the leases that this process holds, by [StepOf].
+// Held counts the leases that this process holds, by [stages.StepOf].
 func (e *Engine) Held() map[string]int { return e.leases.count() }
 
 // Settle ends several claims at once, each as [Hold.Settle] does and with an
@@ -161,14 +187,7 @@ func (e *Engine) Settle(ctx context.Context, endings []Ending) []error {
 			s.end.LogGivenUp(ctx, e.log.With("item", end.Item.ID, "stage", s.end.Stage, "code", s.end.Code, "result", end.Result))
 		}
 	}
-	return column(ended, func(s *settled) error { return s.err })
-}
-
-// Believe makes a [Doubt] the ending that it is about, if another process has come
-// to the same, or this one before and there is no other to ask. Any other result,
-// and a doubt that nobody can resolve now, is returned as it is.
-func (e *Engine) Believe(ctx context.Context, item Item, result error) error {
-	return e.doubts.believe(ctx, item, result)
+	return lane.Column(ended, func(s *settled) error { return s.err })
 }
 
 // ServiceHolds lists the known services, as this process has read them last: some
@@ -177,7 +196,7 @@ func (e *Engine) ServiceHolds() []ServiceHold { return *e.services.Load() }
 
 // Report writes how this process sees a service, for the others and for people.
 func (e *Engine) Report(ctx context.Context, r ServiceReport) error {
-	return e.doubts.store.reportService(ctx, e.self.worker, r)
+	return e.reports.reportService(ctx, e.self.worker, r)
 }
 
 // Wakes returns what is woken when there may be new work that one of the filters takes, or any
@@ -193,13 +212,13 @@ func (e *Engine) Wake() { e.wake.Ring() }
 // NextStage is the stage that an item goes on to from another, in the order that this
 // process has read last; "" behind the last. Stages may be added at run time.
 func (e *Engine) NextStage(action registry.Action, stage registry.Stage) registry.Stage {
-	return e.settings.Load().next[stageKey{action, stage}]
+	return e.settings.Load().Next(action, stage)
 }
 
 // Capped reports whether there is a bound on how many items of a stage run at once in all
 // processes, as this process has read it last.
 func (e *Engine) Capped(action registry.Action, stage registry.Stage) bool {
-	return e.settings.Load().of(action, stage).Capped
+	return e.settings.Load().Of(action, stage).Capped
 }
 
 // Reap ends the claims of workers that are gone, and returns how many. Claims of dead
@@ -251,11 +270,12 @@ func (e *Engine) Run(ctx context.Context) error {
 	upkeep := func(every time.Duration, what string, do func(context.Context) error) {
 		group.Go(func() { e.every(ctx, every, what, do) })
 	}
-	upkeep(e.settings.Load().shortestLease()/6, "reaper", func(ctx context.Context) error {
+	upkeep(e.settings.Load().ShortestLease()/6, "reaper", func(ctx context.Context) error {
 		e.leases.returnGivenUp(ctx)
-		return e.reapOnce(ctx)
+		_, err := e.Reap(ctx)
+		return err
 	})
-	upkeep(settingsEvery, "settings", e.readSettings)
+	upkeep(settingsEvery, "settings", e.ReadSettings)
 	upkeep(settingsEvery, "overdue priorities", e.claims.findOverdue)
 	upkeep(servedEvery, "virtual start times", e.claims.recordServed)
 	upkeep(tidyEvery, "tidying", e.upkeep.tidy)
@@ -268,11 +288,6 @@ func (e *Engine) Run(ctx context.Context) error {
 	group.Wait()
 	e.leases.signOff(ctx)
 	return nil
-}
-
-func (e *Engine) reapOnce(ctx context.Context) error {
-	_, err := e.Reap(ctx)
-	return err
 }
 
 // Watch ends the attempts of workers that are gone, as every worker does, until ctx is done. It
@@ -297,13 +312,14 @@ func (e *Engine) watch(ctx context.Context) {
 	var group sync.WaitGroup
 	defer group.Wait()
 	group.Go(func() { e.notices.announce(ctx) })
-	group.Go(func() { e.every(ctx, time.Minute, "settings", e.readSettings) })
+	group.Go(func() { e.every(ctx, time.Minute, "settings", e.ReadSettings) })
 	known := e.settings.Load()
-	e.every(ctx, min(known.shortestLease()/3, known.heartbeat()), "reaper", func(ctx context.Context) error {
+	e.every(ctx, min(known.ShortestLease()/3, known.Heartbeat()), "reaper", func(ctx context.Context) error {
 		if err := e.clock.look(ctx); err != nil {
 			return err
 		}
-		return e.reapOnce(ctx)
+		_, err := e.Reap(ctx)
+		return err
 	})
 }
 
@@ -317,7 +333,7 @@ func (e *Engine) rereadForEver(ctx context.Context) {
 		case <-e.notices.changed:
 		}
 		call, cancel := context.WithTimeout(ctx, statementTime)
-		err := e.readSettings(call)
+		err := e.ReadSettings(call)
 		cancel()
 		wake.Signal(e.beatNow)
 		if err != nil && ctx.Err() == nil {

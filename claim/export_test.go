@@ -50,9 +50,6 @@ func (h *Hold) Stand() {
 	h.asked = h.asked.Add(-h.lease)
 }
 
-// ErrLocked is the result of a heartbeat that found an item locked.
-var ErrLocked = errLocked
-
 // Beat is one heartbeat.
 func (e *Engine) Beat(ctx context.Context) error { return e.leases.heartbeat(ctx) }
 
@@ -88,4 +85,4 @@ func (e *Engine) Cursors(f Filter) string {
 }
 
 // HeartbeatEvery is the time between two renewals of this process's leases.
-func (e *Engine) HeartbeatEvery() time.Duration { return e.settings.Load().heartbeat() }
+func (e *Engine) HeartbeatEvery() time.Duration { return e.settings.Load().Heartbeat() }

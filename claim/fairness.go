@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/farol-preservation/farol/claim/cursor"
+	"github.com/farol-preservation/farol/claim/lane"
 	"github.com/farol-preservation/farol/registry"
 )
 
@@ -74,7 +75,7 @@ func (p *postgres) overdue(ctx context.Context, action registry.Action, scans []
 
 func (p *postgres) serve(ctx context.Context, starts map[int16]int64) error {
 	bands := slices.Collect(maps.Keys(starts))
-	come := column(bands, func(band *int16) int64 { return starts[*band] })
+	come := lane.Column(bands, func(band *int16) int64 { return starts[*band] })
 	if _, err := p.upkeep.Exec(ctx, servedSQL, bands, come); err != nil {
 		return fmt.Errorf("record virtual start times: %w", err)
 	}

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/farol-preservation/farol/claim/lane"
+	"github.com/farol-preservation/farol/claim/stages"
 	"github.com/farol-preservation/farol/registry"
 )
 
@@ -34,19 +36,10 @@ func (f Filter) action() registry.Action {
 	return f.Action
 }
 
-// StepOf names the step of an item at a stage: of an ingest it is the stage,
-// of a request, since all have the same, the action.
-func StepOf(action registry.Action, stage registry.Stage) string {
-	if action == registry.Ingest {
-		return string(stage)
-	}
-	return string(action)
-}
-
 // key is the same for filters that take the same items, however many of them and
 // in whatever order. It is asked for with each claim.
 func (f Filter) key() string {
-	stages := column(f.Stages, func(w *Want) string { return string(w.Stage) })
+	stages := lane.Column(f.Stages, func(w *Want) string { return string(w.Stage) })
 	slices.Sort(stages)
 	b := make([]byte, 0, 256)
 	for _, n := range []int64{f.MinSize, f.MaxSize, int64(f.MinAge), f.Memory} {
@@ -67,7 +60,7 @@ func (f Filter) key() string {
 
 // Scope is the work that needs a service. An empty field matches everything.
 type Scope struct {
-	Steps          []string `json:"steps"`                     // see [StepOf]
+	Steps          []string `json:"steps"`                     // see [stages.StepOf]
 	StorageOptions []string `json:"storage_options,omitempty"` // of the item
 	Institutions   []string `json:"institutions,omitempty"`    // identifiers
 }
@@ -75,7 +68,7 @@ type Scope struct {
 // Within narrows a filter to what is in a scope as well, and reports whether anything
 // is left.
 func (f Filter) Within(s Scope) (Filter, bool) {
-	f.Stages = slices.DeleteFunc(slices.Clone(f.Stages), func(w Want) bool { return !slices.Contains(s.Steps, StepOf(f.action(), w.Stage)) })
+	f.Stages = slices.DeleteFunc(slices.Clone(f.Stages), func(w Want) bool { return !slices.Contains(s.Steps, stages.StepOf(f.action(), w.Stage)) })
 	var some, more bool
 	f.StorageOptions, some = both(f.StorageOptions, s.StorageOptions)
 	f.Institutions, more = both(f.Institutions, s.Institutions)
@@ -104,12 +97,12 @@ func (f Filter) StillTakes(i Item, need int64) bool {
 	case len(f.StorageOptions) > 0 && i.StorageOption != "" && !slices.Contains(f.StorageOptions, i.StorageOption):
 		return false
 	}
-	return !slices.ContainsFunc(f.Without, func(s Scope) bool { return s.covers(i) })
+	return !slices.ContainsFunc(f.Without, func(s Scope) bool { return s.Covers(i) })
 }
 
-// covers reports whether an item is in the scope. One whose storage option is not known is in no
+// Covers reports whether an item is in the scope. One whose storage option is not known is in no
 // scope that names some.
-func (s Scope) covers(i Item) bool {
+func (s Scope) Covers(i Item) bool {
 	among := func(list []string, one string) bool { return len(list) == 0 || slices.Contains(list, one) }
 	return slices.Contains(s.Steps, i.Step()) && among(s.StorageOptions, i.StorageOption) && among(s.Institutions, i.Institution)
 }
@@ -121,7 +114,7 @@ func (f Filter) scanned() Filter {
 		return f
 	}
 	touched := func(s Scope) func(w Want) bool {
-		return func(w Want) bool { return slices.Contains(s.Steps, StepOf(f.action(), w.Stage)) }
+		return func(w Want) bool { return slices.Contains(s.Steps, stages.StepOf(f.action(), w.Stage)) }
 	}
 	f.Stages = slices.Clone(f.Stages)
 	for _, s := range f.Without {

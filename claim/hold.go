@@ -157,8 +157,8 @@ func (l *leases) hold(ctx context.Context, item Item) *Hold {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.held[item.ID] = h
-	h.late = time.AfterFunc(item.lease, h.stopLate)
-	h.leased(item.asked, item.lease)
+	h.late = time.AfterFunc(item.Lease, h.stopLate)
+	h.leased(item.asked, item.Lease)
 	if n := len(l.slots); n > 0 {
 		h.slot, l.slots = l.slots[n-1], l.slots[:n-1]
 		l.crash.Note(h.slot, item.ID, "")
@@ -254,7 +254,7 @@ func (h *Hold) spent() float64 {
 func (h *Hold) Context() context.Context { return h.ctx }
 
 // Lease is how long the claim lasts unless it is renewed.
-func (h *Hold) Lease() time.Duration { return h.Item.lease }
+func (h *Hold) Lease() time.Duration { return h.Item.Lease }
 
 // CurrentFile names the file that is in progress. It is written to the ledger with the next
 // heartbeat, and to the crash log, where another worker of this host finds it if this one

@@ -41,7 +41,7 @@ func TestNoticeHasAllThatAStatementPut(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			slices.SortFunc(items, func(a, b Item) int { return int(a.band - b.band) })
+			slices.SortFunc(items, func(a, b Item) int { return int(a.Band - b.Band) })
 			endings := make([]Ending, len(items))
 			for i, item := range items {
 				endings[i] = Ending{Item: item, Done: Done{Next: "B"}}

@@ -3,6 +3,7 @@ package claim
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -10,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/farol-preservation/farol/claim/cursor"
+	"github.com/farol-preservation/farol/claim/stages"
 	"github.com/farol-preservation/farol/claim/wake"
 	"github.com/farol-preservation/farol/retry"
 )
@@ -37,7 +39,7 @@ type notices struct {
 
 // wakes is [Engine.Wakes].
 func (n *notices) wakes(ctx context.Context, filters []Filter) (*wake.Waiter, func()) {
-	c, forget := n.wake.Wait(func(p cursor.Partition) bool { return n.settings.Load().anyTakes(filters, p) })
+	c, forget := n.wake.Wait(func(p cursor.Partition) bool { return anyTakes(n.settings.Load(), filters, p) })
 	ctx, cancel := context.WithCancel(ctx)
 	var polling sync.WaitGroup
 	polling.Go(func() { n.poll(ctx) })
@@ -46,6 +48,15 @@ func (n *notices) wakes(ctx context.Context, filters []Filter) (*wake.Waiter, fu
 		cancel()
 		polling.Wait()
 	}
+}
+
+// anyTakes reports whether one of the filters takes items of a partition, as far as its stage
+// and size band tell. No filter takes all.
+func anyTakes(known *stages.All, filters []Filter, p cursor.Partition) bool {
+	return len(filters) == 0 || slices.ContainsFunc(filters, func(f Filter) bool {
+		return (p.Stage == "" || slices.ContainsFunc(f.Stages, func(w Want) bool { return w.Stage == p.Stage })) &&
+			(p.Band == wake.AnyBand || slices.Contains(known.BandsWithin(f.MinSize, f.MaxSize), p.Band))
+	})
 }
 
 // poll wakes all pools at about every poll interval if anything may be due, until ctx is

@@ -19,13 +19,13 @@ type Observer interface {
 	// worker that is gone.
 	Ended(end End)
 	// Lost reports that a lease which this process held at a stage is not its own any
-	// more. Stages are as in [StepOf].
+	// more. Stages are as in [stages.StepOf].
 	Lost(stage string)
 }
 
 // End is the end of an attempt.
 type End struct {
-	Stage   string          // see [StepOf]
+	Stage   string          // see [stages.StepOf]
 	Outcome string          // as the ledger has it
 	Code    string          // stable, of the error; "" if the stage is done
 	Status  registry.Status // of the item afterwards

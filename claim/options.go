@@ -7,21 +7,19 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/farol-preservation/farol/claim/stages"
 )
 
 // Options is how a process uses the queue. A zero field is taken from stage_settings, which
 // administrators may change at run time.
 type Options struct {
-	Lease       time.Duration            // how long a claim of any stage lasts unless renewed
-	Heartbeat   time.Duration            // between two renewals; at most a third of any lease
-	Leases      map[string]time.Duration // by [StepOf], before Lease
-	Timeouts    map[string]time.Duration // how long a stage may take; likewise
-	MaxAttempts map[string]int           // likewise
-	Unrenewed   bool                     // this process cannot heartbeat: leases then last three processing timeouts at least
-	Poll        time.Duration            // between two polls of the queue, with jitter
-	Archive     time.Duration            // age at which ended items leave the queue's table; 0: they stay
-	Log         *slog.Logger
-	Observer    Observer // may be nil
+	stages.Overrides
+
+	Poll     time.Duration // between two polls of the queue, with jitter
+	Archive  time.Duration // age at which ended items leave the queue's table; 0: they stay
+	Log      *slog.Logger
+	Observer Observer // may be nil
 
 	// Direct is how to reach the database itself where the pool leads to a pooler,
 	// whose sessions cannot LISTEN. Without it work is found by polling.

@@ -63,13 +63,13 @@ func Suspend(code, why string) error {
 
 // Code returns the stable code of an error that a stage returned.
 func Code(err error) string {
-	var e *ending
+	e, ended := errors.AsType[*ending](err)
 	switch f := FaultIn(err); {
 	case err == nil:
 		return ""
 	case f != nil:
 		return f.Code()
-	case errors.As(err, &e):
+	case ended:
 		return e.code
 	case errors.Is(err, ErrLost):
 		return "lost"
@@ -82,8 +82,7 @@ func Code(err error) string {
 
 // IsTransient reports whether a retry may fix err.
 func IsTransient(err error) bool {
-	var e *ending
-	if errors.As(err, &e) {
+	if e, ok := errors.AsType[*ending](err); ok {
 		return e.kind == endTransient
 	}
 	return err != nil && !errors.Is(err, ErrLost)
@@ -110,8 +109,8 @@ const heldDelay = time.Second
 // the same stage, or this one again while no other is there to ask. Until then the
 // item is held. service is what may have misled the process.
 func Doubt(service string, result error) error {
-	var e *ending
-	if !errors.As(result, &e) {
+	e, ok := errors.AsType[*ending](result)
+	if !ok {
 		return result
 	}
 	return &ending{kind: endDoubt, code: e.code, service: service, delay: heldDelay, err: result}
@@ -140,8 +139,7 @@ func HeldAlone(f *fault.Error, a Alone, d time.Duration, result, suspended error
 // InDoubt reports whether a result is a [Doubt], and returns the service that may have
 // misled the process; "" if there is no other process to ask.
 func InDoubt(result error) (service string, ok bool) {
-	var e *ending
-	if errors.As(result, &e) && e.kind == endDoubt {
+	if e, ok := errors.AsType[*ending](result); ok && e.kind == endDoubt {
 		return e.service, true
 	}
 	return "", false
@@ -151,8 +149,8 @@ func InDoubt(result error) (service string, ok bool) {
 // no fault: everything else that speaks to the outside marks its own. An ending
 // that a stage decided on is no fault, whatever led to it.
 func FaultIn(result error) *fault.Error {
-	var e *ending
-	if result == nil || errors.Is(result, ErrLost) || errors.As(result, &e) && e.kind != endTransient {
+	e, ended := errors.AsType[*ending](result)
+	if result == nil || errors.Is(result, ErrLost) || ended && e.kind != endTransient {
 		return nil
 	}
 	if f := fault.In(result); f != nil {
@@ -217,16 +215,16 @@ type Done struct {
 // counts: what failed on the way may have been another service.
 func databaseFault(err error, coded *ending) *fault.Error {
 	f := &fault.Error{Service: fault.Database, Err: err}
-	var pg *pgconn.PgError
-	var connect *pgconn.ConnectError
+	pg, answered := errors.AsType[*pgconn.PgError](err)
+	_, unconnected := errors.AsType[*pgconn.ConnectError](err)
 	ok := true
 	switch {
-	case errors.As(err, &pg):
+	case answered:
 		f.Said = pg.Code + " " + pg.Message
 		f.Kind, ok = fault.Postgres(pg.Code)
 	case coded != nil:
 		ok = false
-	case errors.As(err, &connect), pgconn.SafeToRetry(err), errors.Is(err, pgx.ErrTxClosed):
+	case unconnected, pgconn.SafeToRetry(err), errors.Is(err, pgx.ErrTxClosed):
 		f.Kind, f.Said = fault.Unavailable, "connection broken"
 	default:
 		f.Kind, f.Said, ok = fault.Network(err)

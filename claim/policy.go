@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/farol-preservation/farol/claim/cursor"
+	"github.com/farol-preservation/farol/claim/stages"
 	"github.com/farol-preservation/farol/registry"
 )
 
@@ -40,7 +41,7 @@ type move struct {
 
 // decide is the policy: the transition of an item, given what its stage returned and the
 // settings of its stage and of the next.
-func decide(item Item, done Done, result error, of func(stage registry.Stage) StageSettings) move {
+func decide(item Item, done Done, result error, of func(stage registry.Stage) stages.Settings) move {
 	m := move{
 		ID: item.ID, Token: item.Token,
 		Stage: item.Stage, Status: registry.Pending, Attempt: item.Attempt, Code: Code(result),
@@ -48,10 +49,10 @@ func decide(item Item, done Done, result error, of func(stage registry.Stage) St
 	if result == nil {
 		return goOn(m, item, done, of)
 	}
-	var e *ending
+	e, ok := errors.AsType[*ending](result)
 	if f := FaultIn(result); f != nil {
 		e = &ending{kind: endHeld, code: f.Code(), service: f.Service, delay: heldDelay}
-	} else if !errors.As(result, &e) {
+	} else if !ok {
 		e = &ending{kind: endTransient, code: m.Code}
 	}
 	m.Note = registry.StorableText(result.Error())
@@ -79,7 +80,7 @@ func decide(item Item, done Done, result error, of func(stage registry.Stage) St
 		if e.kind == endPanic {
 			m.Ended = "panic"
 		}
-		m.Delay = of(item.Stage).backoff(item.Attempt)
+		m.Delay = of(item.Stage).Backoff(item.Attempt)
 		if item.Attempt >= item.MaxAttempts {
 			m.Status, m.Delay = registry.Suspended, 0
 			m.Note += fmt.Sprintf(" Will not retry: failed %d times. Interim processing data persists.", item.Attempt)
@@ -89,7 +90,7 @@ func decide(item Item, done Done, result error, of func(stage registry.Stage) St
 }
 
 // goOn moves an item whose stage is done to the next, or to its end.
-func goOn(m move, item Item, done Done, of func(stage registry.Stage) StageSettings) move {
+func goOn(m move, item Item, done Done, of func(stage registry.Stage) stages.Settings) move {
 	m.Ended, m.Note, m.Attempt, m.StorageOption = "done", registry.StorableText(done.Note), 0, done.StorageOption
 	m.MemoryNeed, m.Error = done.MemoryNeed, registry.StorableText(done.Remark)
 	if done.Next != "" {
@@ -106,18 +107,6 @@ func goOn(m move, item Item, done Done, of func(stage registry.Stage) StageSetti
 	return m
 }
 
-// backoff is how long an item waits after its nth failure in a row.
-func (s StageSettings) backoff(n int) time.Duration {
-	d := s.BackoffFirst
-	for ; n > 1; n-- {
-		if d >= s.BackoffMost/time.Duration(max(s.BackoffFactor, 1)) {
-			return s.BackoffMost
-		}
-		d *= time.Duration(s.BackoffFactor)
-	}
-	return min(d, s.BackoffMost)
-}
-
 // goesOn reports whether the item's stage is done, and another follows.
 func (m move) goesOn() bool { return m.Ended == "done" && m.Status == registry.Pending }
 
@@ -125,11 +114,11 @@ func (m move) goesOn() bool { return m.Ended == "done" && m.Status == registry.P
 func (m move) alike(other move) bool { return m.goesOn() == other.goesOn() && m.capped == other.capped }
 
 // carriedOn is the item at the stage that its worker has begun with a move.
-func (i Item) carriedOn(m move, l landing, st StageSettings) Item {
+func (i Item) carriedOn(m move, l landing, st stages.Settings) Item {
 	i.Entered, i.Token = i.Token+1, i.Token+2 // as a move and a claim
 	i.Stage, i.Attempt = m.Stage, 1
 	i.Topic, i.MaxAttempts, i.Timeout = st.Topic, st.MaxAttempts, st.Timeout
 	i.StorageOption = cmp.Or(m.StorageOption, i.StorageOption)
-	i.asked, i.lease = l.asked, l.lease
+	i.asked, i.Lease = l.asked, l.lease
 	return i
 }

@@ -57,15 +57,6 @@ func (p *postgres) close() {
 	}
 }
 
-// column is what of returns for each element of a list, such as a parameter of a statement.
-func column[S, T any](list []S, of func(*S) T) []T {
-	values := make([]T, len(list))
-	for i := range list {
-		values[i] = of(&list[i])
-	}
-	return values
-}
-
 // querier is a lane or a transaction.
 type querier interface {
 	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
@@ -75,6 +66,6 @@ type querier interface {
 // exceptions and violated constraints. What has to do with connections, locks
 // or the server may pass.
 func refused(err error) bool {
-	var pg *pgconn.PgError
-	return errors.As(err, &pg) && (pg.Code[:2] == "22" || pg.Code[:2] == "23")
+	pg, ok := errors.AsType[*pgconn.PgError](err)
+	return ok && (pg.Code[:2] == "22" || pg.Code[:2] == "23")
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/farol-preservation/farol/claim/cursor"
 	"github.com/farol-preservation/farol/claim/process"
 	"github.com/farol-preservation/farol/claim/rounds"
+	"github.com/farol-preservation/farol/claim/stages"
 	"github.com/farol-preservation/farol/registry"
 )
 
@@ -117,7 +118,7 @@ func (r *reaper) reapSince(ctx context.Context, since time.Duration, dead []dead
 			}
 			r.options.Observer.Ended(taken.end)
 			put = append(put, taken.place)
-			put = append(put, r.settings.Load().behindAll(taken.place.Partition.Stage)...) // its cap has space for any
+			put = append(put, r.settings.Load().BehindAll(taken.place.Partition.Stage)...) // its cap has space for any
 		}
 		r.wake.Put(put)
 		n += len(list)
@@ -288,7 +289,7 @@ func reapIn(ctx context.Context, db querier, ids []int64, n deaths) ([]reaped, e
 	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (r reaped, err error) {
 		var action registry.Action
 		err = row.Scan(&r.id, &action, &r.place.Partition.Stage, &r.place.Partition.Band, &r.place.Position.Priority, &r.place.Position.VirtualStart, &r.note, &r.code, &r.end.Status, &r.end.Attempt)
-		r.end.Stage = StepOf(action, r.place.Partition.Stage)
+		r.end.Stage = stages.StepOf(action, r.place.Partition.Stage)
 		if r.end.Outcome = strings.ReplaceAll(r.code, "-", " "); r.code == codeClaimLost {
 			r.end.Outcome = "lease expired" // as in the ledger
 		}

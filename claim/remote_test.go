@@ -10,22 +10,23 @@ import (
 	"time"
 
 	"github.com/farol-preservation/farol/claim"
+	"github.com/farol-preservation/farol/claim/remote"
 	"github.com/farol-preservation/farol/internal/testenv"
 )
 
 // scanned is a queue with a stage behind Validate that programs work over HTTP.
-func scanned(t *testing.T) (*queue, *claim.Engine, *claim.Remote) {
+func scanned(t *testing.T) (*queue, *claim.Engine, *remote.Queue) {
 	t.Helper()
 	q := newQueue(t)
 	q.exec(`SELECT add_stage('Virus Scan', 'Validate')`)
 	e := q.engine()
-	return q, e, e.Remote(q.db)
+	return q, e, remote.New(e, q.db)
 }
 
-func anna() claim.RemoteWorker { return claim.RemoteWorker{Name: "anna", Node: "attic", PID: 7} }
+func anna() remote.Worker { return remote.Worker{Name: "anna", Node: "attic", PID: 7} }
 
 // one claims an item at Virus Scan.
-func one(t *testing.T, r *claim.Remote, w claim.RemoteWorker) claim.Leased {
+func one(t *testing.T, r *remote.Queue, w remote.Worker) remote.Leased {
 	t.Helper()
 	items, err := r.Claim(t.Context(), at("Virus Scan", 1), 1, w)
 	if err != nil || len(items) != 1 {
@@ -81,7 +82,7 @@ func TestRemoteOutcomes(t *testing.T) {
 		if got := q.row(id); got != tc.want {
 			t.Errorf("%s: %+v, want %+v", name, got, tc.want)
 		}
-		var ended *claim.EndedError
+		var ended *remote.EndedError
 		if _, _, err := r.Settle(t.Context(), id, c.Token, claim.Done{}, nil); !errors.As(err, &ended) || ended.Code != tc.want.Code || !errors.Is(err, claim.ErrLost) {
 			t.Errorf("%s: a second end is %v", name, err)
 		}
@@ -103,7 +104,7 @@ func TestRemoteTokenIsOfOneClaim(t *testing.T) {
 	if n := q.reap(e); n != 1 {
 		t.Fatalf("%d were reaped", n)
 	}
-	var ended *claim.EndedError
+	var ended *remote.EndedError
 	if _, _, err := r.Settle(ctx, id, c.Token, claim.Done{}, nil); !errors.Is(err, claim.ErrLost) || errors.As(err, &ended) {
 		t.Errorf("Settle of a lapsed claim = %v, want lost", err)
 	}
@@ -112,16 +113,16 @@ func TestRemoteTokenIsOfOneClaim(t *testing.T) {
 	}
 	q.put("Store", 10)
 	own := q.claimOne(e, "Store")
-	if _, _, err := r.Settle(ctx, own.Item.ID, own.Item.Token, claim.Done{}, nil); !errors.Is(err, claim.ErrNotRemote) {
+	if _, _, err := r.Settle(ctx, own.Item.ID, own.Item.Token, claim.Done{}, nil); !errors.Is(err, remote.ErrNotRemote) {
 		t.Errorf("Settle of Farol's own work = %v, want ErrNotRemote", err)
 	}
 	if _, _, err := r.Renew(ctx, own.Item.ID, own.Item.Token, ""); !errors.Is(err, claim.ErrLost) {
 		t.Errorf("Renew of Farol's own work = %v, want lost", err)
 	}
-	if _, err := r.Claim(ctx, at("Store", 1), 1, anna()); !errors.Is(err, claim.ErrNotRemote) {
+	if _, err := r.Claim(ctx, at("Store", 1), 1, anna()); !errors.Is(err, remote.ErrNotRemote) {
 		t.Errorf("Claim of a stage of Farol's own = %v", err)
 	}
-	if _, err := r.Claim(ctx, at("Stroe", 1), 1, anna()); !errors.Is(err, claim.ErrNoStage) {
+	if _, err := r.Claim(ctx, at("Stroe", 1), 1, anna()); !errors.Is(err, remote.ErrNoStage) {
 		t.Errorf("Claim of no stage = %v", err)
 	}
 }
@@ -175,7 +176,7 @@ func TestRemoteClaimsThatMeetKeepTheirNames(t *testing.T) {
 	for i := range workers {
 		wg.Go(func() {
 			name := fmt.Sprint("worker ", i%7)
-			items, err := r.Claim(context.Background(), at("Virus Scan", 1), 1, claim.RemoteWorker{Name: name, Node: "n", Timeout: time.Duration(1+i%2) * time.Minute})
+			items, err := r.Claim(context.Background(), at("Virus Scan", 1), 1, remote.Worker{Name: name, Node: "n", Timeout: time.Duration(1+i%2) * time.Minute})
 			if err != nil {
 				t.Error(err)
 			}
@@ -238,7 +239,7 @@ func TestOwnSettingsAreNotForRemoteStages(t *testing.T) {
 	q.exec(`SELECT add_stage('Virus Scan', 'Validate', lease => '3 seconds', heartbeat => '0.5 seconds')`)
 	e := q.engine(func(o *claim.Options) { o.Heartbeat, o.Lease = 10*time.Second, 40*time.Second })
 	q.put("Virus Scan", 10)
-	r := e.Remote(q.db)
+	r := remote.New(e, q.db)
 	c := one(t, r, anna())
 	if c.Lease != 3*time.Second || c.Heartbeat != 500*time.Millisecond {
 		t.Errorf("lease %v, heartbeat %v; want those of the stage", c.Lease, c.Heartbeat)

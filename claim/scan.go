@@ -10,6 +10,7 @@ import (
 
 	"github.com/farol-preservation/farol/claim/cursor"
 	"github.com/farol-preservation/farol/claim/lane"
+	"github.com/farol-preservation/farol/claim/stages"
 	"github.com/farol-preservation/farol/registry"
 )
 
@@ -17,7 +18,7 @@ import (
 type scanStore interface {
 	// claim takes up to n items from the partitions scanned. Items that come with an
 	// error are claimed, and cannot be used.
-	claim(ctx context.Context, f Filter, scans []cursor.Scan, n int, who identity, over leaseTimes) ([]Item, error)
+	claim(ctx context.Context, f Filter, scans []cursor.Scan, n int, who identity, over stages.LeaseTimes) ([]Item, error)
 	// peek lists what claim would take.
 	peek(ctx context.Context, f Filter, scans []cursor.Scan, n int) ([]int64, error)
 	// behind finds, in partitions whose first items were claimed, the first item that is
@@ -52,7 +53,7 @@ func (f Filter) narrowing() []any {
 	return []any{memory, f.MinAge, append([]string{}, f.Institutions...), append([]string{}, f.StorageOptions...), without}
 }
 
-func (p *postgres) claim(ctx context.Context, f Filter, scans []cursor.Scan, n int, who identity, over leaseTimes) (items []Item, err error) {
+func (p *postgres) claim(ctx context.Context, f Filter, scans []cursor.Scan, n int, who identity, over stages.LeaseTimes) (items []Item, err error) {
 	var locks []lane.Statement
 	for _, pr := range scans {
 		if pr.Capped {
@@ -100,8 +101,8 @@ func (p *postgres) behind(ctx context.Context, f Filter, scans []cursor.Scan) (m
 
 // columns are partitions and where their scans start, column by column.
 func columns(scans []cursor.Scan) (stages []string, bands, priorities []int16, starts []int64) {
-	return column(scans, func(s *cursor.Scan) string { return string(s.Stage) }), column(scans, func(s *cursor.Scan) int16 { return s.Band }),
-		column(scans, func(s *cursor.Scan) int16 { return s.From.Priority }), column(scans, func(s *cursor.Scan) int64 { return s.From.VirtualStart })
+	return lane.Column(scans, func(s *cursor.Scan) string { return string(s.Stage) }), lane.Column(scans, func(s *cursor.Scan) int16 { return s.Band }),
+		lane.Column(scans, func(s *cursor.Scan) int16 { return s.From.Priority }), lane.Column(scans, func(s *cursor.Scan) int64 { return s.From.VirtualStart })
 }
 
 // scanArgs are the first ten arguments of a statement that claims or peeks.
@@ -121,13 +122,13 @@ func (f Filter) scanArgs(scans []cursor.Scan, n int) []any {
 // are.
 const usualClaim = 128
 
-func (p *postgres) claimAfter(ctx context.Context, locks []lane.Statement, f Filter, scans []cursor.Scan, n int, who identity, over leaseTimes) ([]Item, error) {
-	leaseOf, leaseFor := over.of(f.action())
+func (p *postgres) claimAfter(ctx context.Context, locks []lane.Statement, f Filter, scans []cursor.Scan, n int, who identity, over stages.LeaseTimes) ([]Item, error) {
+	leaseOf, leaseFor := over.Of(f.action())
 	args := append(append(f.scanArgs(scans, n), f.narrowing()...), who.node, who.pid, who.worker, leaseOf, leaseFor)
 	rows, _ := p.hot.QueryAfter(ctx, locks, ofAction(f.action(), claimIngestSQL, claimRequestsSQL), args...) // AppendRows returns the error
 	items, err := pgx.AppendRows(make([]Item, 0, min(n, usualClaim)), rows, func(row pgx.CollectableRow) (i Item, err error) {
 		err = row.Scan(&i.ID, &i.Token, &i.Entered, &i.Stage, &i.Attempt, &i.Name, &i.Bucket, &i.ETag, &i.Size, &i.BagDate,
-			&i.ObjectIdentifier, &i.InstitutionID, &i.band, &i.at.Priority, &i.at.VirtualStart, &i.lease, &i.StorageOption)
+			&i.ObjectIdentifier, &i.InstitutionID, &i.Band, &i.At.Priority, &i.At.VirtualStart, &i.Lease, &i.StorageOption)
 		i.Action = f.action()
 		return i, err
 	})

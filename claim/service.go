@@ -1,11 +1,14 @@
 package claim
 
 import (
+	"context"
 	"encoding/json"
+	"fmt"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/farol-preservation/farol/claim/stages"
 	"github.com/farol-preservation/farol/fault"
 )
 
@@ -49,4 +52,46 @@ func serviceHold(row pgx.CollectableRow) (h ServiceHold, err error) {
 		return h, err
 	}
 	return h, json.Unmarshal(scopes, &h.Scopes)
+}
+
+// ruleStore reads what the database has claims go by.
+type ruleStore interface {
+	rules(ctx context.Context) (rules, error)
+}
+
+// rules are what the database has claims go by.
+type rules struct {
+	stages []stages.Settings
+	bands  []stages.Band
+	holds  []ServiceHold // services that are held for all, and those that a person has released
+}
+
+func (p *postgres) rules(ctx context.Context) (r rules, err error) {
+	batch := &pgx.Batch{}
+	batch.Queue(stageSettingsSQL).Query(func(rows pgx.Rows) (err error) {
+		type row struct {
+			stages.Settings
+
+			Bands    []int16
+			MinSizes []int64
+		}
+		list, err := pgx.CollectRows(rows, pgx.RowToStructByName[row])
+		r = rules{}
+		for _, one := range list {
+			r.stages = append(r.stages, one.Settings)
+			r.bands = r.bands[:0]
+			for i, band := range one.Bands {
+				r.bands = append(r.bands, stages.Band{Band: band, MinSize: one.MinSizes[i]})
+			}
+		}
+		return err
+	})
+	batch.Queue(servicesSQL).Query(func(rows pgx.Rows) (err error) {
+		r.holds, err = pgx.CollectRows(rows, serviceHold)
+		return err
+	})
+	if err := p.upkeep.SendBatch(ctx, batch).Close(); err != nil {
+		return r, fmt.Errorf("read the settings of stages, the size bands and the services that are held: %w", err)
+	}
+	return r, nil
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/farol-preservation/farol/claim/batch"
 	"github.com/farol-preservation/farol/claim/cursor"
 	"github.com/farol-preservation/farol/claim/lane"
+	"github.com/farol-preservation/farol/claim/stages"
 	"github.com/farol-preservation/farol/registry"
 )
 
@@ -22,7 +23,7 @@ type endStore interface {
 	// settle makes the moves whose token is still the item's, and says what became of each. It
 	// begins the next stage of items that are carried on, for who, with leases of over. All
 	// moves are alike, see [move.alike].
-	settle(ctx context.Context, moves []move, who identity, over leaseTimes) ([]landing, error)
+	settle(ctx context.Context, moves []move, who identity, over stages.LeaseTimes) ([]landing, error)
 	// sentBack counts how often an item was sent back to an earlier stage.
 	sentBack(ctx context.Context, item int64) (int, error)
 	// failures counts the attempts before a claim that count towards the maximum.
@@ -92,7 +93,7 @@ func (s *settler) settle(ctx context.Context, endings []Ending) []settled {
 		ended[at[j]].end = End{Stage: end.Item.Step(), Outcome: m.Ended, Code: m.Code, Status: m.Status, Attempt: end.Item.Attempt}
 		s.options.Observer.Ended(ended[at[j]].end)
 		if c.Value.lease > 0 {
-			next := end.Item.carriedOn(m, c.Value, known.of(end.Item.Action, m.Stage))
+			next := end.Item.carriedOn(m, c.Value, known.Of(end.Item.Action, m.Stage))
 			ended[at[j]].next = &next
 		}
 	}
@@ -100,7 +101,7 @@ func (s *settler) settle(ctx context.Context, endings []Ending) []settled {
 }
 
 // moveOf is the transition that an ending comes to.
-func (s *settler) moveOf(ctx context.Context, known *settings, end Ending) (move, error) {
+func (s *settler) moveOf(ctx context.Context, known *stages.All, end Ending) (move, error) {
 	result, err := s.endSendingBack(ctx, end.Item, end.Result)
 	if err != nil {
 		return move{}, err
@@ -108,9 +109,9 @@ func (s *settler) moveOf(ctx context.Context, known *settings, end Ending) (move
 	if end.Item.Attempt, err = s.countFailures(ctx, end.Item, result); err != nil {
 		return move{}, err
 	}
-	of := func(stage registry.Stage) StageSettings { return known.of(end.Item.Action, stage) }
+	of := func(stage registry.Stage) stages.Settings { return known.Of(end.Item.Action, stage) }
 	m := decide(end.Item, end.Done, result, of)
-	m.File, m.place = end.File, cursor.Place{Partition: cursor.Partition{Stage: m.Stage, Band: end.Item.band}, Position: end.Item.at}
+	m.File, m.place = end.File, cursor.Place{Partition: cursor.Partition{Stage: m.Stage, Band: end.Item.Band}, Position: end.Item.At}
 	if of(end.Item.Stage).Capped {
 		m.frees = end.Item.Stage
 	}
@@ -138,7 +139,7 @@ func (s *settler) settleBatch(ctx context.Context, moves []move) ([]landing, err
 				others, later[m.ID] = append(others, i), true
 			}
 		}
-		for j, l := range s.settleAlike(ctx, column(alike, func(i *int) move { return moves[*i] })) {
+		for j, l := range s.settleAlike(ctx, lane.Column(alike, func(i *int) move { return moves[*i] })) {
 			landings[alike[j]] = l
 		}
 		left = others
@@ -151,7 +152,7 @@ func (s *settler) settleBatch(ctx context.Context, moves []move) ([]landing, err
 func (s *settler) settleAlike(ctx context.Context, moves []move) []landing {
 	asked := time.Now()
 	known := s.settings.Load()
-	landed, err := s.store.settle(ctx, moves, s.self.identity, known.leases)
+	landed, err := s.store.settle(ctx, moves, s.self.identity, known.Leases)
 	switch {
 	case err == nil:
 		s.announce(known, moves, landed)
@@ -171,7 +172,7 @@ func (s *settler) settleAlike(ctx context.Context, moves []move) []landing {
 
 // announce puts up where moves have made items claimable: those that moved and did not begin
 // there, and those that waited for the cap of a stage that one has left.
-func (s *settler) announce(known *settings, moves []move, landed []landing) {
+func (s *settler) announce(known *stages.All, moves []move, landed []landing) {
 	put := make([]cursor.Place, 0, len(moves))
 	for i, l := range landed {
 		m := moves[i]
@@ -182,7 +183,7 @@ func (s *settler) announce(known *settings, moves []move, landed []landing) {
 			put = append(put, m.place)
 		}
 		if m.frees != "" {
-			put = append(put, known.behindAll(m.frees)...)
+			put = append(put, known.BehindAll(m.frees)...)
 		}
 	}
 	s.wake.Put(put)
@@ -190,8 +191,8 @@ func (s *settler) announce(known *settings, moves []move, landed []landing) {
 
 // endSendingBack suspends an item that was sent back too often.
 func (s *settler) endSendingBack(ctx context.Context, item Item, result error) (error, error) {
-	var end *ending
-	if !errors.As(result, &end) || end.kind != endSendBack {
+	end, ok := errors.AsType[*ending](result)
+	if !ok || end.kind != endSendBack {
 		return result, nil
 	}
 	n, err := s.store.sentBack(ctx, item.ID)
@@ -238,7 +239,7 @@ const mostSentBack = 3
 // giveBack returns items that nobody here will process, as if they had not been claimed.
 // If it cannot, their leases lapse.
 func (s *settler) giveBack(ctx context.Context, items []Item, why string) {
-	back := column(items, func(i *Item) Ending { return Ending{Item: *i, Result: Release(why)} })
+	back := lane.Column(items, func(i *Item) Ending { return Ending{Item: *i, Result: Release(why)} })
 	for _, end := range s.settle(ctx, back) {
 		if end.err != nil {
 			s.log.WarnContext(ctx, "cannot release an item; it will be retried when its lease expires", "err", end.err)
@@ -246,13 +247,13 @@ func (s *settler) giveBack(ctx context.Context, items []Item, why string) {
 	}
 }
 
-func (p *postgres) settle(ctx context.Context, moves []move, who identity, over leaseTimes) ([]landing, error) {
+func (p *postgres) settle(ctx context.Context, moves []move, who identity, over stages.LeaseTimes) ([]landing, error) {
 	inOrder := slices.Clone(moves) // of locks, as heartbeats have it; of a move that is listed twice, the first lands
 	slices.SortStableFunc(inOrder, func(a, b move) int { return cmp.Compare(a.ID, b.ID) })
 	sql, args := settleSQL, append(commonColumns(inOrder), endColumns(inOrder)...)
 	if moves[0].goesOn() {
-		leaseOf, leaseFor := over.of(registry.Ingest)
-		sql, args = settleDoneSQL, append(commonColumns(inOrder), column(inOrder, func(m *move) bool { return m.carried }),
+		leaseOf, leaseFor := over.Of(registry.Ingest)
+		sql, args = settleDoneSQL, append(commonColumns(inOrder), lane.Column(inOrder, func(m *move) bool { return m.carried }),
 			who.node, who.pid, who.worker, leaseOf, leaseFor)
 	}
 	type claimed struct{ item, token int64 }
@@ -290,9 +291,9 @@ func (p *postgres) settle(ctx context.Context, moves []move, who identity, over 
 func locksToEnter(moves []move) []lane.Statement {
 	locks := []lane.Statement{{
 		SQL:  `SELECT FROM work_items WHERE id = ANY ($1) ORDER BY id FOR UPDATE`,
-		Args: []any{column(moves, func(m *move) int64 { return m.ID })},
+		Args: []any{lane.Column(moves, func(m *move) int64 { return m.ID })},
 	}}
-	stages := column(moves, func(m *move) registry.Stage { return m.Stage })
+	stages := lane.Column(moves, func(m *move) registry.Stage { return m.Stage })
 	slices.Sort(stages)
 	for _, stage := range slices.Compact(stages) {
 		locks = append(locks, lockCap(stage))
@@ -311,21 +312,21 @@ func some(text *string) *string {
 // commonColumns are the first parameters of settle, and of settle_done.
 func commonColumns(moves []move) []any {
 	return []any{
-		column(moves, func(m *move) int64 { return m.ID }), column(moves, func(m *move) int64 { return m.Token }),
-		column(moves, func(m *move) string { return string(m.Stage) }), column(moves, func(m *move) string { return m.Note }),
-		column(moves, func(m *move) string { return m.Topic }), column(moves, func(m *move) string { return m.File }),
-		column(moves, func(m *move) string { return m.Error }), column(moves, func(m *move) *string { return some(&m.StorageOption) }),
-		column(moves, func(m *move) int64 { return m.MemoryNeed }),
+		lane.Column(moves, func(m *move) int64 { return m.ID }), lane.Column(moves, func(m *move) int64 { return m.Token }),
+		lane.Column(moves, func(m *move) string { return string(m.Stage) }), lane.Column(moves, func(m *move) string { return m.Note }),
+		lane.Column(moves, func(m *move) string { return m.Topic }), lane.Column(moves, func(m *move) string { return m.File }),
+		lane.Column(moves, func(m *move) string { return m.Error }), lane.Column(moves, func(m *move) *string { return some(&m.StorageOption) }),
+		lane.Column(moves, func(m *move) int64 { return m.MemoryNeed }),
 	}
 }
 
 // endColumns are the rest of the parameters of settle.
 func endColumns(moves []move) []any {
 	return []any{
-		column(moves, func(m *move) string { return string(m.Status) }), column(moves, func(m *move) int32 { return int32(m.Attempt) }), //nolint:gosec // a few
-		column(moves, func(m *move) time.Duration { return m.Delay }), column(moves, func(m *move) *string { return some(&m.Outcome) }),
-		column(moves, func(m *move) string { return m.Code }), column(moves, func(m *move) *int64 { return m.ObjectID }),
-		column(moves, func(m *move) string { return m.Ended }), column(moves, func(m *move) string { return m.Service }),
+		lane.Column(moves, func(m *move) string { return string(m.Status) }), lane.Column(moves, func(m *move) int32 { return int32(m.Attempt) }), //nolint:gosec // a few
+		lane.Column(moves, func(m *move) time.Duration { return m.Delay }), lane.Column(moves, func(m *move) *string { return some(&m.Outcome) }),
+		lane.Column(moves, func(m *move) string { return m.Code }), lane.Column(moves, func(m *move) *int64 { return m.ObjectID }),
+		lane.Column(moves, func(m *move) string { return m.Ended }), lane.Column(moves, func(m *move) string { return m.Service }),
 	}
 }
 

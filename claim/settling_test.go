@@ -8,7 +8,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/farol-preservation/farol/claim/lane"
 	"github.com/farol-preservation/farol/claim/process"
+	"github.com/farol-preservation/farol/claim/stages"
 )
 
 // slowToAnswer has made every move when it is asked for, and says so later.
@@ -20,10 +22,10 @@ type slowToAnswer struct {
 }
 
 func (s *slowToAnswer) rules(context.Context) (rules, error) {
-	return rules{bands: []sizeBand{{}}}, nil
+	return rules{bands: []stages.Band{{}}}, nil
 }
 
-func (s *slowToAnswer) settle(_ context.Context, moves []move, _ identity, _ leaseTimes) ([]landing, error) {
+func (s *slowToAnswer) settle(_ context.Context, moves []move, _ identity, _ stages.LeaseTimes) ([]landing, error) {
 	s.moved <- struct{}{}
 	<-s.answer
 	return make([]landing, len(moves)), nil
@@ -42,7 +44,7 @@ func TestItemThatIsBeingSettledIsNotLost(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := e.Hold(t.Context(), Item{ID: 1, Token: 1, lease: time.Minute, asked: time.Now()})
+	h := e.Hold(t.Context(), Item{ID: 1, Token: 1, Lease: time.Minute, asked: time.Now()})
 	var settled sync.WaitGroup
 	settled.Go(func() {
 		if err := h.Settle(t.Context(), Done{}, nil); err != nil {
@@ -71,12 +73,12 @@ type statements struct {
 }
 
 func (s *statements) rules(context.Context) (rules, error) {
-	return rules{bands: []sizeBand{{}}}, nil
+	return rules{bands: []stages.Band{{}}}, nil
 }
 
-func (s *statements) settle(_ context.Context, moves []move, _ identity, _ leaseTimes) ([]landing, error) {
+func (s *statements) settle(_ context.Context, moves []move, _ identity, _ stages.LeaseTimes) ([]landing, error) {
 	s.of = append(s.of, moves)
-	return column(moves, func(m *move) landing {
+	return lane.Column(moves, func(m *move) landing {
 		if m.ID == 4 {
 			return landing{err: ErrLost}
 		}

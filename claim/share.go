@@ -10,14 +10,15 @@ import (
 type request struct {
 	wants []Want
 	n     int
-	as    claimant
+	as    Claimant
 }
 
-// claimant is for whom a call claims: nothing is for this process itself.
-type claimant struct {
-	identity
-
-	lease time.Duration // of all that it claims; 0: as the stages have it
+// A Claimant is for whom a call claims: nothing is for this process itself.
+type Claimant struct {
+	Worker string
+	Node   string
+	PID    int
+	Lease  time.Duration // of all that it claims; 0: as the stages have it
 }
 
 // answer is what a call got.

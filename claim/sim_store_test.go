@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/farol-preservation/farol/claim/cursor"
+	"github.com/farol-preservation/farol/claim/stages"
 	"github.com/farol-preservation/farol/registry"
 )
 
@@ -25,7 +26,7 @@ type simStore struct {
 	listeners map[int]chan [2]string // by engine
 	asked     map[[2]int]int         // calls by engine and kind
 	draining  map[string]bool
-	stages    []StageSettings
+	stages    []stages.Settings
 	landed    map[[2]int64]string // how claims ended, by item and token
 }
 
@@ -139,14 +140,14 @@ func (c *simConn) call(ctx context.Context, kind int, effect func(now time.Durat
 }
 
 func (c *simConn) rules(ctx context.Context) (rules, error) {
-	var stages []StageSettings // a local variable, here and below: the effect may come after the call
-	if err := c.call(ctx, callRules, func(time.Duration) { stages = slices.Clone(c.stages) }); err != nil {
+	var known []stages.Settings // a local variable, here and below: the effect may come after the call
+	if err := c.call(ctx, callRules, func(time.Duration) { known = slices.Clone(c.stages) }); err != nil {
 		return rules{}, err
 	}
-	return rules{stages: stages, bands: []sizeBand{{0, 0}, {1, 100}}}, nil
+	return rules{stages: known, bands: []stages.Band{{Band: 0, MinSize: 0}, {Band: 1, MinSize: 100}}}, nil
 }
 
-func (c *simConn) claim(ctx context.Context, _ Filter, scans []cursor.Scan, n int, who identity, over leaseTimes) ([]Item, error) {
+func (c *simConn) claim(ctx context.Context, _ Filter, scans []cursor.Scan, n int, who identity, over stages.LeaseTimes) ([]Item, error) {
 	if n > c.slots() {
 		c.violation("a claim of %d items for %d slots", n, c.slots())
 	}
@@ -186,7 +187,7 @@ func (s *simStore) line(p cursor.Scan, now time.Duration) (list []*simItem) {
 	return list
 }
 
-func (s *simStore) start(i *simItem, worker string, over leaseTimes, now time.Duration) Item {
+func (s *simStore) start(i *simItem, worker string, over stages.LeaseTimes, now time.Duration) Item {
 	lease, ok := over[string(i.stage)]
 	if !ok {
 		lease = s.stages[0].Lease
@@ -194,10 +195,10 @@ func (s *simStore) start(i *simItem, worker string, over leaseTimes, now time.Du
 	i.status, i.worker, i.leaseEnd = "Started", worker, now+lease
 	i.token++
 	i.attempt++
-	return Item{ID: i.id, Token: i.token, Entered: i.entered, Action: "Ingest", Stage: i.stage, Attempt: i.attempt, band: i.band, at: i.at, lease: lease}
+	return Item{ID: i.id, Token: i.token, Entered: i.entered, Action: "Ingest", Stage: i.stage, Attempt: i.attempt, Band: i.band, At: i.at, Lease: lease}
 }
 
-func (c *simConn) settle(ctx context.Context, moves []move, who identity, over leaseTimes) ([]landing, error) {
+func (c *simConn) settle(ctx context.Context, moves []move, who identity, over stages.LeaseTimes) ([]landing, error) {
 	if len(moves) > 256 {
 		c.violation("%d moves in one statement", len(moves))
 	}
@@ -221,7 +222,7 @@ func (c *simConn) settle(ctx context.Context, moves []move, who identity, over l
 			i.attempt = m.Attempt
 			if m.carried && c.roll(60, m.ID, m.Token)%4 > 0 { // else the stage is paused
 				item := c.start(i, who.worker, over, now)
-				landed[k].lease = item.lease
+				landed[k].lease = item.Lease
 				begun = append(begun, item)
 			}
 		}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/farol-preservation/farol/claim/cursor"
 	"github.com/farol-preservation/farol/claim/process"
+	"github.com/farol-preservation/farol/claim/stages"
 	"github.com/farol-preservation/farol/internal/testenv"
 	"github.com/farol-preservation/farol/registry"
 )
@@ -209,7 +210,7 @@ func newSimStore(s *sim) *simStore {
 		sim: s, listeners: map[int]chan [2]string{}, asked: map[[2]int]int{}, draining: map[string]bool{}, landed: map[[2]int64]string{},
 	}
 	for _, stage := range simStages() {
-		store.stages = append(store.stages, StageSettings{
+		store.stages = append(store.stages, stages.Settings{
 			Action: "Ingest", Stage: stage, Topic: "t", MaxAttempts: 1000, BackoffFirst: time.Second, BackoffMost: 2 * time.Second,
 			Overdue: time.Hour, Heartbeat: 10 * time.Second, Lease: 30 * time.Second,
 			UnrenewedTimeout: 20 * time.Second, UnrenewedLease: time.Minute,
@@ -289,7 +290,6 @@ func (s *simStore) process(ctx context.Context, t *testing.T, n int) {
 	t.Helper()
 	o := DefaultOptions()
 	o.Log = slog.New(slog.DiscardHandler)
-	o.Unrenewed = s.roll(30)%5 == 0 && n == 0
 	e, err := newEngine(ctx, on(asStore{&simConn{s, n}}), process.Kernel{Proc: "none", CGroup: "none"}, o)
 	if err != nil {
 		s.violation("engine %d: %v", n, err)

@@ -33,12 +33,6 @@ var (
 	witnessesSQL string
 	//go:embed sql/renew.sql
 	renewSQL string
-	//go:embed sql/renew_remote.sql
-	renewRemoteSQL string
-	//go:embed sql/remote_leases.sql
-	remoteLeasesSQL string
-	//go:embed sql/remote_claim.sql
-	remoteClaimSQL string
 	//go:embed sql/lapsed.sql
 	lapsedSQL string
 	//go:embed sql/held_by_dead.sql

@@ -3,6 +3,7 @@ package claim_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -30,9 +31,11 @@ const none = "none"
 func statements(t testing.TB) map[string]statement {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join("sql", "*.sql"))
-	if err != nil || len(files) == 0 {
-		t.Fatalf("there are no statements: %v", err)
+	remote, remoteErr := filepath.Glob(filepath.Join("remote", "sql", "*.sql"))
+	if errors.Join(err, remoteErr) != nil || len(files) == 0 || len(remote) == 0 {
+		t.Fatalf("there are no statements: %v, %v", err, remoteErr)
 	}
+	files = append(files, remote...)
 	named := regexp.MustCompile(`(?m)^-- Index: (none|[a-z_, ]+$)`)
 	texts := map[string]string{}
 	for _, file := range files {

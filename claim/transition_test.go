@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/farol-preservation/farol/claim"
+	"github.com/farol-preservation/farol/claim/remote"
 	"github.com/farol-preservation/farol/registry"
 )
 
@@ -17,8 +18,8 @@ import (
 type ending struct {
 	q    *queue
 	e    *claim.Engine
-	r    *claim.Remote
-	item claim.Leased
+	r    *remote.Queue
+	item remote.Leased
 }
 
 func (c *ending) settle(done claim.Done, result error) {
@@ -65,7 +66,7 @@ func waysToEnd() map[string]func(c *ending) {
 		"done, remotely":       func(c *ending) { c.remotely(nil) },
 		"transient, remotely":  func(c *ending) { c.remotely(claim.Transient("busy", broken)) },
 		"fatal, remotely":      func(c *ending) { c.remotely(claim.Fatal("bad-bag", "no manifest")) },
-		"released, remotely":   func(c *ending) { c.r.Release(c.q.t.Context(), []claim.Item{c.item.Item}, "stopping") },
+		"released, remotely":   func(c *ending) { c.e.Release(c.q.t.Context(), []claim.Item{c.item.Item}, "stopping") },
 		"reaped, silent":       func(c *ending) { c.reap() },
 		"reaped, killed":       func(c *ending) { c.q.exec(killedSQL); c.reap() },
 		"reaped, the last":     func(c *ending) { c.q.exec(`UPDATE stage_settings SET max_attempts = 1`); c.reap() },
@@ -106,7 +107,7 @@ FROM work_items w JOIN work_item_attempts a ON a.work_item_id = w.id
 WHERE w.id = $1`
 
 // claimTwo claims two items of a stage, as a remote worker if that may have them.
-func claimTwo(t *testing.T, e *claim.Engine, r *claim.Remote, stage registry.Stage) (items []claim.Leased) {
+func claimTwo(t *testing.T, e *claim.Engine, r *remote.Queue, stage registry.Stage) (items []remote.Leased) {
 	t.Helper()
 	var err error
 	if stage == "Virus Scan" {
@@ -115,7 +116,7 @@ func claimTwo(t *testing.T, e *claim.Engine, r *claim.Remote, stage registry.Sta
 		var local []claim.Item
 		local, err = e.Claim(t.Context(), at(stage, 2), 2)
 		for _, i := range local {
-			items = append(items, claim.Leased{Item: i})
+			items = append(items, remote.Leased{Item: i})
 		}
 	}
 	if err != nil || len(items) != 2 {

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/farol-preservation/farol/claim"
+	"github.com/farol-preservation/farol/claim/stages"
 	"github.com/farol-preservation/farol/internal/human"
 	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
@@ -130,7 +130,7 @@ func remedy(i record.WorkItem, o record.Obstacle) string {
 		return o.Remedy
 	}
 	return cmp.Or(human.Fill(remedies()[o.Reason], map[string]string{
-		"item": fmt.Sprint(i.ID), "other": other, "stage": string(i.Stage), "step": claim.StepOf(i.Action, i.Stage),
+		"item": fmt.Sprint(i.ID), "other": other, "stage": string(i.Stage), "step": stages.StepOf(i.Action, i.Stage),
 		"sooner": fmt.Sprint(max(i.Priority-10, -100)),
 	}, func(word string) string { return word }), o.Remedy)
 }

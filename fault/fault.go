@@ -76,9 +76,6 @@ func (e *Error) Code() string {
 
 // In finds the first Error in the tree of err; nil if there is none.
 func In(err error) *Error {
-	var e *Error
-	if errors.As(err, &e) {
-		return e
-	}
-	return nil
+	e, _ := errors.AsType[*Error](err)
+	return e
 }

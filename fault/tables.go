@@ -84,23 +84,16 @@ func OfRedis(message string) Kind {
 // Network sorts what may go wrong on the way to any service: names, connections,
 // TLS, silence. said is a few words for people.
 func Network(err error) (k Kind, said string, ok bool) {
-	var dns *net.DNSError
-	var unknown x509.UnknownAuthorityError
-	var host x509.HostnameError
-	var invalid x509.CertificateInvalidError
-	var verify *tls.CertificateVerificationError
-	var record tls.RecordHeaderError
-	var alert tls.AlertError
-	var timed net.Error
-	var op *net.OpError
+	dns, unnamed := errors.AsType[*net.DNSError](err)
+	timed, mayTime := errors.AsType[net.Error](err)
 	switch {
 	case err == nil, errors.Is(err, context.Canceled):
 		return "", "", false
-	case errors.As(err, &dns):
+	case unnamed:
 		return Unavailable, "the name " + dns.Name + " is not found", true
-	case errors.As(err, &unknown), errors.As(err, &host), errors.As(err, &invalid), errors.As(err, &verify):
+	case is[x509.UnknownAuthorityError](err), is[x509.HostnameError](err), is[x509.CertificateInvalidError](err), is[*tls.CertificateVerificationError](err):
 		return Denied, "its certificate is not trusted", true
-	case errors.As(err, &record), errors.As(err, &alert), errors.Is(err, http.ErrSchemeMismatch):
+	case is[tls.RecordHeaderError](err), is[tls.AlertError](err), errors.Is(err, http.ErrSchemeMismatch):
 		return WrongAnswer, "it does not speak TLS correctly", true
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return Unavailable, "connection refused", true
@@ -108,11 +101,11 @@ func Network(err error) (k Kind, said string, ok bool) {
 		return Unavailable, "connection broken", true
 	case errors.Is(err, syscall.EHOSTUNREACH), errors.Is(err, syscall.ENETUNREACH), errors.Is(err, syscall.EHOSTDOWN), errors.Is(err, syscall.ENETDOWN):
 		return Unavailable, "no route to the host", true
-	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, os.ErrDeadlineExceeded), errors.As(err, &timed) && timed.Timeout():
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, os.ErrDeadlineExceeded), mayTime && timed.Timeout():
 		return Unavailable, "no answer before the timeout", true
 	case errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, io.EOF):
 		return Unavailable, "connection broken", true
-	case errors.As(err, &op):
+	case is[*net.OpError](err):
 		return Unavailable, "connection failed", true
 	}
 	return "", "", false
@@ -120,11 +113,10 @@ func Network(err error) (k Kind, said string, ok bool) {
 
 // Host sorts what may go wrong with this host: nil if err is none of it.
 func Host(err error) *Error {
-	var known *Error
 	var k Kind
 	service := Disk
 	switch {
-	case err == nil, errors.As(err, &known):
+	case err == nil, is[*Error](err):
 		return nil
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
 		k = Full
@@ -134,22 +126,22 @@ func Host(err error) *Error {
 		k = Unavailable
 	case errors.Is(err, syscall.ENOMEM), errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE), errors.Is(err, syscall.EAGAIN):
 		service, k = Memory, Full
-	case isPath(err) && errors.Is(err, os.ErrPermission):
+	case is[*os.PathError](err) && errors.Is(err, os.ErrPermission):
 		k = Denied
-	case isPath(err) && errors.Is(err, os.ErrNotExist):
+	case is[*os.PathError](err) && errors.Is(err, os.ErrNotExist):
 		k = Missing
 	default:
 		return nil
 	}
-	var no syscall.Errno
 	said := ""
-	if errors.As(err, &no) {
+	if no, ok := errors.AsType[syscall.Errno](err); ok {
 		said = no.Error()
 	}
 	return &Error{Service: service, Kind: k, Said: said, Err: err}
 }
 
-func isPath(err error) bool {
-	var p *os.PathError
-	return errors.As(err, &p)
+// is reports whether there is an error of a type in the tree of err.
+func is[E error](err error) bool {
+	_, ok := errors.AsType[E](err)
+	return ok
 }

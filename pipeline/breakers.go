@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/farol-preservation/farol/claim"
+	"github.com/farol-preservation/farol/claim/wake"
 	"github.com/farol-preservation/farol/fault"
 	"github.com/farol-preservation/farol/retry"
 )
@@ -110,7 +111,7 @@ func (g *breakers) step(ctx context.Context, probes *sync.WaitGroup) {
 			g.mu.Lock()
 			one.probed(time.Now(), err)
 			g.mu.Unlock()
-			g.poke()
+			wake.Signal(g.changed)
 		})
 	}
 	if opened {
@@ -157,13 +158,6 @@ func (g *breakers) report(ctx context.Context) {
 		g.mu.Unlock()
 		retry.Pause(ctx, time.Second)
 		return
-	}
-}
-
-func (g *breakers) poke() {
-	select {
-	case g.changed <- struct{}{}:
-	default:
 	}
 }
 
@@ -240,11 +234,7 @@ func (g *breakers) tryOne(claimOne func(within claim.Scope) []claim.Item) []clai
 
 // needs tells whether an item needs the service at its stage.
 func (b *breaker) needs(item claim.Item) bool {
-	return slices.ContainsFunc(b.scopes, func(s claim.Scope) bool {
-		return slices.Contains(s.Steps, item.Step()) &&
-			(len(s.StorageOptions) == 0 || slices.Contains(s.StorageOptions, item.StorageOption)) &&
-			(len(s.Institutions) == 0 || slices.Contains(s.Institutions, item.Institution))
-	})
+	return slices.ContainsFunc(b.scopes, func(s claim.Scope) bool { return s.Covers(item) })
 }
 
 // judge says what a result means for the item: if a service failed, the item is held. It also
@@ -253,7 +243,7 @@ func (g *breakers) judge(item claim.Item, result error) error {
 	f := claim.FaultIn(result)
 	misled, doubted := claim.InDoubt(result)
 	g.mu.Lock()
-	defer g.poke()
+	defer wake.Signal(g.changed)
 	defer g.mu.Unlock()
 	now := time.Now()
 	switch {

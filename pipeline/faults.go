@@ -33,10 +33,10 @@ func faultsOf(result error) (f progress.Faults) {
 	if errors.As(result, &partial) {
 		return partial.Faults()
 	}
-	for _, err := range cause.FileErrors(result) {
+	files, _ := cause.All[*cause.FileError](result)
+	for _, err := range files {
 		fault := progress.Fault{Code: claim.Code(err), Path: err.Path, Message: err.Error()}
-		var m *cause.Mismatch
-		if errors.As(err, &m) {
+		if m, ok := errors.AsType[*cause.Mismatch](err); ok {
 			fault.Expected, fault.Found = m.Expected, m.Found
 		}
 		f.List = append(f.List, fault)

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/farol-preservation/farol/bag"
-	"github.com/farol-preservation/farol/claim"
+	"github.com/farol-preservation/farol/claim/stages"
 	"github.com/farol-preservation/farol/format"
 	"github.com/farol-preservation/farol/pipeline/copies"
 	"github.com/farol-preservation/farol/progress"
@@ -68,5 +68,5 @@ type Step struct {
 	Measure   progress.Measure // of its progress, for people
 }
 
-// Name is what settings and people call the step: see [claim.StepOf].
-func (s Step) Name() string { return claim.StepOf(s.Action, s.Stage) }
+// Name is what settings and people call the step: see [stages.StepOf].
+func (s Step) Name() string { return stages.StepOf(s.Action, s.Stage) }

@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"github.com/farol-preservation/farol/claim"
+	"github.com/farol-preservation/farol/claim/stages"
 	"github.com/farol-preservation/farol/registry"
 )
 
@@ -26,7 +27,7 @@ func (p *places) worth(of Pool, action registry.Action, wants []claim.Want) (ask
 	defer p.mu.Unlock()
 	ask = slices.Clone(wants)
 	for i, w := range ask {
-		if p.empty[place{of.Name, claim.StepOf(action, w.Stage)}] {
+		if p.empty[place{of.Name, stages.StepOf(action, w.Stage)}] {
 			ask[i].Most = 0
 		}
 		some = some || ask[i].Most > 0
@@ -55,7 +56,7 @@ func (p *places) found(of Pool, action registry.Action, asked []claim.Want, n in
 	for i, w := range asked {
 		through := len(got) < n || i < last || last >= 0 && capped(w.Stage)
 		if through && taken[w.Stage] < w.Most {
-			p.empty[place{of.Name, claim.StepOf(action, w.Stage)}] = true
+			p.empty[place{of.Name, stages.StepOf(action, w.Stage)}] = true
 		}
 	}
 }

@@ -1,12 +1,14 @@
 package pipeline
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
 	"time"
 
 	"github.com/farol-preservation/farol/claim"
+	"github.com/farol-preservation/farol/claim/stages"
 	"github.com/farol-preservation/farol/progress"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/retry"
@@ -22,7 +24,7 @@ func (r *Runner) process(ctx context.Context, item claim.Item, s *slot) (next *c
 	log := r.options.Log.With("item", item.ID, "stage", item.Step(), "attempt", item.Attempt, "bag", item.Name)
 	hold := r.engine.Hold(ctx, item)
 	w := &Work{
-		Item: item, Hold: hold, Log: log, Note: step.Note,
+		Item: item, Hold: hold, Log: log, Done: claim.Done{Note: step.Note},
 		Progress: r.progress, reset: r.reset, memory: r.memory,
 	}
 	defer w.leave()
@@ -40,7 +42,8 @@ func (r *Runner) process(ctx context.Context, item claim.Item, s *slot) (next *c
 		return nil
 	}
 
-	done := w.done(r.engine.NextStage(item.Action, item.Stage))
+	done := w.Done
+	done.Next = cmp.Or(w.Next, r.engine.NextStage(item.Action, item.Stage))
 	settled, cancel := context.WithTimeout(context.WithoutCancel(ctx), hold.Lease())
 	defer cancel()
 	r.keepFaults(settled, w, result) // before another attempt can begin
@@ -72,7 +75,7 @@ func (r *Runner) settle(ctx context.Context, hold *claim.Hold, done claim.Done, 
 	if carry {
 		defer func() {
 			if next == nil {
-				r.leaveStep(claim.StepOf(hold.Item.Action, done.Next))
+				r.leaveStep(stages.StepOf(hold.Item.Action, done.Next))
 			}
 		}()
 	}

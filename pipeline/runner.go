@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/farol-preservation/farol/claim"
+	"github.com/farol-preservation/farol/claim/stages"
+	"github.com/farol-preservation/farol/claim/wake"
 	"github.com/farol-preservation/farol/progress"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/retry"
@@ -302,7 +304,7 @@ func (r *Runner) claimOf(ctx context.Context, p *poolRun, of Pool, action regist
 	}
 	r.mu.Lock()
 	for _, w := range wants {
-		r.running[claim.StepOf(action, w.Stage)] -= w.Most
+		r.running[stages.StepOf(action, w.Stage)] -= w.Most
 	}
 	for _, item := range got {
 		r.running[item.Step()]++
@@ -342,9 +344,6 @@ func (r *Runner) free(p *poolRun, of, step string) {
 // signalPools has all pools look whether they have space for more.
 func (r *Runner) signalPools() {
 	for _, other := range r.pools {
-		select {
-		case other.freed <- struct{}{}:
-		default:
-		}
+		wake.Signal(other.freed)
 	}
 }

@@ -1,7 +1,6 @@
 package pipeline
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -9,34 +8,22 @@ import (
 	"github.com/farol-preservation/farol/claim"
 	"github.com/farol-preservation/farol/pipeline/cause"
 	"github.com/farol-preservation/farol/progress"
-	"github.com/farol-preservation/farol/registry"
 )
 
 // Work is one item in the hands of one stage.
 type Work struct {
-	Item          claim.Item
-	Hold          *claim.Hold
-	Log           *slog.Logger
-	ObjectID      int64          // set by the last stage
-	StorageOption string         // set by the stage that learns it
-	Note, Outcome string         // of a stage that is done; requests set them
-	Next          registry.Stage // stage that follows; "": as the order of stages has it
-	Remark        string         // on a stage that is done, for the ledger
-	MemoryNeed    int64          // of the lists of its files, see [MemoryNeed]; 0: not known here, or little
-	Progress      *progress.Store
-	reset         resetAttempts // nil: every attempt counts
-	memory        *memoryBudget // of the process; nil: there is no bound
-	leaveMemory   func()        // gives back what the bag has of it; nil if it needs none
-	Count         Counting
-}
+	// Done is what the stage sets of what follows when it is done: Next only if that is not as
+	// the order of stages has it, and MemoryNeed as [MemoryNeed] has it.
+	claim.Done
 
-// done is what follows when the stage's work is done; next is the stage that the order
-// of stages has.
-func (w *Work) done(next registry.Stage) claim.Done {
-	return claim.Done{
-		Next: cmp.Or(w.Next, next), Note: w.Note, Outcome: w.Outcome, Remark: w.Remark,
-		ObjectID: w.ObjectID, StorageOption: w.StorageOption, MemoryNeed: w.MemoryNeed,
-	}
+	Item        claim.Item
+	Hold        *claim.Hold
+	Log         *slog.Logger
+	Progress    *progress.Store
+	Count       Counting
+	reset       resetAttempts // nil: every attempt counts
+	memory      *memoryBudget // of the process; nil: there is no bound
+	leaveMemory func()        // gives back what the bag has of it; nil if it needs none
 }
 
 // Claim is the claim for Redis, where a newer one ends an older.

@@ -63,6 +63,15 @@ type Statement struct {
 	Args []any
 }
 
+// Column is what of returns for each element of a list, such as a parameter of a statement.
+func Column[S, T any](list []S, of func(*S) T) []T {
+	values := make([]T, len(list))
+	for i := range list {
+		values[i] = of(&list[i])
+	}
+	return values
+}
+
 // Query sends a statement, to a pooler together with its settings.
 func (l Lane) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
 	return l.QueryAfter(ctx, nil, sql, args...)

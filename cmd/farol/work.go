@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/farol-preservation/farol/claim"
+	"github.com/farol-preservation/farol/claim/stages"
 	"github.com/farol-preservation/farol/format"
 	"github.com/farol-preservation/farol/internal/build"
 	"github.com/farol-preservation/farol/internal/cli"
@@ -234,10 +235,12 @@ func startEngine(ctx context.Context, db *pgxpool.Pool, config settings.Worker, 
 		return nil, err
 	}
 	engine, err := claim.New(ctx, db, claim.Options{
-		Direct: direct, Lease: config.Lease, Heartbeat: config.Heartbeat, Poll: config.Poll, Archive: config.Archive, Log: log,
-		MaxAttempts: config.MaxAttempts, Leases: config.Leases, Timeouts: config.Timeouts, Observer: observer,
+		Direct: direct, Poll: config.Poll, Archive: config.Archive, Log: log, Observer: observer,
+		Overrides: stages.Overrides{
+			Lease: config.Lease, Heartbeat: config.Heartbeat, MaxAttempts: config.MaxAttempts, Leases: config.Leases, Timeouts: config.Timeouts,
+		},
 	})
-	var wrong *claim.SettingError
+	var wrong *stages.SettingError
 	if errors.As(err, &wrong) {
 		err = cli.Usage(fmt.Errorf("settings do not fit: %w", err), "change "+strings.Join(config.Blamed(wrong), " or "))
 	}

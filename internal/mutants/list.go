@@ -63,7 +63,7 @@ func ofClaims() []mutant {
 		},
 		{
 			"virtual-start-not-recorded", "claim/claimer.go",
-			`e.starts[item.band] = max(e.starts[item.band], item.at.VirtualStart)`, `e.starts[item.band] = 0`,
+			`e.starts[item.Band] = max(e.starts[item.Band], item.At.VirtualStart)`, `e.starts[item.Band] = 0`,
 			"./claim", "TestInstitutionsShareByBytes|TestWaitIsBoundedWhateverArrives",
 		},
 	}

@@ -4,7 +4,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/farol-preservation/farol/claim"
+	"github.com/farol-preservation/farol/claim/stages"
 	"github.com/farol-preservation/farol/registry"
 )
 
@@ -90,7 +90,7 @@ func (w oldWorker) step() string {
 	if w.Action == "" {
 		return ""
 	}
-	return claim.StepOf(w.Action, w.Stage)
+	return stages.StepOf(w.Action, w.Stage)
 }
 
 // oldSuffixes end the names of the settings of a worker.
@@ -155,7 +155,7 @@ func (s *reader) nameOf(w oldWorker, suffix string) string {
 
 // Blamed names the settings because of which an engine does not start: a process's
 // own go before those in stage_settings.
-func (c Worker) Blamed(wrong *claim.SettingError) []string {
+func (c Worker) Blamed(wrong *stages.SettingError) []string {
 	names := []string{wrong.Setting + " in stage_settings"}
 	switch _, own := c.Leases[wrong.Stage]; {
 	case own:

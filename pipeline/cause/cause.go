@@ -46,11 +46,11 @@ func Identifier(ctx context.Context, err error) error {
 		return err
 	}
 	f := fault.Host(err)
-	var start *os.PathError
+	start, path := errors.AsType[*os.PathError](err)
 	switch {
 	case f == nil:
 		return &fault.Error{Service: fault.Identifier, Kind: fault.Unavailable, Said: "child processes do not start", Err: err}
-	case f.Service == fault.Disk && errors.As(err, &start) && start.Op == "fork/exec":
+	case f.Service == fault.Disk && path && start.Op == "fork/exec":
 		f.Service = fault.Identifier // the program, not TMPDIR
 	}
 	return f
@@ -130,21 +130,22 @@ func (m *Mismatch) Error() string { return m.Text }
 // Unwrap returns the kind.
 func (m *Mismatch) Unwrap() error { return m.Kind }
 
-// FileErrors finds the errors about files in a tree of errors.
-func FileErrors(err error) []*FileError {
+// All finds the errors of a type in a tree of errors, and tells whether that is all that is in it.
+func All[E error](err error) (list []E, all bool) {
 	switch e := err.(type) { //nolint:errorlint // each node of the tree is looked at
-	case *FileError:
-		return []*FileError{e}
+	case E:
+		return []E{e}, true
 	case interface{ Unwrap() []error }:
-		var all []*FileError
+		all = true
 		for _, err := range e.Unwrap() {
-			all = append(all, FileErrors(err)...)
+			some, only := All[E](err)
+			list, all = append(list, some...), all && only
 		}
-		return all
+		return list, all
 	case interface{ Unwrap() error }:
-		return FileErrors(e.Unwrap())
+		return All[E](e.Unwrap())
 	}
-	return nil
+	return nil, false
 }
 
 // Few are errors that concern one item each: the others get their turn, unless it

@@ -105,8 +105,7 @@ func Compare(object storage.Object, want storage.Upload, f *Content) error {
 }
 
 func ofKind(kind, err error) error {
-	var m *cause.Mismatch
-	if errors.As(err, &m) {
+	if m, ok := errors.AsType[*cause.Mismatch](err); ok {
 		m.Kind = kind
 	}
 	return err

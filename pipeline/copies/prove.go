@@ -26,13 +26,13 @@ func (t Targets) Prove(ctx context.Context, r *registry.Registry, c record.Store
 	}
 	result := fixity.Result{Key: c.Key, Algorithm: string(bag.SHA256), Expected: sha256, StoredAt: c.StoredAt}
 	result.ID = c.ID
-	var bytes *badBytes
+	bytes, read := errors.AsType[*badBytes](seen)
 	switch {
 	case errors.Is(seen, storage.ErrNotFound):
 		if err := b.Check(ctx); err != nil { // a missing bucket looks like a missing key
 			return false, err
 		}
-	case errors.As(seen, &bytes):
+	case read:
 		result.Algorithm, result.Expected, result.Found = string(bytes.algorithm), bytes.expected, bytes.found
 	case errors.Is(seen, ErrBadCopy) && sha256 != "":
 		l, err := Look(ctx, b, c.Key, sha256, time.Second)

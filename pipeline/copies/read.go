@@ -62,6 +62,18 @@ func Look(ctx context.Context, b *storage.Bucket, key, expected string, again ti
 	return l, nil
 }
 
+// Head describes a copy. To a HEAD, a bucket that is missing looks like one that lacks the key: a
+// copy is missing only if the bucket answers, and a second request does not find the copy.
+func Head(ctx context.Context, b *storage.Bucket, key string) (storage.Object, error) {
+	o, err := b.Head(ctx, key)
+	if errors.Is(err, storage.ErrNotFound) {
+		if err = b.Check(ctx); err == nil {
+			return b.Head(ctx, key)
+		}
+	}
+	return o, err
+}
+
 // OrNothing is a digest in words; "" is that of what is not there.
 func OrNothing(digest string) string {
 	if digest == "" {

@@ -25,22 +25,13 @@ type Sums struct {
 
 // NewSums computes the digests of some algorithms, and SHA-256.
 func NewSums(algorithms []bag.Algorithm) *Sums {
+	makes := map[bag.Algorithm]func() hash.Hash{bag.MD5: md5.New, bag.SHA1: sha1.New, bag.SHA256: sha256.New, bag.SHA512: sha512.New}
 	s := &Sums{}
 	for _, a := range append([]bag.Algorithm{bag.SHA256}, algorithms...) {
 		if slices.Contains(s.algorithms, a) {
 			continue
 		}
-		s.algorithms = append(s.algorithms, a)
-		switch a {
-		case bag.MD5:
-			s.hashes = append(s.hashes, md5.New())
-		case bag.SHA1:
-			s.hashes = append(s.hashes, sha1.New())
-		case bag.SHA256:
-			s.hashes = append(s.hashes, sha256.New())
-		case bag.SHA512:
-			s.hashes = append(s.hashes, sha512.New())
-		}
+		s.algorithms, s.hashes = append(s.algorithms, a), append(s.hashes, makes[a]())
 	}
 	return s
 }
@@ -55,18 +46,9 @@ func (s *Sums) Write(p []byte) (int, error) {
 
 // Digests are those of all that was written.
 func (s *Sums) Digests() (d bag.Digests) {
+	to := map[bag.Algorithm][]byte{bag.MD5: d.MD5[:], bag.SHA1: d.SHA1[:], bag.SHA256: d.SHA256[:], bag.SHA512: d.SHA512[:]}
 	for i, a := range s.algorithms {
-		sum := s.hashes[i].Sum(nil)
-		switch a {
-		case bag.MD5:
-			copy(d.MD5[:], sum)
-		case bag.SHA1:
-			copy(d.SHA1[:], sum)
-		case bag.SHA256:
-			copy(d.SHA256[:], sum)
-		case bag.SHA512:
-			copy(d.SHA512[:], sum)
-		}
+		copy(to[a], s.hashes[i].Sum(nil))
 	}
 	return d
 }
@@ -88,33 +70,34 @@ func (s *Sums) Differ(f registry.StoredFile) error {
 
 // OnRecord is a file's digest as the registry has it; "" if it has none.
 func OnRecord(f registry.StoredFile, a bag.Algorithm) string {
-	switch a {
-	case bag.MD5:
-		return f.MD5
-	case bag.SHA1:
-		return f.SHA1
-	case bag.SHA256:
-		return f.SHA256
-	case bag.SHA512:
-		return f.SHA512
-	}
-	return ""
+	return map[bag.Algorithm]string{bag.MD5: f.MD5, bag.SHA1: f.SHA1, bag.SHA256: f.SHA256, bag.SHA512: f.SHA512}[a]
 }
 
 // State is what of the digests has to be kept to go on later, in another process.
 func (s *Sums) State() ([]byte, error) {
 	states := make([][]byte, len(s.hashes))
 	for i, h := range s.hashes {
-		m, ok := h.(encoding.BinaryMarshaler)
-		if !ok {
-			return nil, fmt.Errorf("%s cannot be interrupted", s.algorithms[i])
-		}
 		var err error
-		if states[i], err = m.MarshalBinary(); err != nil {
+		if states[i], err = StateOf(h); err != nil {
 			return nil, fmt.Errorf("interrupt %s: %w", s.algorithms[i], err)
 		}
 	}
 	return json.Marshal(states)
+}
+
+// StateOf is [Sums.State] of one digest, for [GoOn].
+func StateOf(h hash.Hash) ([]byte, error) {
+	m, ok := h.(encoding.BinaryMarshaler)
+	if !ok {
+		return nil, errors.New("the digest has no state")
+	}
+	return m.MarshalBinary()
+}
+
+// GoOn has a digest take up a state. It says whether it could.
+func GoOn(h hash.Hash, state []byte) bool {
+	u, ok := h.(encoding.BinaryUnmarshaler)
+	return ok && u.UnmarshalBinary(state) == nil
 }
 
 // GoOn takes up what state returned. It says whether it could: another version of
@@ -125,8 +108,7 @@ func (s *Sums) GoOn(state []byte) bool {
 		return false
 	}
 	for i, h := range s.hashes {
-		u, ok := h.(encoding.BinaryUnmarshaler)
-		if !ok || u.UnmarshalBinary(states[i]) != nil {
+		if !GoOn(h, states[i]) {
 			return false
 		}
 	}

@@ -27,15 +27,20 @@ func (t Targets) Holding(target, bucket string) (*storage.Bucket, error) {
 	return b, nil
 }
 
+// Priority is that of a target's copies: the one to restore from has the lowest. Those of
+// targets that are not configured come last.
+func (t Targets) Priority(target string) int {
+	if b := t[target]; b != nil {
+		return b.Priority()
+	}
+	return 1 << 30
+}
+
 // ByPriority orders copies: the one to restore from comes first.
 func (t Targets) ByPriority(copies []record.StoredCopy) []record.StoredCopy {
-	of := func(c record.StoredCopy) int {
-		if b := t[c.Target]; b != nil {
-			return b.Priority()
-		}
-		return 1 << 30
-	}
-	return slices.SortedStableFunc(slices.Values(copies), func(a, b record.StoredCopy) int { return cmp.Compare(of(a), of(b)) })
+	return slices.SortedStableFunc(slices.Values(copies), func(a, b record.StoredCopy) int {
+		return cmp.Compare(t.Priority(a.Target), t.Priority(b.Target))
+	})
 }
 
 // Of returns the buckets that a storage option's copies go to, the primary

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/farol-preservation/farol/claim/wake"
 	"github.com/farol-preservation/farol/registry/fixity"
 	"github.com/farol-preservation/farol/retry"
 )
@@ -42,10 +43,7 @@ func (r *fixityRun) end(took time.Duration) {
 	r.read--
 	r.mean = min((9*r.mean+took)/10, 10*max(took, time.Millisecond)) // one long check is soon forgotten
 	r.mu.Unlock()
-	select {
-	case r.freed <- struct{}{}:
-	default:
-	}
+	wake.Signal(r.freed)
 }
 
 // drop forgets a copy whose claim has ended.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"sync"
 	"time"
 
 	"github.com/farol-preservation/farol/pipeline/cause"
@@ -123,17 +124,14 @@ func (r *Repairer) lease() time.Duration { return cmp.Or(r.Lease, 30*time.Second
 // holding calls do while the copy is ours, and gives it back if do did not end that.
 func (r *Repairer) holding(ctx context.Context, w fixity.Repair, do func(context.Context) error) error {
 	held, stop := context.WithCancelCause(ctx)
-	kept := make(chan struct{})
-	go func() {
-		defer close(kept)
-		r.keep(held, w.Hold, stop)
-	}()
+	var keeper sync.WaitGroup
+	keeper.Go(func() { r.keep(held, w.Hold, stop) })
 	err := do(held)
 	if err != nil && errors.Is(context.Cause(held), errTakenAway) {
 		err = errTakenAway
 	}
 	stop(nil)
-	<-kept
+	keeper.Wait()
 	if err == nil {
 		return nil
 	}

@@ -41,7 +41,7 @@ func (r *Repairer) sources(w fixity.Repair) []record.FixityOtherCopy {
 		return c.Bad || b == nil || b.Name() != c.Bucket
 	})
 	slices.SortStableFunc(list, func(x, y record.FixityOtherCopy) int {
-		return cmp.Compare(r.Targets[x.Target].Priority(), r.Targets[y.Target].Priority())
+		return cmp.Compare(r.Targets.Priority(x.Target), r.Targets.Priority(y.Target))
 	})
 	return list
 }

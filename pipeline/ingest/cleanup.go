@@ -15,6 +15,7 @@ import (
 	"github.com/farol-preservation/farol/pipeline/copies"
 	"github.com/farol-preservation/farol/pipeline/interim"
 	"github.com/farol-preservation/farol/pipeline/lists"
+	"github.com/farol-preservation/farol/pipeline/many"
 	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/fixity"
@@ -83,7 +84,7 @@ func (s *cleanup) needed(ctx context.Context, w *work, object record.Object) err
 	if err != nil || len(bad) == 0 {
 		return err
 	}
-	if there, err := s.tarThere(ctx, w); err != nil || !there {
+	if in, err := s.tarIn(ctx, w); err != nil || in == nil {
 		return err
 	}
 	again := ""
@@ -154,20 +155,16 @@ func (s *cleanup) staging(ctx context.Context, w *work) error {
 	const batch, atOnce = 250, 4
 	group, groupCtx := errgroup.WithContext(ctx)
 	group.SetLimit(atOnce)
-	remove := func(keys []string) {
-		group.Go(func() error { return s.Staging.Delete(groupCtx, keys...) })
-	}
-	var keys []string
-	for object, err := range s.Staging.List(groupCtx, prefix, "") {
+	for page, err := range many.Pages(batch, s.Staging.List(groupCtx, prefix, "")) {
 		if err != nil {
 			return fmt.Errorf("list the staging area: %w", cause.Storage(errors.Join(err, group.Wait())))
 		}
-		if keys = append(keys, object.Key); len(keys) == batch {
-			remove(keys)
-			keys = nil
+		keys := make([]string, len(page))
+		for i, object := range page {
+			keys[i] = object.Key
 		}
+		group.Go(func() error { return s.Staging.Delete(groupCtx, keys...) })
 	}
-	remove(keys)
 	if err := group.Wait(); err != nil {
 		return fmt.Errorf("clear the staging area: %w", cause.Storage(err))
 	}
@@ -177,34 +174,30 @@ func (s *cleanup) staging(ctx context.Context, w *work) error {
 // tar deletes the bag from the receiving bucket. A newer upload under the same
 // key is left for an item of its own.
 func (s *cleanup) tar(ctx context.Context, w *work) error {
-	there, err := s.tarThere(ctx, w)
-	if err != nil || !there {
+	receiving, err := s.tarIn(ctx, w)
+	if err != nil || receiving == nil {
 		return err
-	}
-	receiving, err := s.Receiving(w.Item.Bucket)
-	if err != nil {
-		return fmt.Errorf("open the receiving bucket: %w", err)
 	}
 	return cause.Storage(receiving.Delete(ctx, w.Item.Name))
 }
 
-// tarThere tells whether the bag is still in the receiving bucket.
-func (s *cleanup) tarThere(ctx context.Context, w *work) (bool, error) {
+// tarIn is the receiving bucket if the bag is still in it; else nil.
+func (s *cleanup) tarIn(ctx context.Context, w *work) (*storage.Bucket, error) {
 	receiving, err := s.Receiving(w.Item.Bucket)
 	if err != nil {
-		return false, fmt.Errorf("open the receiving bucket: %w", err)
+		return nil, fmt.Errorf("open the receiving bucket: %w", err)
 	}
 	object, err := receiving.Head(ctx, w.Item.Name)
 	switch {
 	case errors.Is(err, storage.ErrNotFound):
-		return false, nil
+		return nil, nil //nolint:nilnil // it is said above
 	case err != nil:
-		return false, cause.Storage(err)
+		return nil, cause.Storage(err)
 	case object.ETag != w.Item.ETag:
 		w.Log.InfoContext(ctx, "receiving bucket has a newer upload; leaving it there", "key", w.Item.Name, "etag", object.ETag)
-		return false, nil
+		return nil, nil //nolint:nilnil // likewise
 	}
-	return true, nil
+	return receiving, nil
 }
 
 // keepAtEnd keeps the interim metadata of an item that Cleanup is about to delete.

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/farol-preservation/farol/claim"
+	"github.com/farol-preservation/farol/claim/wake"
 	"github.com/farol-preservation/farol/pipeline/cause"
 	"github.com/farol-preservation/farol/pipeline/lists"
 	"github.com/farol-preservation/farol/progress"
@@ -55,7 +56,7 @@ func (w *work) each(ctx context.Context, atOnce int, groups [][]*lists.File, do 
 		})
 	}
 	err = group.Wait()
-	if err := errors.Join(err, failed.err(), saver.close()); err != nil {
+	if err := errors.Join(err, errors.Join(failed.errs...), saver.close()); err != nil {
 		return nil, err
 	}
 	return results, nil
@@ -146,7 +147,7 @@ func (w *work) tryGroup(ctx context.Context, files []*lists.File, do doGroup, s 
 // aboutFile names the file that an error of a group is about, if the error does not say that
 // itself: the first that is not finished. It then has this text.
 func aboutFile(first *lists.File, err, text error) error {
-	if len(cause.FileErrors(err)) > 0 {
+	if said, _ := cause.All[*cause.FileError](err); len(said) > 0 {
 		return err
 	}
 	return cause.InFile(first.Path, text)
@@ -186,12 +187,6 @@ func (f *failures) tooMany() bool {
 	return len(f.errs) >= maxErrors || f.inARow >= f.mostInARow
 }
 
-func (f *failures) err() error {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return errors.Join(f.errs...)
-}
-
 // saveEvery is the pause between two writes of results. The files that a killed worker had
 // finished during the pause are done again.
 const saveEvery = 3 * time.Millisecond
@@ -221,10 +216,7 @@ func (s *saver) add(index int, result string) {
 	s.pending[index] = result
 	s.all[index] = result
 	s.mu.Unlock()
-	select {
-	case s.more <- struct{}{}:
-	default:
-	}
+	wake.Signal(s.more)
 }
 
 func (s *saver) run() {

@@ -572,7 +572,7 @@ func TestReceiveReadsOnFromACheckpoint(t *testing.T) {
 	if read := proxy.Bytes() - before; read > 45*mib/2 {
 		t.Errorf("the second attempt read %d MiB of 40", read/mib)
 	}
-	b, _, err := (&lists.Area{Bucket: a.Deps.Staging, Item: id, Log: a.Deps.Log}).Bag(t.Context())
+	b, _, err := (&lists.Area{Bucket: a.Deps.Staging, Item: id, Log: a.Deps.Log}).Inventory(t.Context(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -212,7 +212,7 @@ func TestRecordWantsEveryCopyVerified(t *testing.T) {
 			engine := a.Engine()
 			a.UpTo(engine, "Record")
 			w := a.Hold(engine, "Record")
-			_, inventoryID, err := a.area(w).Bag(ctx)
+			_, inventoryID, err := a.area(w).Inventory(ctx, nil)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -92,24 +92,15 @@ type recorder struct {
 // fetchAll gets the lists of the earlier stages, and checks that they belong together.
 func (r *recorder) fetchAll(ctx context.Context) error {
 	for _, name := range []string{lists.InventoryName, lists.PlanName, lists.FormatsName, lists.CopiesName} {
-		err := r.fetchOne(ctx, name)
-		if lists.Unreadable(ctx, err) {
-			r.w.Log.WarnContext(ctx, "list is unreadable; reading it again", "list", name, "err", err)
-			err = r.fetchOne(ctx, name)
+		err := r.Fetch(ctx, name)
+		if errors.Is(err, storage.ErrNotFound) {
+			return r.Area.Gone(name)
 		}
 		if err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-func (r *recorder) fetchOne(ctx context.Context, name string) error {
-	err := r.Fetch(ctx, name)
-	if errors.Is(err, storage.ErrNotFound) {
-		return r.Area.Gone(name)
-	}
-	return err
 }
 
 // sameBuckets checks that this process uses the same buckets for the targets as the one that

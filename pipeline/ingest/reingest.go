@@ -32,7 +32,7 @@ type reingest struct {
 }
 
 func (s *reingest) Run(ctx context.Context, w *work) error {
-	b, inventoryID, err := w.lists.Bag(ctx)
+	b, inventoryID, err := w.lists.Inventory(ctx, nil)
 	if err != nil {
 		return err
 	}

@@ -22,7 +22,7 @@ type validate struct {
 }
 
 func (s *validate) Run(ctx context.Context, w *work) error {
-	b, inventoryID, err := w.lists.Bag(ctx)
+	b, inventoryID, err := w.lists.Inventory(ctx, nil)
 	if err != nil {
 		return err
 	}

@@ -203,29 +203,10 @@ func (b *badCopy) Error() string {
 
 func (b *badCopy) Unwrap() error { return b.err }
 
-// badCopiesIn finds the bad copies in a tree of errors, and whether that is all that
-// is in it.
-func badCopiesIn(err error) (list []*badCopy, all bool) {
-	switch e := err.(type) { //nolint:errorlint // each node of the tree is looked at
-	case *badCopy:
-		return []*badCopy{e}, true
-	case interface{ Unwrap() []error }:
-		all = true
-		for _, err := range e.Unwrap() {
-			some, only := badCopiesIn(err)
-			list, all = append(list, some...), all && only
-		}
-		return list, all
-	case interface{ Unwrap() error }:
-		return badCopiesIn(e.Unwrap())
-	}
-	return nil, false
-}
-
 // sendBack sends the item back for its bad copies. Other errors come first: the next attempt
 // may find more bad copies.
 func (s *verify) sendBack(ctx context.Context, w *work, err error) error {
-	list, all := badCopiesIn(err)
+	list, all := cause.All[*badCopy](err)
 	if !all {
 		return err
 	}

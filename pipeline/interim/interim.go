@@ -184,11 +184,7 @@ func (m *Metadata) fetch(ctx context.Context, name string) error {
 		return nil
 	}
 	err := m.lists.Fetch(ctx, name)
-	if lists.Unreadable(ctx, err) && !errors.Is(err, storage.ErrNotFound) {
-		err = m.lists.Fetch(ctx, name)
-	}
-	var useless *lists.UselessError
-	if errors.Is(err, storage.ErrNotFound) || errors.Is(err, lists.ErrDamaged) || errors.As(err, &useless) {
+	if _, useless := errors.AsType[*lists.UselessError](err); useless || errors.Is(err, storage.ErrNotFound) || errors.Is(err, lists.ErrDamaged) {
 		m.lists.Drop(name)
 		m.Missing = append(m.Missing, name)
 		return nil

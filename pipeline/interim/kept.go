@@ -3,6 +3,7 @@ package interim
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"compress/gzip"
 	"context"
 	"encoding/json"
@@ -22,7 +23,7 @@ type Kept struct {
 	Stage registry.Stage // that the item was at
 
 	body  io.ReadCloser
-	lines *bufio.Reader
+	lines *bufio.Scanner
 }
 
 // errKept says that what is kept of an item cannot be read.
@@ -38,7 +39,9 @@ func Open(ctx context.Context, b *storage.Bucket, item int64) (*Kept, error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("%w: %w", errKept, err), body.Close())
 	}
-	k := &Kept{body: body, lines: bufio.NewReaderSize(z, 64<<10)}
+	const longest = 64 << 20 // of a line, as what it comes from may be anything
+	k := &Kept{body: body, lines: bufio.NewScanner(z)}
+	k.lines.Buffer(make([]byte, 64<<10), longest)
 	var h keptHeader
 	line, err := k.next()
 	if err == nil {
@@ -57,19 +60,12 @@ func Open(ctx context.Context, b *storage.Bucket, item int64) (*Kept, error) {
 // Close ends the reading.
 func (k *Kept) Close() error { return k.body.Close() }
 
-// next reads a line, which is bounded, as what it comes from may be anything.
-func (k *Kept) next() (line []byte, err error) {
-	const longest = 64 << 20
-	for {
-		part, err := k.lines.ReadSlice('\n')
-		line = append(line, part...)
-		if len(line) > longest {
-			return nil, fmt.Errorf("a line of more than %d bytes", longest)
-		}
-		if !errors.Is(err, bufio.ErrBufferFull) {
-			return line, err
-		}
+// next reads a line. Behind the last it is [io.EOF].
+func (k *Kept) next() ([]byte, error) {
+	if k.lines.Scan() {
+		return k.lines.Bytes(), nil
 	}
+	return nil, cmp.Or(k.lines.Err(), io.EOF)
 }
 
 // Files yields the files one after the other, in the order of the bag. What is cut ends

@@ -13,16 +13,12 @@ import (
 	"github.com/farol-preservation/farol/storage"
 )
 
-// Bag reads the item's inventory into memory, and returns its id, the digest of
-// the stored bytes. The caller changes nothing of the bag: another stage in this
-// process may get the same. An item without an inventory goes back to Receive.
-func (a *Area) Bag(ctx context.Context) (b *bag.Bag, id string, err error) {
-	return a.Inventory(ctx, nil)
-}
-
-// Inventory is [Area.Bag] for callers that need only a part of each file: it passes the
-// files to do, in their order, and keeps none if there are many. An unreadable inventory is
-// read once more, so with file 0 do has to forget the files that it was given before. After
+// Inventory reads the item's inventory, and returns its id, the digest of the stored bytes. With
+// do nil all files are in memory; the caller changes nothing of the bag: another stage in this
+// process may get the same. Callers that need only a part of each file pass do, which gets the
+// files in their order; none is kept if there are many. An unreadable inventory is read once
+// more, so with file 0 do has to forget the files that it was given before; without an
+// inventory the item goes back to Receive. After
 // an error, the files that do was given are of no use.
 func (a *Area) Inventory(ctx context.Context, do func(i int, f *bag.File)) (b *bag.Bag, id string, err error) {
 	b, id, err = a.inventoryOnce(ctx, do)

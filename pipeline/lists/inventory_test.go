@@ -52,7 +52,7 @@ func TestInventoryIsReadWholeOrFileByFile(t *testing.T) {
 			if kept := recent.bag(streamed) != nil; kept != (count <= mostRecent) {
 				t.Errorf("%d files: kept %v", count, kept)
 			}
-			whole, id, err := w.Bag(t.Context())
+			whole, id, err := w.Inventory(t.Context(), nil)
 			if err != nil || id != streamed {
 				t.Fatalf("whole: id %s, want %s; %v", id, streamed, err)
 			}

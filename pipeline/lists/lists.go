@@ -70,8 +70,8 @@ func readListOnce[T any](ctx context.Context, a *Area, name, inventoryID string,
 // Unreadable tells whether a list or inventory has wrong bytes, or did not arrive whole.
 // Before that has consequences it is read once more, by another request.
 func Unreadable(ctx context.Context, err error) bool {
-	var list *UselessError
-	return errors.As(err, &list) || errors.Is(err, ErrDamaged) || err != nil && ctx.Err() == nil && (fault.In(err) != nil || !cause.Known(err))
+	_, useless := errors.AsType[*UselessError](err)
+	return useless || errors.Is(err, ErrDamaged) || err != nil && ctx.Err() == nil && (fault.In(err) != nil || !cause.Known(err))
 }
 
 // UselessError is the error of a list whose bytes are wrong.
@@ -88,8 +88,8 @@ func (e *UselessError) Unwrap() error { return e.err }
 
 // Remade sends an item back whose list is of no use; any other error stays.
 func (a *Area) Remade(ctx context.Context, err error) error {
-	var list *UselessError
-	if !errors.As(err, &list) {
+	list, useless := errors.AsType[*UselessError](err)
+	if !useless {
 		return err
 	}
 	a.Log.WarnContext(ctx, "list is unusable; sending the item back to the stage that makes it", "list", list.name, "err", list.err)

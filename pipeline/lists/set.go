@@ -7,6 +7,7 @@ import (
 	"iter"
 
 	"github.com/farol-preservation/farol/bag"
+	"github.com/farol-preservation/farol/storage"
 )
 
 // A Set is the lists of an item, fetched to be read beside each other. None of them is
@@ -24,8 +25,17 @@ type Set struct {
 func NewSet(a *Area) *Set { return &Set{Area: a, spools: map[string]spooled{}} }
 
 // Fetch gets a list, and checks its bytes and that it belongs to the inventory, which is
-// fetched first. A missing list is [storage.ErrNotFound].
-func (s *Set) Fetch(ctx context.Context, name string) (err error) {
+// fetched first. One that is unreadable is read again. A missing list is [storage.ErrNotFound].
+func (s *Set) Fetch(ctx context.Context, name string) error {
+	err := s.fetchOnce(ctx, name)
+	if Unreadable(ctx, err) && !errors.Is(err, storage.ErrNotFound) {
+		s.Area.Log.WarnContext(ctx, "list is unreadable; reading it again", "list", name, "err", err)
+		err = s.fetchOnce(ctx, name)
+	}
+	return err
+}
+
+func (s *Set) fetchOnce(ctx context.Context, name string) error {
 	s.Drop(name)
 	spool, id, err := s.Area.fetch(ctx, name)
 	if err != nil {

@@ -15,17 +15,6 @@ import (
 	"github.com/farol-preservation/farol/storage"
 )
 
-// spool copies a list or inventory from the staging area to a temporary file, for a caller
-// that reads it more than once, or slowly. It returns the digest of its bytes too. If the list
-// is missing, the item goes back to its maker.
-func (a *Area) spool(ctx context.Context, name string) (spooled, string, error) {
-	spool, id, err := a.fetch(ctx, name)
-	if errors.Is(err, storage.ErrNotFound) {
-		return nil, "", a.Gone(name)
-	}
-	return spool, id, err
-}
-
 // A spooled list can be read from any place. It is in memory, or on disk as long as it is
 // open.
 type spooled interface {
@@ -33,7 +22,9 @@ type spooled interface {
 	io.Closer
 }
 
-// fetch is spool for a caller that can do without: a missing list is [storage.ErrNotFound].
+// fetch copies a list or inventory from the staging area to a temporary file, for a caller that
+// reads it more than once, or slowly. It returns the digest of its bytes too. A missing list is
+// [storage.ErrNotFound].
 func (a *Area) fetch(ctx context.Context, name string) (spool spooled, id string, err error) {
 	body, err := a.open(ctx, name)
 	if err != nil {

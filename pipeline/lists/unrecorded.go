@@ -61,9 +61,9 @@ func (u *Unrecorded) NoteOthers(ctx context.Context, object string, but int64) e
 // CopiesOf reads from staging which copies an item may have made.
 func (u *Unrecorded) CopiesOf(ctx context.Context, s upkeep.ItemState) (c upkeep.UnrecordedCopies, err error) {
 	a := &Area{Bucket: u.Staging, Item: s.ID, Log: u.Log}
-	inventory, id, err := a.spool(ctx, InventoryName)
+	inventory, id, err := a.fetch(ctx, InventoryName)
 	switch {
-	case claim.Code(err) == "sent-back":
+	case errors.Is(err, storage.ErrNotFound):
 		return c, nil // the doctor finds what there is, and nobody knows whose it was
 	case err != nil:
 		return c, fmt.Errorf("read the inventory of item %d: %w", s.ID, err)

@@ -10,12 +10,11 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
 	"github.com/farol-preservation/farol/claim"
 	"github.com/farol-preservation/farol/pipeline"
 	"github.com/farol-preservation/farol/pipeline/cause"
 	"github.com/farol-preservation/farol/pipeline/copies"
+	"github.com/farol-preservation/farol/pipeline/many"
 	"github.com/farol-preservation/farol/progress"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/requests"
@@ -165,41 +164,31 @@ func (s *deletion) lookFor(ctx context.Context, files []requests.DoomedFile) (re
 
 // ask asks the providers which copies are there.
 func (s *deletion) ask(ctx context.Context, all []requests.Receipt) (there, missing []requests.Receipt, err error) {
-	group, groupCtx := errgroup.WithContext(ctx)
-	group.SetLimit(max(s.Files, 1))
 	var mu sync.Mutex
-	for _, r := range all {
-		group.Go(func() error {
-			is, err := s.there(groupCtx, r.DoomedCopy)
-			mu.Lock()
-			defer mu.Unlock()
-			switch {
-			case err != nil:
-				return err
-			case is:
-				there = append(there, r)
-			default:
-				missing = append(missing, r)
-			}
-			return nil
-		})
-	}
-	return there, missing, group.Wait()
+	err = many.AtOnce(ctx, s.Files, all, func(ctx context.Context, r requests.Receipt) error {
+		is, err := s.there(ctx, r.DoomedCopy)
+		mu.Lock()
+		defer mu.Unlock()
+		switch {
+		case err != nil:
+			return err
+		case is:
+			there = append(there, r)
+		default:
+			missing = append(missing, r)
+		}
+		return nil
+	})
+	return there, missing, err
 }
 
-// there tells whether a copy exists. A missing bucket looks like a missing key, so a copy is
-// missing only if the bucket answers and a second request does not find the copy.
+// there tells whether a copy exists.
 func (s *deletion) there(ctx context.Context, c requests.DoomedCopy) (bool, error) {
 	b, err := s.Targets.Holding(c.Target, c.Bucket)
 	if err != nil {
 		return false, err
 	}
-	_, err = b.Head(ctx, c.Key)
-	if errors.Is(err, storage.ErrNotFound) {
-		if err = b.Check(ctx); err == nil {
-			_, err = b.Head(ctx, c.Key)
-		}
-	}
+	_, err = copies.Head(ctx, b, c.Key)
 	if errors.Is(err, storage.ErrNotFound) {
 		return false, nil
 	}
@@ -305,21 +294,16 @@ func (s *deletion) withdraw(ctx context.Context, w *pipeline.Work, d requests.De
 
 // absent checks that no copy is left.
 func (s *deletion) absent(ctx context.Context, receipts []requests.Receipt) error {
-	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(max(s.Files, 1))
-	for _, c := range receipts {
+	return many.AtOnce(ctx, s.Files, receipts, func(ctx context.Context, c requests.Receipt) error {
 		if c.Kept != "" {
-			continue
+			return nil
 		}
-		group.Go(func() error {
-			err := s.Targets[c.Target].Absent(ctx, c.Key)
-			if errors.Is(err, storage.ErrStillThere) {
-				return claim.Transient("copy-still-there", fmt.Errorf("the copy in %s still exists after its deletion: %w", c.Target, err))
-			}
-			return cause.Storage(err)
-		})
-	}
-	return group.Wait()
+		err := s.Targets[c.Target].Absent(ctx, c.Key)
+		if errors.Is(err, storage.ErrStillThere) {
+			return claim.Transient("copy-still-there", fmt.Errorf("the copy in %s still exists after its deletion: %w", c.Target, err))
+		}
+		return cause.Storage(err)
+	})
 }
 
 // undeleted explains why a bucket refuses a deletion. What it keeps under Object Lock is waited
@@ -327,8 +311,7 @@ func (s *deletion) absent(ctx context.Context, receipts []requests.Receipt) erro
 // locked, or too young for its provider to delete. A bucket that denies everything is a failing
 // service.
 func undeleted(ctx context.Context, b *storage.Bucket, err error) error {
-	var kept *storage.Kept
-	if errors.As(err, &kept) {
+	if kept, ok := errors.AsType[*storage.Kept](err); ok {
 		return postponed(kept, b.TargetName())
 	}
 	if !cause.DeniedAlone(ctx, b, err) {

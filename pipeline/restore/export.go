@@ -5,8 +5,6 @@ import (
 	"cmp"
 	"context"
 	"crypto/sha256"
-	"encoding"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"hash"
@@ -16,6 +14,7 @@ import (
 	"github.com/farol-preservation/farol/claim"
 	"github.com/farol-preservation/farol/pipeline"
 	"github.com/farol-preservation/farol/pipeline/cause"
+	"github.com/farol-preservation/farol/pipeline/copies"
 	"github.com/farol-preservation/farol/pipeline/lists"
 	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
@@ -27,7 +26,7 @@ import (
 // written to staging, each of one moment, so that no snapshot is held for long. When the last
 // is there, and so the size is known, they are put together and given their name as a
 // restored bag is.
-type export struct{ source }
+type export struct{ pipeline.Deps }
 
 // exportPoint is how far an export has come, as Redis keeps it.
 type exportPoint struct {
@@ -74,15 +73,12 @@ func (s *export) Run(ctx context.Context, w *pipeline.Work) error {
 		s.done(ctx, w, e, bucket.URL(*e.Key), *e.SHA256)
 		return nil
 	}
-	if _, err := w.Progress.Begin(ctx, w.Claim(), w.Pass()); err != nil {
-		return w.ProgressErr(err)
-	}
 	at, err := s.point(ctx, w)
 	if err != nil {
 		return err
 	}
 	sum := sha256.New()
-	if err := resumeSum(sum, at.Sum); err != nil {
+	if len(at.Sum) > 0 && !copies.GoOn(sum, at.Sum) {
 		at, sum = exportPoint{}, sha256.New()
 	}
 	for !at.Cursor.Done {
@@ -94,12 +90,12 @@ func (s *export) Run(ctx context.Context, w *pipeline.Work) error {
 		key: *e.Key, about: *e.Key, mime: of.MediaType(), size: at.size(), files: int64(len(at.Pieces)), id: fmt.Sprintf("export %d %x", e.ID, sum.Sum(nil)),
 		note: func(string) (string, string) { return "", "" }, // done sets it
 	}
-	g.stream = stream{giving: &giving{source: s.source, w: w}, partSize: partSizeOf(g.size), write: func(ctx context.Context, out *outlet) error {
+	g.stream = stream{giving: newGiving(s.Deps, w), partSize: partSizeOf(g.size), write: func(ctx context.Context, out *outlet) error {
 		return s.join(ctx, w, at.Pieces, out)
 	}}
 	err = g.run(ctx)
 	if errors.Is(err, errPiece) { // the records have changed by now: all pieces are written again
-		err = cmp.Or(s.save(ctx, w, exportPoint{}), err)
+		err = cmp.Or(savePoint(ctx, w, exportPointName, exportPoint{}), err)
 	}
 	if err != nil {
 		return err
@@ -118,13 +114,8 @@ func (s *export) Run(ctx context.Context, w *pipeline.Work) error {
 // point is where an earlier attempt stopped. What cannot be read, or has pieces that are
 // gone, is the beginning.
 func (s *export) point(ctx context.Context, w *pipeline.Work) (at exportPoint, err error) {
-	text, err := w.Progress.Get(ctx, w.Item.ID, w.Pass(), exportPointName)
-	if err != nil {
-		return at, w.ProgressErr(err)
-	}
-	var kept exportPoint
-	if err := json.Unmarshal([]byte(text), &kept); err == nil {
-		at = kept
+	if at, err = loadPoint[exportPoint](ctx, w, exportPointName); err != nil {
+		return at, err
 	}
 	for _, piece := range at.Pieces {
 		o, err := s.Staging.Head(ctx, piece.Key)
@@ -162,18 +153,10 @@ func (s *export) piece(ctx context.Context, w *pipeline.Work, records exports.Re
 	if at.Taken.IsZero() {
 		at.Taken = taken
 	}
-	if at.Sum, err = sumState(sum); err != nil {
+	if at.Sum, err = copies.StateOf(sum); err != nil {
 		return err
 	}
-	return s.save(ctx, w, *at)
-}
-
-func (s *export) save(ctx context.Context, w *pipeline.Work, at exportPoint) error {
-	text, err := json.Marshal(at)
-	if err != nil {
-		return fmt.Errorf("save the progress of the export: %w", err)
-	}
-	return w.ProgressErr(w.Progress.Put(ctx, w.Claim(), w.Pass(), exportPointName, string(text)))
+	return savePoint(ctx, w, exportPointName, *at)
 }
 
 // errPiece is that a piece in staging is not what was written there.
@@ -229,31 +212,4 @@ func (s *export) clear(ctx context.Context, w *pipeline.Work) {
 func (s *export) done(ctx context.Context, w *pipeline.Work, e record.Export, url, sum string) {
 	w.Note, w.Outcome = fmt.Sprintf("Export %d (%s) written to %s. SHA-256: %s.", e.ID, e.Kind, url, sum), "Export complete"
 	s.clear(ctx, w)
-}
-
-// sumState is the state of a digest, for [resumeSum].
-func sumState(sum hash.Hash) ([]byte, error) {
-	m, ok := sum.(encoding.BinaryMarshaler)
-	if !ok {
-		return nil, errors.New("the digest has no state")
-	}
-	state, err := m.MarshalBinary()
-	if err != nil {
-		return nil, fmt.Errorf("keep the state of a digest: %w", err)
-	}
-	return state, nil
-}
-
-func resumeSum(sum hash.Hash, state []byte) error {
-	u, ok := sum.(encoding.BinaryUnmarshaler)
-	if !ok {
-		return errors.New("the digest has no state")
-	}
-	if len(state) == 0 {
-		return nil
-	}
-	if err := u.UnmarshalBinary(state); err != nil {
-		return fmt.Errorf("read the state of a digest: %w", err)
-	}
-	return nil
 }

@@ -153,7 +153,7 @@ func TestDamagedTarIsNotPublished(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	g := &giving{source: sourceOf(a.Deps), w: w}
+	g := newGiving(a.Deps, w)
 	l, err := newLayout(context.Background(), g, object, w.Item.Request.CreatedAt)
 	if err != nil {
 		t.Fatal(err)

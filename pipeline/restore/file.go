@@ -11,7 +11,7 @@ import (
 
 // restoreFile restores one file. Its digest is computed on the way, and nothing appears in the
 // restoration bucket before the digest has been found right.
-type restoreFile struct{ source }
+type restoreFile struct{ pipeline.Deps }
 
 func (s *restoreFile) Run(ctx context.Context, w *pipeline.Work) error {
 	if _, err := beforeRestoring(ctx, s.Registry, w); err != nil {
@@ -27,7 +27,7 @@ func (s *restoreFile) Run(ctx context.Context, w *pipeline.Work) error {
 			return fmt.Sprintf("File %s restored to %s.", file.Identifier, url), "File restoration complete"
 		},
 	}
-	g.stream = stream{giving: &giving{source: s.source, w: w}, partSize: partSizeOf(file.Size), write: func(ctx context.Context, out *outlet) error {
+	g.stream = stream{giving: newGiving(s.Deps, w), partSize: partSizeOf(file.Size), write: func(ctx context.Context, out *outlet) error {
 		w.Hold.CurrentFile(file.Identifier)
 		w.Count.Read(file.Identifier, 0, out.from)
 		if file.Size > smallContent {

@@ -1,6 +1,7 @@
 package restore
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,12 +9,11 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
 	"github.com/farol-preservation/farol/claim"
 	"github.com/farol-preservation/farol/pipeline"
 	"github.com/farol-preservation/farol/pipeline/cause"
 	"github.com/farol-preservation/farol/pipeline/copies"
+	"github.com/farol-preservation/farol/pipeline/many"
 	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/requests"
@@ -23,7 +23,7 @@ import (
 // glacierRestore makes the archived copies of a file or an object readable, and ends when all
 // of them are. In the transaction of its end, the database inserts the item that restores
 // them. Each poll asks the provider about every file, so nothing is remembered between polls.
-type glacierRestore struct{ source }
+type glacierRestore struct{ pipeline.Deps }
 
 // readableFor is how long a copy must stay readable for its file to count: a copy that is
 // ready early must still be readable when the others are.
@@ -42,19 +42,20 @@ func (s *glacierRestore) Run(ctx context.Context, w *pipeline.Work) error {
 			r.Price, r.Cap))
 	}
 	look := retrieving{glacierRestore: s, w: w, r: r}
-	for f, err := range s.Registry.StoredFiles(ctx, w.Item.Request.ObjectID, w.Item.Request.FileID) {
+	const page = 1000
+	for files, err := range many.Pages(page, s.Registry.StoredFiles(ctx, w.Item.Request.ObjectID, w.Item.Request.FileID)) {
 		if err != nil {
 			return err
 		}
-		if err := look.add(ctx, f); err != nil {
+		if err := look.at(ctx, files); err != nil {
 			return err
 		}
 	}
-	if err := look.end(ctx); err != nil {
+	if err := look.end(); err != nil {
 		return err
 	}
 	if look.pending > 0 {
-		return claim.Snooze(s.pace(r), look.waiting())
+		return claim.Snooze(cmp.Or(s.ColdPoll, r.Poll), look.waiting())
 	}
 	w.ObjectID = w.Item.Request.ObjectID
 	w.Note, w.Outcome = look.readyNote(), "Archived copies are readable"
@@ -82,21 +83,12 @@ func (l *retrieving) readyNote() string {
 
 func minuteOf(t time.Time) string { return t.UTC().Format("2006-01-02 15:04 UTC") }
 
-// pace is the time between two polls.
-func (s *glacierRestore) pace(r requests.Retrieval) time.Duration {
-	if s.ColdPoll > 0 {
-		return s.ColdPoll
-	}
-	return r.Poll
-}
-
 // retrieving is one poll for all files.
 type retrieving struct {
 	*glacierRestore
 
 	w     *pipeline.Work
 	r     requests.Retrieval
-	page  []registry.StoredFile
 	files int64
 
 	mu      sync.Mutex
@@ -107,36 +99,16 @@ type retrieving struct {
 	misled  string // the bucket that said so, which may not be the right one
 }
 
-// add looks at files a page at a time, several at once.
-func (l *retrieving) add(ctx context.Context, f registry.StoredFile) error {
-	const page = 1000
-	l.files++
-	if l.page = append(l.page, f); len(l.page) < page {
-		return nil
-	}
-	return l.flush(ctx)
-}
-
-func (l *retrieving) flush(ctx context.Context) error {
-	if len(l.page) == 0 {
-		return nil
-	}
-	l.w.Hold.CurrentFile(l.page[0].Identifier)
-	group, groupCtx := errgroup.WithContext(ctx)
-	group.SetLimit(max(l.Files, 1) * 2)
-	for _, f := range l.page {
-		group.Go(func() error { return l.one(groupCtx, f) })
-	}
-	l.page = l.page[:0]
-	return group.Wait()
+// at looks at files, several at once.
+func (l *retrieving) at(ctx context.Context, files []registry.StoredFile) error {
+	l.files += int64(len(files))
+	l.w.Hold.CurrentFile(files[0].Identifier)
+	return many.AtOnce(ctx, 2*max(l.Files, 1), files, l.one)
 }
 
 // end judges the whole: a file that cannot be restored is reported, whatever became of
 // the others.
-func (l *retrieving) end(ctx context.Context) error {
-	if err := l.flush(ctx); err != nil {
-		return err
-	}
+func (l *retrieving) end() error {
 	if len(l.lost) == 0 {
 		return nil
 	}
@@ -195,12 +167,7 @@ func (l *retrieving) lapses(until time.Time) {
 // readable tells whether an archived copy can be read, and until when, and asks its
 // provider for it if it cannot, and nobody has.
 func (l *retrieving) readable(ctx context.Context, b *storage.Bucket, key string) (until time.Time, yes bool, err error) {
-	o, err := b.Head(ctx, key)
-	if errors.Is(err, storage.ErrNotFound) { // a missing bucket looks like a missing key
-		if err = b.Check(ctx); err == nil {
-			o, err = b.Head(ctx, key)
-		}
-	}
+	o, err := copies.Head(ctx, b, key)
 	if err != nil || o.Restoration.Ongoing || o.Readable(time.Now().Add(readableFor)) {
 		return o.Restoration.Expires, err == nil && o.Readable(time.Now().Add(readableFor)), err
 	}

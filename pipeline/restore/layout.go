@@ -108,7 +108,7 @@ func (l *layout) newInfo(ctx context.Context, g *giving) ([]byte, error) {
 			{Name: "Payload-Oxum", Value: fmt.Sprintf("%d.%d", bytes, files)},
 			{Name: "Bagging-Date", Value: l.at.UTC().Format(time.DateOnly)},
 			{Name: "Bag-Size", Value: humanSize(bytes)},
-			{Name: "Bagging-Software", Value: g.Software},
+			{Name: "Bagging-Software", Value: g.Software()},
 		})
 		if err != nil {
 			return nil, claim.Fatal("restore-bag-info", "The bag's bag-info.txt cannot be brought up to date: %w", err)

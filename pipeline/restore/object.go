@@ -19,14 +19,14 @@ import (
 // restoreObject restores an object as a bag in a tar. The files are read from preservation,
 // compared with their digests and written to staging part by part, with nothing on disk. The
 // tar in staging is judged like an incoming bag, and then gets its name.
-type restoreObject struct{ source }
+type restoreObject struct{ pipeline.Deps }
 
 func (s *restoreObject) Run(ctx context.Context, w *pipeline.Work) error {
 	object, err := beforeRestoring(ctx, s.Registry, w)
 	if err != nil {
 		return err
 	}
-	given := &giving{source: s.source, w: w}
+	given := newGiving(s.Deps, w)
 	l, err := newLayout(ctx, given, object, w.Item.Request.CreatedAt)
 	if err != nil {
 		return err

@@ -7,10 +7,9 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
 	"github.com/farol-preservation/farol/pipeline/cause"
 	"github.com/farol-preservation/farol/pipeline/copies"
+	"github.com/farol-preservation/farol/pipeline/many"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/upkeep"
 )
@@ -46,12 +45,7 @@ func (p *glacierPoll) run(ctx context.Context) error {
 			return p.failed.With(err)
 		}
 		p.waiting += len(list)
-		group, groupCtx := errgroup.WithContext(ctx)
-		group.SetLimit(atOnce)
-		for _, w := range list {
-			group.Go(func() error { return p.one(groupCtx, w) })
-		}
-		if err := group.Wait(); err != nil || len(list) < page {
+		if err := many.AtOnce(ctx, atOnce, list, p.one); err != nil || len(list) < page {
 			return p.failed.With(err)
 		}
 		after = list[len(list)-1].Item

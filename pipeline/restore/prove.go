@@ -11,6 +11,7 @@ import (
 
 	"github.com/farol-preservation/farol/claim"
 	"github.com/farol-preservation/farol/pipeline/cause"
+	"github.com/farol-preservation/farol/pipeline/copies"
 	"github.com/farol-preservation/farol/storage"
 )
 
@@ -48,7 +49,7 @@ func (d *whole) write(p []byte) error {
 		if p = p[n:]; d.sum.at%d.part != 0 && d.sum.at != d.size {
 			continue
 		}
-		state, err := sumState(d.sum.sum)
+		state, err := copies.StateOf(d.sum.sum)
 		if err != nil {
 			return err
 		}
@@ -111,7 +112,7 @@ func (g *giveBack) again(ctx context.Context, at *restorePoint, spoilt error) er
 		next.Staged, next.Built = at.Staged, at.Built
 	}
 	*at = next
-	if err := g.savePoint(ctx, next); err != nil {
+	if err := savePoint(ctx, g.w, restorePointName, next); err != nil {
 		return err
 	}
 	if next.Spoilt > mostSpoilt {
@@ -180,12 +181,12 @@ func (g *giveBack) readBack(ctx context.Context, b *storage.Bucket, key, etag st
 			return sum.sum.Sum(nil), nil
 		}
 		failed = 0
-		state, err := sumState(sum.sum)
+		state, err := copies.StateOf(sum.sum)
 		if err != nil {
 			return nil, err
 		}
 		at.Read = readPoint{sum.at, state}
-		if err := g.savePoint(ctx, *at); err != nil {
+		if err := savePoint(ctx, g.w, restorePointName, *at); err != nil {
 			return nil, err
 		}
 	}
@@ -213,7 +214,7 @@ type hashed struct {
 // goOn takes up a state. It tells whether that is one.
 func (h *hashed) goOn(at int64, state []byte) bool {
 	h.sum, h.at = sha256.New(), at
-	return len(state) > 0 && resumeSum(h.sum, state) == nil
+	return copies.GoOn(h.sum, state)
 }
 
 // Write never fails.

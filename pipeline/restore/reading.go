@@ -9,7 +9,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/farol-preservation/farol/bag"
 	"github.com/farol-preservation/farol/claim"
@@ -22,19 +21,6 @@ import (
 	"github.com/farol-preservation/farol/storage"
 )
 
-// A source is what restorations read, and to where they write.
-type source struct {
-	Registry  *registry.Registry
-	Receiving func(bucket string) (*storage.Bucket, error) // also opens the buckets to which is restored
-	Staging   *storage.Bucket
-	Targets   copies.Targets
-	Profiles  bag.Profiles
-	Files     int           // that are read at once
-	MaxFiles  int           // of a bag
-	ColdPoll  time.Duration // between two polls of a retrieval from an archive class; 0: as the speed of its provider suggests
-	Software  string        // this program, on record
-}
-
 // copyTries is how often a copy is tried in a row.
 const copyTries = 3
 
@@ -42,7 +28,7 @@ const copyTries = 3
 // and compares all bytes with the digests. A copy whose bytes are not those on record is
 // skipped for the rest of the attempt.
 type giving struct {
-	source
+	pipeline.Deps
 
 	w          *pipeline.Work
 	algorithms []bag.Algorithm // that are computed of each file; SHA-256 always
@@ -51,6 +37,10 @@ type giving struct {
 	bad        map[string]error              // copies that are of no use, by URL
 	unrecorded []func(context.Context) error // what was seen of these and could not be put on record yet
 	doubted    map[string]string             // what was wrong with the bytes of copies that are read again, by URL
+}
+
+func newGiving(d pipeline.Deps, w *pipeline.Work) *giving {
+	return &giving{Deps: d, w: w, bad: map[string]error{}, doubted: map[string]string{}}
 }
 
 // smallContent is the size up to which a file is read into memory and compared before the
@@ -62,9 +52,6 @@ const smallContent = 1 << 20
 func (g *giving) doubt(c record.StoredCopy, err error) (same bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.doubted == nil {
-		g.doubted = map[string]string{}
-	}
 	same = g.doubted[c.URL] == err.Error()
 	g.doubted[c.URL] = err.Error()
 	return same
@@ -73,9 +60,6 @@ func (g *giving) doubt(c record.StoredCopy, err error) (same bool) {
 // spoil notes why a copy is of no use, and has it on record if the copy is to blame.
 func (g *giving) spoil(ctx context.Context, f registry.StoredFile, c record.StoredCopy, err error) {
 	g.mu.Lock()
-	if g.bad == nil {
-		g.bad = map[string]error{}
-	}
 	known := g.bad[c.URL] != nil
 	g.bad[c.URL] = err
 	g.mu.Unlock()
@@ -122,8 +106,8 @@ func mayBeTheWay(err error) bool {
 // ends tells whether an error comes from the reader and not from a copy: it was closed, or
 // it reads on from another place.
 func ends(err error) bool {
-	var again *storage.RewindError
-	return errors.Is(err, errClosed) || errors.As(err, &again)
+	_, again := errors.AsType[*storage.RewindError](err)
+	return again || errors.Is(err, errClosed)
 }
 
 // errClosed is the error of a write after the reader was closed.

@@ -72,10 +72,14 @@ func (p restorePoint) passed() int64 {
 const restorePointName = "restore"
 
 func (g *giveBack) run(ctx context.Context) error {
-	if err := g.open(ctx); err != nil {
+	name, err := g.Registry.RestoreBucket(ctx, g.w.Item.InstitutionID)
+	if err != nil {
 		return err
 	}
-	err := g.give(ctx)
+	if g.bucket, err = g.Receiving(name); err != nil {
+		return fmt.Errorf("open the restoration bucket: %w", err)
+	}
+	err = g.give(ctx)
 	if err != nil && g.last(ctx, err) {
 		g.abandon(ctx)
 	}
@@ -156,40 +160,40 @@ func (g *giveBack) give(ctx context.Context) error {
 // stagedRestore is the name in staging of what is being restored.
 const stagedRestore = "Restore.tar"
 
-// open opens the bucket to which it is given back.
-func (g *giveBack) open(ctx context.Context) error {
-	name, err := g.Registry.RestoreBucket(ctx, g.w.Item.InstitutionID)
-	if err != nil {
-		return err
-	}
-	if g.bucket, err = g.Receiving(name); err != nil {
-		return fmt.Errorf("open the restoration bucket: %w", err)
-	}
-	return nil
-}
-
 // point is where an earlier attempt at the same content stopped.
 func (g *giveBack) point(ctx context.Context) (at restorePoint, err error) {
-	if _, err := g.w.Progress.Begin(ctx, g.w.Claim(), g.w.Pass()); err != nil {
-		return at, g.w.ProgressErr(err)
+	if at, err = loadPoint[restorePoint](ctx, g.w, restorePointName); err != nil {
+		return at, err
 	}
-	text, err := g.w.Progress.Get(ctx, g.w.Item.ID, g.w.Pass(), restorePointName)
-	if err != nil {
-		return at, g.w.ProgressErr(err)
-	}
-	_ = json.Unmarshal([]byte(text), &at) // what cannot be read is of no content
 	if at.ID != g.id || !at.usable() {
 		at = restorePoint{ID: g.id}
 	}
 	return at, nil
 }
 
-func (g *giveBack) savePoint(ctx context.Context, at restorePoint) error {
+// loadPoint is how far an earlier attempt has come, as it was saved under a name. What is not
+// there, or cannot be read, is the beginning.
+func loadPoint[P any](ctx context.Context, w *pipeline.Work, name string) (at P, err error) {
+	if _, err := w.Progress.Begin(ctx, w.Claim(), w.Pass()); err != nil {
+		return at, w.ProgressErr(err)
+	}
+	text, err := w.Progress.Get(ctx, w.Item.ID, w.Pass(), name)
+	if err != nil {
+		return at, w.ProgressErr(err)
+	}
+	var kept P
+	if json.Unmarshal([]byte(text), &kept) == nil {
+		at = kept
+	}
+	return at, nil
+}
+
+func savePoint(ctx context.Context, w *pipeline.Work, name string, at any) error {
 	text, err := json.Marshal(at)
 	if err != nil {
-		return fmt.Errorf("save the progress of the restoration: %w", err)
+		return fmt.Errorf("save the progress of the %s: %w", name, err)
 	}
-	return g.w.ProgressErr(g.w.Progress.Put(ctx, g.w.Claim(), g.w.Pass(), restorePointName, string(text)))
+	return w.ProgressErr(w.Progress.Put(ctx, w.Claim(), w.Pass(), name, string(text)))
 }
 
 // deliver takes the content through what is left to do: to staging, and to its bucket. Each
@@ -214,7 +218,10 @@ func (g *giveBack) prepare(ctx context.Context, at *restorePoint) error {
 	if err := g.proven(ctx, g.Staging, lists.Key(g.w.Item.ID, stagedRestore), at.Staged, at); err != nil {
 		return err
 	}
-	return g.judged(ctx, storage.Object{Size: g.size, ETag: at.Staged})
+	if g.judge == nil {
+		return nil
+	}
+	return g.judge(ctx, storage.Object{Size: g.size, ETag: at.Staged})
 }
 
 // stage puts the content under a key in staging, unless it is there.
@@ -235,12 +242,12 @@ func (g *giveBack) stage(ctx context.Context, at *restorePoint) error {
 		Size: g.size, PartSize: g.partSize, From: g.from, Resume: at.Upload, Offset: at.Offset,
 		SaveID: func(ctx context.Context, id string) error {
 			*at = restorePoint{ID: g.id, Upload: id, Spoilt: at.Spoilt}
-			return g.savePoint(ctx, *at)
+			return savePoint(ctx, g.w, restorePointName, *at)
 		},
 		Sent: func(ctx context.Context, offset int64) error {
 			at.Offset, at.State, at.Sum = offset, g.stateFor(offset), g.whole.states[offset]
 			at.State.Before = g.whole.states[at.State.Begin]
-			return g.savePoint(ctx, *at)
+			return savePoint(ctx, g.w, restorePointName, *at)
 		},
 	})
 	if said := g.verdict(nil); said != nil {
@@ -254,14 +261,7 @@ func (g *giveBack) stage(ctx context.Context, at *restorePoint) error {
 		return fmt.Errorf("%w: the end of it was not seen here", errSpoilt)
 	}
 	*at = restorePoint{ID: g.id, Staged: o.ETag, Built: built, Spoilt: at.Spoilt}
-	return g.savePoint(ctx, *at)
-}
-
-func (g *giveBack) judged(ctx context.Context, o storage.Object) error {
-	if g.judge == nil {
-		return nil
-	}
-	return g.judge(ctx, o)
+	return savePoint(ctx, g.w, restorePointName, *at)
 }
 
 // stateFor is the state kept for the part at an offset; zero if it begins between
@@ -291,7 +291,7 @@ func (g *giveBack) publish(ctx context.Context, at *restorePoint) error {
 		return fmt.Errorf("rename it: %w", cause.Storage(err))
 	}
 	at.Published, at.Read = o.ETag, readPoint{}
-	return g.savePoint(ctx, *at)
+	return savePoint(ctx, g.w, restorePointName, *at)
 }
 
 // illegalIdentifier says why an object cannot be restored under its own name, in the

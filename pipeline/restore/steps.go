@@ -7,20 +7,12 @@ import (
 	"github.com/farol-preservation/farol/registry"
 )
 
-func sourceOf(d pipeline.Deps) source {
-	return source{
-		Registry: d.Registry, Receiving: d.Receiving, Staging: d.Staging, Targets: d.Targets, Profiles: d.Profiles,
-		Files: d.Files, MaxFiles: d.MaxFiles, ColdPoll: d.ColdPoll, Software: d.Software(),
-	}
-}
-
 // Steps are the requests to restore and to export, and what they need.
 func Steps(d pipeline.Deps) []pipeline.Step {
-	s := sourceOf(d)
 	return []pipeline.Step{
-		{Action: registry.RestoreFile, Stage: registry.Requested, Needs: pipeline.NeedStaging | pipeline.NeedRestore | pipeline.NeedRedis | pipeline.NeedOneTarget, Run: &restoreFile{s}},
-		{Action: registry.RestoreObject, Stage: registry.Requested, Needs: pipeline.NeedStaging | pipeline.NeedRestore | pipeline.NeedRedis | pipeline.NeedOneTarget, Run: &restoreObject{s}},
-		{Action: registry.GlacierRestore, Stage: registry.Requested, Needs: pipeline.NeedOneTarget, Run: &glacierRestore{s}},
-		{Action: registry.ExportRecords, Stage: registry.Requested, Needs: pipeline.NeedStaging | pipeline.NeedRestore | pipeline.NeedRedis, Run: &export{s}},
+		{Action: registry.RestoreFile, Stage: registry.Requested, Needs: pipeline.NeedStaging | pipeline.NeedRestore | pipeline.NeedRedis | pipeline.NeedOneTarget, Run: &restoreFile{d}},
+		{Action: registry.RestoreObject, Stage: registry.Requested, Needs: pipeline.NeedStaging | pipeline.NeedRestore | pipeline.NeedRedis | pipeline.NeedOneTarget, Run: &restoreObject{d}},
+		{Action: registry.GlacierRestore, Stage: registry.Requested, Needs: pipeline.NeedOneTarget, Run: &glacierRestore{d}},
+		{Action: registry.ExportRecords, Stage: registry.Requested, Needs: pipeline.NeedStaging | pipeline.NeedRestore | pipeline.NeedRedis, Run: &export{d}},
 	}
 }

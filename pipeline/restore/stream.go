@@ -109,14 +109,6 @@ func (p *produced) Close() error {
 	return err
 }
 
-// stateAt is the state kept for the part at an offset, if it is of this file.
-func (s *stream) stateAt(offset int64, file string) (fileState, bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	st, ok := s.states[offset]
-	return st, ok && st.File == file
-}
-
 func (s *stream) keep(offset int64, st fileState) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -193,8 +185,8 @@ type passing struct {
 // resume goes on within the file, where the part begins that is wanted. Without a
 // state for that the file is read from its beginning, and only digested until there.
 func (p *passing) resume() {
-	st, ok := p.stateAt(p.from, p.f.Identifier)
-	if !ok || !p.sums.GoOn(st.State) {
+	st := p.stateFor(p.from)
+	if st.File != p.f.Identifier || !p.sums.GoOn(st.State) {
 		p.sums = copies.NewSums(p.algorithms)
 		return
 	}

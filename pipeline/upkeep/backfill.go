@@ -11,6 +11,7 @@ import (
 
 	"github.com/farol-preservation/farol/format"
 	"github.com/farol-preservation/farol/pipeline/cause"
+	"github.com/farol-preservation/farol/pipeline/copies"
 	"github.com/farol-preservation/farol/pipeline/lists"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/fixity"
@@ -23,8 +24,7 @@ import (
 // during ingests of the same objects, and may be stopped at any moment: each does what is left.
 type Backfill struct {
 	Registry *registry.Registry
-	Targets  map[string]*storage.Bucket // by name
-	Prefer   map[string]int             // targets by restore priority; the lowest is read first
+	Targets  copies.Targets
 	Formats  *format.Identifier
 	Files    int // at once
 }
@@ -199,7 +199,9 @@ func (b *Backfill) copies(f formats.File) []int {
 	for i := range order {
 		order[i] = i
 	}
-	slices.SortStableFunc(order, func(x, y int) int { return cmp.Compare(b.Prefer[f.Targets[x]], b.Prefer[f.Targets[y]]) })
+	slices.SortStableFunc(order, func(x, y int) int {
+		return cmp.Compare(b.Targets.Priority(f.Targets[x]), b.Targets.Priority(f.Targets[y]))
+	})
 	return order
 }
 

@@ -20,11 +20,7 @@ import (
 )
 
 func (a *archive) backfill() *Backfill {
-	b := &Backfill{Registry: a.Deps.Registry, Targets: a.Deps.Targets, Prefer: map[string]int{}, Formats: a.Deps.Formats, Files: 4}
-	for _, t := range storage.Targets() {
-		b.Prefer[t.Name] = t.RestorePriority
-	}
-	return b
+	return &Backfill{Registry: a.Deps.Registry, Targets: a.Deps.Targets, Formats: a.Deps.Formats, Files: 4}
 }
 
 // filled runs a backfill to its end, and returns what it came to and why it left
@@ -303,10 +299,7 @@ func TestBackfillGivesUpOnDeadStorage(t *testing.T) {
 // record.
 func TestPreferredCopyIsReadFirst(t *testing.T) {
 	t.Parallel()
-	b := Backfill{Prefer: map[string]int{}}
-	for _, target := range storage.Targets() {
-		b.Prefer[target.Name] = target.RestorePriority
-	}
+	b := newArchive(t).backfill()
 	f := formats.File{Targets: []string{"Glacier-OH", "Standard-OR", "Standard-VA", "Wasabi-TX"}}
 	if diff := cmp.Diff([]int{2, 3, 1, 0}, b.copies(f)); diff != "" {
 		t.Errorf("order (-want +got):\n%s", diff)

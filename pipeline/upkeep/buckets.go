@@ -13,6 +13,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/farol-preservation/farol/bag/naming"
+	"github.com/farol-preservation/farol/pipeline/many"
 	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/storage"
@@ -36,22 +37,31 @@ const mostLogged = 10_000
 // returns how many work items it made. A bucket that cannot be read does not
 // keep it from the others; the errors come together at the end.
 func (r *BucketReader) ReadAll(ctx context.Context) (created int, err error) {
+	err = eachInstitution(ctx, r.Registry, true, "read the receiving bucket of", func(ctx context.Context, in record.Institution) error {
+		n, err := r.read(ctx, in)
+		created += n
+		return err
+	})
+	return created, err
+}
+
+// eachInstitution does something with each institution, or with each that is active. One whose
+// bucket cannot be reached does not keep it from the others.
+func eachInstitution(ctx context.Context, r *registry.Registry, active bool, what string, do func(context.Context, record.Institution) error) error {
 	const page = 100
 	var errs []error
 	for after := int64(0); ; {
-		list, err := r.Registry.Institutions(ctx, after, page, true)
+		list, err := r.Institutions(ctx, after, page, active)
 		if err != nil {
-			return created, errors.Join(append(errs, err)...)
+			return errors.Join(append(errs, err)...)
 		}
 		for _, in := range list {
-			n, err := r.read(ctx, in)
-			created += n
-			if err != nil {
-				errs = append(errs, fmt.Errorf("read the receiving bucket of %s: %w", in.Identifier, err))
+			if err := do(ctx, in); err != nil {
+				errs = append(errs, fmt.Errorf("%s %s: %w", what, in.Identifier, err))
 			}
 		}
 		if len(list) < page || ctx.Err() != nil {
-			return created, errors.Join(errs...)
+			return errors.Join(errs...)
 		}
 		after = list[len(list)-1].ID
 	}
@@ -66,34 +76,30 @@ func (r *BucketReader) read(ctx context.Context, in record.Institution) (created
 	if err != nil {
 		return 0, err
 	}
-	const batch = 500
-	var uploads []registry.Upload
-	flush := func() error {
-		n, err := r.Create(ctx, in, listed, uploads)
-		created += n
-		uploads = uploads[:0]
-		return err
-	}
-	for object, err := range bucket.List(ctx, "", "") {
+	const most = 500
+	for page, err := range many.Pages(most, bucket.List(ctx, "", "")) {
 		if err != nil {
 			return created, err
 		}
-		if why := notABag(object); why != "" {
-			r.tell(ctx, in, object.Key, why)
-			continue
-		}
-		u := registry.Upload{Key: recordable(object.Key), ETag: object.ETag, Size: object.Size, LastModified: object.LastModified}
-		if slices.ContainsFunc(uploads, func(o registry.Upload) bool { return o.Key == u.Key && o.ETag == u.ETag }) {
-			continue // keys that the server cannot tell apart in its listing: one item says what is wrong with them
-		}
-		uploads = append(uploads, u)
-		if len(uploads) == batch {
-			if err := flush(); err != nil {
-				return created, err
+		var uploads []registry.Upload
+		for _, object := range page {
+			if why := notABag(object); why != "" {
+				r.tell(ctx, in, object.Key, why)
+				continue
 			}
+			u := registry.Upload{Key: recordable(object.Key), ETag: object.ETag, Size: object.Size, LastModified: object.LastModified}
+			if slices.ContainsFunc(uploads, func(o registry.Upload) bool { return o.Key == u.Key && o.ETag == u.ETag }) {
+				continue // keys that the server cannot tell apart in its listing: one item says what is wrong with them
+			}
+			uploads = append(uploads, u)
+		}
+		n, err := r.Create(ctx, in, listed, uploads)
+		created += n
+		if err != nil {
+			return created, err
 		}
 	}
-	return created, flush()
+	return created, nil
 }
 
 // Create makes items of uploads. If the database refuses them, each is tried by itself: a

@@ -3,12 +3,13 @@ package upkeep
 import (
 	"context"
 	"errors"
-	"fmt"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
 	"github.com/farol-preservation/farol/bag/finding"
 	"github.com/farol-preservation/farol/pipeline/cause"
+	"github.com/farol-preservation/farol/pipeline/many"
 	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/upkeep"
@@ -19,29 +20,7 @@ import (
 // retention. Whatever else lies in the receiving buckets is reported and stays: it
 // may be all that there is of a deposit.
 func (r *round) receiving(ctx context.Context) error {
-	return r.eachInstitution(ctx, "receiving", r.depositsOf)
-}
-
-// eachInstitution does something with the bucket of this kind of each institution. One
-// that cannot be reached does not keep it from the others.
-func (r *round) eachInstitution(ctx context.Context, kind string, do func(context.Context, record.Institution) error) error {
-	const page = 100
-	var errs []error
-	for after := int64(0); ; {
-		list, err := r.Registry.Institutions(ctx, after, page, false)
-		if err != nil {
-			return errors.Join(append(errs, err)...)
-		}
-		for _, in := range list {
-			if err := do(ctx, in); err != nil {
-				errs = append(errs, fmt.Errorf("the %s bucket of %s: %w", kind, in.Identifier, err))
-			}
-		}
-		if len(list) < page || ctx.Err() != nil {
-			return errors.Join(errs...)
-		}
-		after = list[len(list)-1].ID
-	}
+	return eachInstitution(ctx, r.Registry, false, "the receiving bucket of", r.depositsOf)
 }
 
 func (r *round) depositsOf(ctx context.Context, in record.Institution) error {
@@ -49,30 +28,26 @@ func (r *round) depositsOf(ctx context.Context, in record.Institution) error {
 	if err != nil {
 		return err
 	}
-	const batch = 500
-	var objects []storage.Object
+	const most = 500
 	var wrong cause.Few
-	flush := func() error {
-		defer func() { objects = objects[:0] }()
-		return r.deposits(ctx, in, bucket, objects, &wrong)
-	}
-	for o, err := range bucket.List(ctx, "", "") {
+	for page, err := range many.Pages(most, bucket.List(ctx, "", "")) {
 		if err != nil {
 			return err
 		}
-		if notABag(o) != "" {
+		bags := slices.DeleteFunc(page, func(o storage.Object) bool {
+			if notABag(o) == "" {
+				return false
+			}
 			t := deposit(o, in, whyNoBag)
 			t.person = r.now.Sub(o.LastModified) >= r.OrphanAge // its depositor waits in vain
 			r.report.add(t)
-			continue
-		}
-		if objects = append(objects, o); len(objects) == batch {
-			if err := flush(); err != nil || wrong.TooMany(nil) {
-				return wrong.With(err)
-			}
+			return true
+		})
+		if err := r.deposits(ctx, in, bucket, bags, &wrong); err != nil || wrong.TooMany(nil) {
+			return wrong.With(err)
 		}
 	}
-	return wrong.With(flush())
+	return wrong.With(nil)
 }
 
 // deposit is what a report says of an object in a receiving bucket, which stays.

@@ -9,10 +9,9 @@ import (
 	"slices"
 	"sync"
 
-	"golang.org/x/sync/errgroup"
-
 	"github.com/farol-preservation/farol/pipeline/cause"
 	"github.com/farol-preservation/farol/pipeline/lists"
+	"github.com/farol-preservation/farol/pipeline/many"
 	"github.com/farol-preservation/farol/registry/upkeep"
 	"github.com/farol-preservation/farol/storage"
 )
@@ -92,15 +91,7 @@ func (r *round) unrecordedAmong(ctx context.Context, s upkeep.ItemState, t thing
 	}
 	gone = true
 	for _, name := range targets {
-		target, ok := r.Targets[name]
-		if !ok {
-			return false, fmt.Errorf("the storage target %s is not configured in this process", name)
-		}
-		there, err := heads(ctx, target, off)
-		if err != nil {
-			return false, err
-		}
-		all, err := r.removeCopies(ctx, s, t, name, there, locks[name])
+		all, err := r.removeCopies(ctx, s, t, name, off, locks[name])
 		if err != nil {
 			return false, err
 		}
@@ -127,9 +118,17 @@ func (r *round) locksOf(ctx context.Context, t thing, byTarget map[string][]stri
 	return locks, nil
 }
 
-// removeCopies deletes copies if t says so, and puts them into the report. Those that their
-// store keeps wait; then all is false.
-func (r *round) removeCopies(ctx context.Context, s upkeep.ItemState, t thing, name string, copies []storage.Object, locks lockedKeys) (all bool, err error) {
+// removeCopies deletes those of some copies that are there if t says so, and puts them into the
+// report. Those that their store keeps wait; then all is false.
+func (r *round) removeCopies(ctx context.Context, s upkeep.ItemState, t thing, name string, among []string, locks lockedKeys) (all bool, err error) {
+	target, ok := r.Targets[name]
+	if !ok {
+		return false, fmt.Errorf("the storage target %s is not configured in this process", name)
+	}
+	copies, err := heads(ctx, target, among)
+	if err != nil {
+		return false, err
+	}
 	var keys []string
 	var list []upkeep.Removal
 	var things []thing
@@ -145,7 +144,7 @@ func (r *round) removeCopies(ctx context.Context, s upkeep.ItemState, t thing, n
 		keys, list, things = append(keys, o.Key), append(list, removal(s.ID, one)), append(things, one)
 	}
 	if removes && len(keys) > 0 {
-		if err := r.Targets[name].Delete(ctx, keys...); err != nil {
+		if err := target.Delete(ctx, keys...); err != nil {
 			return false, err
 		}
 		r.log.InfoContext(ctx, "removed", "item", s.ID, "store", name, "what", t.what, "why", t.why, "count", len(keys))
@@ -166,24 +165,20 @@ func (r *round) removeCopies(ctx context.Context, s upkeep.ItemState, t thing, n
 func heads(ctx context.Context, target *storage.Bucket, keys []string) (there []storage.Object, err error) {
 	const atOnce = 8
 	var mu sync.Mutex
-	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(atOnce)
-	for _, key := range keys {
-		group.Go(func() error {
-			o, err := target.Head(ctx, key)
-			if errors.Is(err, storage.ErrNotFound) {
-				return nil
-			}
-			if err != nil {
-				return err
-			}
-			mu.Lock()
-			defer mu.Unlock()
-			there = append(there, o)
+	err = many.AtOnce(ctx, atOnce, keys, func(ctx context.Context, key string) error {
+		o, err := target.Head(ctx, key)
+		if errors.Is(err, storage.ErrNotFound) {
 			return nil
-		})
-	}
-	return there, group.Wait()
+		}
+		if err != nil {
+			return err
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		there = append(there, o)
+		return nil
+	})
+	return there, err
 }
 
 // retired deletes copies which an item replaced, if it ended before its Cleanup did.
@@ -241,20 +236,12 @@ func (r *round) unnamed(ctx context.Context, s upkeep.ItemState, t thing, byTarg
 	removes := r.act && t.janitor == Removes
 	do := func(ctx context.Context) error {
 		for name, keys := range byTarget {
-			target, ok := r.Targets[name]
-			if !ok {
-				return fmt.Errorf("the storage target %s is not configured in this process", name)
-			}
 			uses, err := upkeep.In(r.Registry).KeyUses(ctx, name, keys)
 			if err != nil {
 				return err
 			}
 			keys = slices.DeleteFunc(slices.Clone(keys), func(key string) bool { return uses[key].Recorded })
-			there, err := heads(ctx, target, keys)
-			if err != nil {
-				return err
-			}
-			all, err := r.removeCopies(ctx, s, t, name, there, locks[name])
+			all, err := r.removeCopies(ctx, s, t, name, keys, locks[name])
 			if err != nil {
 				return err
 			}

@@ -12,7 +12,7 @@ import (
 // buckets. A worker that died while it gave a bag its name leaves one, and its item may
 // be cancelled before another attempt removes it.
 func (r *round) restorations(ctx context.Context) error {
-	return r.eachInstitution(ctx, "restoration", r.restorationsOf)
+	return eachInstitution(ctx, r.Registry, false, "the restoration bucket of", r.restorationsOf)
 }
 
 func (r *round) restorationsOf(ctx context.Context, in record.Institution) error {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/farol-preservation/farol/pipeline/cause"
 	"github.com/farol-preservation/farol/pipeline/lists"
+	"github.com/farol-preservation/farol/pipeline/many"
 	"github.com/farol-preservation/farol/registry/upkeep"
 	"github.com/farol-preservation/farol/storage"
 )
@@ -15,39 +16,31 @@ const atOnce = 200
 
 // staging removes what items have under <id>/ in the staging bucket.
 func (r *round) staging(ctx context.Context) error {
-	var ids []int64
 	var wrong cause.Few
-	flush := func() error {
-		states, err := upkeep.In(r.Registry).ItemStates(ctx, ids)
+	for tops, err := range many.Pages(atOnce, r.Staging.Tops(ctx)) {
 		if err != nil {
 			return err
+		}
+		var ids []int64
+		for _, top := range tops {
+			id := itemOf(top.Key)
+			if id > 0 {
+				ids = append(ids, id)
+			} else if err := r.foreign(ctx, top.Key); err != nil {
+				return err
+			}
+		}
+		states, err := upkeep.In(r.Registry).ItemStates(ctx, ids)
+		if err != nil {
+			return wrong.With(err)
 		}
 		for _, id := range ids {
 			if wrong.TooMany(r.stagedBy(ctx, r.fateOf(id, states))) {
-				break
-			}
-		}
-		ids = ids[:0]
-		return nil
-	}
-	for top, err := range r.Staging.Tops(ctx) {
-		if err != nil {
-			return err
-		}
-		id := itemOf(top.Key)
-		if id == 0 {
-			if err := r.foreign(ctx, top.Key); err != nil {
-				return err
-			}
-			continue
-		}
-		if ids = append(ids, id); len(ids) == atOnce {
-			if err := flush(); err != nil || wrong.TooMany(nil) {
-				return wrong.With(err)
+				return wrong.With(nil)
 			}
 		}
 	}
-	return wrong.With(flush())
+	return wrong.With(nil)
 }
 
 // foreign reports what is in the staging bucket and not of any item.
@@ -122,40 +115,32 @@ func (r *round) stagedBy(ctx context.Context, f fate) error {
 // says how much it deleted, also with an error.
 func (r *round) unstage(ctx context.Context, f fate, prefix string) (count, bytes int64, err error) {
 	const most = 1000 // keys in one request
-	var keys []string
-	var size int64
-	flush := func() (bool, error) {
-		if ok, err := r.still(ctx, f); err != nil || !ok {
-			return false, err
-		}
-		if err := r.Staging.Delete(ctx, keys...); err != nil {
-			return false, err
-		}
-		count, bytes = count+int64(len(keys)), bytes+size
-		keys, size = nil, 0
-		return true, nil
-	}
-	for o, err := range r.Staging.List(ctx, prefix, "") {
+	for page, err := range many.Pages(most, r.Staging.List(ctx, prefix, "")) {
 		if err != nil {
 			return count, bytes, err
 		}
-		keys, size = append(keys, o.Key), size+o.Size
-		if len(keys) == most {
-			if ok, err := flush(); err != nil || !ok {
-				return count, bytes, err
-			}
+		if ok, err := r.still(ctx, f); err != nil || !ok {
+			return count, bytes, err
 		}
+		var keys []string
+		var size int64
+		for _, o := range page {
+			keys, size = append(keys, o.Key), size+o.Size
+		}
+		if err := r.Staging.Delete(ctx, keys...); err != nil {
+			return count, bytes, err
+		}
+		count, bytes = count+int64(len(keys)), bytes+size
 	}
-	if len(keys) > 0 {
-		_, err = flush()
-	}
-	return count, bytes, err
+	return count, bytes, nil
 }
 
 // stagingUploads aborts the multipart uploads that items have in staging.
 func (r *round) stagingUploads(ctx context.Context) error {
-	var uploads []storage.OpenUpload
-	flush := func() error {
+	for uploads, err := range many.Pages(atOnce, r.Staging.OpenUploads(ctx)) {
+		if err != nil {
+			return err
+		}
 		ids := make([]int64, len(uploads))
 		for i, u := range uploads {
 			ids[i] = itemOf(u.Key)
@@ -169,20 +154,8 @@ func (r *round) stagingUploads(ctx context.Context) error {
 				return err
 			}
 		}
-		uploads = uploads[:0]
-		return nil
 	}
-	for u, err := range r.Staging.OpenUploads(ctx) {
-		if err != nil {
-			return err
-		}
-		if uploads = append(uploads, u); len(uploads) == atOnce {
-			if err := flush(); err != nil {
-				return err
-			}
-		}
-	}
-	return flush()
+	return nil
 }
 
 func (r *round) stagedUpload(ctx context.Context, u storage.OpenUpload, f fate) error {

@@ -140,21 +140,13 @@ func (s *Scheduler) Once(ctx context.Context) (runs []JobRun, err error) {
 		if err := upkeep.In(s.Registry).SetSchedule(ctx, j.Name, j.Every); err != nil {
 			return runs, err
 		}
-		wait, known, err := upkeep.In(s.Registry).DueIn(ctx, j.Name)
+		run, _, err := s.whenDue(ctx, j)
 		if err != nil {
 			return runs, err
 		}
-		if !known || wait > 0 {
-			continue
+		if run != nil {
+			runs = append(runs, *run)
 		}
-		run, err := s.begin(ctx, j, false)
-		if errors.Is(err, ErrBusy) {
-			continue
-		}
-		if err != nil {
-			return runs, err
-		}
-		runs = append(runs, *run)
 	}
 	return runs, nil
 }

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sync/semaphore"
 
 	"github.com/farol-preservation/farol/claim"
+	"github.com/farol-preservation/farol/claim/remote"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/web/access"
 	"github.com/farol-preservation/farol/web/reply"
@@ -114,8 +115,8 @@ func (q *claimRequest) filter(c access.Caller) claim.Filter {
 	return f
 }
 
-func (q *claimRequest) who() claim.RemoteWorker {
-	return claim.RemoteWorker{Name: q.Worker, Node: q.Node, PID: q.PID, Timeout: time.Duration(q.ProcessingTimeout * float64(time.Second)), Silent: q.Heartbeats != nil && !*q.Heartbeats}
+func (q *claimRequest) who() remote.Worker {
+	return remote.Worker{Name: q.Worker, Node: q.Node, PID: q.PID, Timeout: time.Duration(q.ProcessingTimeout * float64(time.Second)), Silent: q.Heartbeats != nil && !*q.Heartbeats}
 }
 
 const knownNamesSQL = `
@@ -163,7 +164,7 @@ type claimedItem struct {
 	Timeout          float64        `json:"timeout,omitempty"`
 }
 
-func claimedItems(list []claim.Leased) (items []claimedItem) {
+func claimedItems(list []remote.Leased) (items []claimedItem) {
 	for _, l := range list {
 		items = append(items, claimedItem{
 			l.ID, l.Token, l.Stage, l.Attempt, l.MaxAttempts, l.Name, l.Bucket, l.ETag, l.Size, l.BagDate, l.ObjectIdentifier, l.Institution,
@@ -213,14 +214,14 @@ func (a *API) claim(w http.ResponseWriter, r *http.Request, c access.Caller) {
 }
 
 // giveBack releases items that did not reach their worker.
-func (a *API) giveBack(ctx context.Context, got []claim.Leased) {
+func (a *API) giveBack(ctx context.Context, got []remote.Leased) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTime)
 	defer cancel()
 	items := make([]claim.Item, len(got))
 	for i, l := range got {
 		items[i] = l.Item
 	}
-	a.remote.Release(ctx, items, "The worker that requested it had disconnected.")
+	a.engine.Release(ctx, items, "The worker that requested it had disconnected.")
 }
 
 // waitlist is the claims that wait for the same items. Only the one whose turn it is queries
@@ -231,7 +232,7 @@ type waitlist struct {
 }
 
 // await claims items, and waits for some if there are none.
-func (a *API) await(ctx context.Context, f claim.Filter, n int, who claim.RemoteWorker, wait time.Duration) ([]claim.Leased, error) {
+func (a *API) await(ctx context.Context, f claim.Filter, n int, who remote.Worker, wait time.Duration) ([]remote.Leased, error) {
 	got, err := a.remote.Claim(ctx, f, n, who)
 	if err != nil || len(got) > 0 || wait == 0 {
 		return got, err

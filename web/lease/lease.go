@@ -17,6 +17,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/farol-preservation/farol/claim"
+	"github.com/farol-preservation/farol/claim/remote"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/web/access"
 	"github.com/farol-preservation/farol/web/reply"
@@ -38,7 +39,7 @@ type API struct {
 	db       *pgxpool.Pool
 	registry *registry.Registry
 	engine   *claim.Engine
-	remote   *claim.Remote
+	remote   *remote.Queue
 	o        Options
 	budget   *request.Budget
 
@@ -62,7 +63,7 @@ func New(db *pgxpool.Pool, engine *claim.Engine, o Options) *API {
 	if o.MaxWaiting == 0 {
 		o.MaxWaiting = 10_000
 	}
-	return &API{db: db, registry: registry.New(db), engine: engine, remote: engine.Remote(db), o: o, budget: request.NewBudget(request.Limits{MostBody: request.SmallBody}), waits: map[string]*waitlist{}}
+	return &API{db: db, registry: registry.New(db), engine: engine, remote: remote.New(engine, db), o: o, budget: request.NewBudget(request.Limits{MostBody: request.SmallBody}), waits: map[string]*waitlist{}}
 }
 
 // callTime bounds a call, apart from its wait for items.
@@ -74,7 +75,7 @@ func problemOf(err error) reply.Problem {
 	if p, known := reply.ProblemOf(err); known {
 		return p
 	}
-	var ended *claim.EndedError
+	var ended *remote.EndedError
 	switch {
 	case errors.As(err, &ended):
 		return reply.Problem{
@@ -83,9 +84,9 @@ func problemOf(err error) reply.Problem {
 		}
 	case errors.Is(err, claim.ErrLost):
 		return reply.Problem{Status: http.StatusConflict, Code: "lost", Detail: "This claim has lost the item. Stop the work: another worker has the item, or it was cancelled."}
-	case errors.Is(err, claim.ErrNotRemote):
+	case errors.Is(err, remote.ErrNotRemote):
 		return reply.Problem{Status: http.StatusForbidden, Code: "not-remote", Detail: "Farol processes this stage itself; to end it without its work would lose its results. Ask for a stage that was added."}
-	case errors.Is(err, claim.ErrNoStage):
+	case errors.Is(err, remote.ErrNoStage):
 		return reply.Problem{Status: http.StatusBadRequest, Code: "no-such-stage", Detail: "There is no stage of that name. Ask the archive for the names of its stages."}
 	case errors.Is(err, registry.ErrNotFound):
 		return reply.Problem{Status: http.StatusNotFound, Code: "not-found", Detail: "There is no such item."}

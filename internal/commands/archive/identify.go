@@ -152,10 +152,7 @@ func runIdentify(cmd *cobra.Command, f identifyFlags) error {
 	if f.dryRun {
 		return dryRun(cmd, s.Registry, filter, count, report, f.asJSON)
 	}
-	b := &upkeep.Backfill{Registry: s.Registry, Targets: s.Targets, Prefer: map[string]int{}, Formats: identifier, Files: 2 * config.Identify.Workers}
-	for _, t := range config.Storage.Targets {
-		b.Prefer[t.Name] = t.RestorePriority
-	}
+	b := &upkeep.Backfill{Registry: s.Registry, Targets: s.Targets, Formats: identifier, Files: 2 * config.Identify.Workers}
 	return backfill(cmd, b, filter, count, report, f.asJSON)
 }
 
