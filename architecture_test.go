@@ -117,15 +117,16 @@ func mayImport() map[string][]string {
 		"internal/commands/mails":     commands("internal/commands/op", "registry/...", "web/mail"),
 		"internal/commands/reporting": commands("client", "internal/commands/op", "internal/commands/values", "registry/exports", "registry/premis", "registry/reports"),
 
-		"internal/connect":  {"format", "internal/build", "internal/cli", "internal/settings", "progress", "registry", "registry/stores", "storage", "storage/ability"},
-		"internal/human":    nil,
-		"internal/handlers": {"claim", "internal/build", "internal/connect", "internal/settings", "nsqcompat", "pipeline/...", "progress", "registry", "storage", "web/api", "web/ops"},
-		"internal/remote":   {"client", "internal/cli", "internal/connect", "internal/handlers", "internal/human", "internal/settings", "registry", "registry/people", "web/access", "web/api", "web/ops"},
-		"internal/memory":   nil,
-		"internal/monitor":  {"claim", "internal/cli", "internal/settings", "nsqcompat", "pipeline/...", "registry/...", "storage", "web/pull"},
-		"internal/settings": with("internal/human", "pipeline", "pipeline/ingest", "pipeline/steps"),
-		"preflight":         with("internal/human", "internal/memory", "internal/settings", "migrations", "pipeline", "storage/setup"),
-		"cmd":               with("explain", "internal/...", "migrations", "nsqcompat", "pipeline/...", "preflight", "web/..."),
+		"internal/connect":   {"format", "internal/build", "internal/cli", "internal/settings", "progress", "registry", "registry/stores", "storage", "storage/ability"},
+		"internal/human":     nil,
+		"internal/handlers":  {"claim", "internal/build", "internal/connect", "internal/settings", "nsqcompat", "pipeline/...", "progress", "registry", "storage", "web/api", "web/ops"},
+		"internal/remote":    {"client", "internal/cli", "internal/connect", "internal/handlers", "internal/human", "internal/settings", "registry", "registry/people", "web/access", "web/api", "web/ops"},
+		"internal/memory":    nil,
+		"internal/monitor":   {"claim", "internal/cli", "internal/settings", "nsqcompat", "pipeline/...", "registry/...", "storage", "web/pull"},
+		"internal/reference": nil, // it is for tests
+		"internal/settings":  with("internal/human", "pipeline", "pipeline/ingest", "pipeline/steps"),
+		"preflight":          with("internal/human", "internal/memory", "internal/settings", "migrations", "pipeline", "storage/setup"),
+		"cmd":                with("explain", "internal/...", "migrations", "nsqcompat", "pipeline/...", "preflight", "web/..."),
 	}
 }
 

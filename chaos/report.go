@@ -128,20 +128,53 @@ func (p *report) bags() (n int) {
 	return n
 }
 
+// A groupResult is the results of the experiments with one beginning of their names: the
+// longest times, and all attempts.
+type groupResult struct {
+	result
+	number   int
+	verdicts []string
+}
+
+// groups are the results by what comes before the first hyphen of their names.
+func (p *report) groups() (list []groupResult) {
+	at := map[string]int{}
+	for _, r := range p.Results {
+		what, _, _ := strings.Cut(r.Name, "-")
+		i, known := at[what]
+		if !known {
+			i, at[what] = len(list), len(list)
+			list = append(list, groupResult{result: result{Name: r.Name, Outcomes: map[string]int{}}})
+		}
+		g := &list[i]
+		if g.number++; g.number > 1 {
+			g.Name = what + "…"
+		}
+		g.First, g.All = max(g.First, r.First), max(g.All, r.All)
+		for outcome, n := range r.Outcomes {
+			g.Outcomes[outcome] += n
+		}
+		verdict := r.verdict()
+		if len(r.Violations) > 0 {
+			verdict += " by " + r.Name + ": " + strings.Join(r.kinds(), ", ")
+		}
+		if !slices.Contains(g.verdicts, verdict) {
+			g.verdicts = append(g.verdicts, verdict)
+		}
+	}
+	return list
+}
+
 // markdown writes what is between the marks of RELIABILITY.md: where it comes from, and the
 // table. TestReliabilityIsMeasured reads the commit.
 func (p *report) markdown(w io.Writer) error {
 	var b strings.Builder
-	fmt.Fprintf(&b, "It was measured on %d cores, with %d bags, at commit `%s`, with\n`%s`, in %s s. %d of %d experiments kept all promises. Times count from the end of the\nfaults. `make chaos ARGS=--list` says what must come of each.\n\n",
+	fmt.Fprintf(&b, "It was measured on %d cores, with %d bags, at commit `%s`, with\n`%s`, in %s s. %d of %d experiments kept all promises. A row has the longest times\nof its experiments, from the end of the faults, and all attempts. `make chaos ARGS=--list` says what each does and what must come of it.\n\n",
 		runtime.NumCPU(), p.bags(), p.Version, p.Command, thousands(int(p.Seconds)), p.kept(), len(p.Results))
-	b.WriteString("| experiment | what is done | first stage after | all after | attempts but done | promises |\n")
-	b.WriteString("|---|---|--:|--:|---|---|\n")
-	for _, r := range p.Results {
-		verdict := r.verdict()
-		if len(r.Violations) > 0 {
-			verdict += ": " + strings.Join(r.kinds(), ", ")
-		}
-		fmt.Fprintf(&b, "| `%s` | %s | %.1f s | %.1f s | %s | %s |\n", r.Name, r.Does, r.First, r.All, r.attempts(), verdict)
+	b.WriteString("| experiments | number | first stage after | all after | attempts but done | promises |\n")
+	b.WriteString("|---|--:|--:|--:|---|---|\n")
+	for _, g := range p.groups() {
+		fmt.Fprintf(&b, "| `%s` | %d | %.1f s | %.1f s | %s | %s |\n", g.Name, g.number, g.First, g.All, g.attempts(), strings.Join(g.verdicts, "; "))
 	}
 	_, err := io.WriteString(w, b.String())
 	return err //nolint:wrapcheck // it is our own output

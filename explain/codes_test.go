@@ -1,6 +1,7 @@
 package explain
 
 import (
+	"fmt"
 	"go/ast"
 	"go/parser"
 	"go/token"
@@ -15,6 +16,7 @@ import (
 	"testing"
 
 	"github.com/farol-preservation/farol/fault"
+	"github.com/farol-preservation/farol/internal/reference"
 )
 
 // codesInUse are those that the code base gives to findings, errors and items,
@@ -176,20 +178,85 @@ func TestEveryCodeIsExplained(t *testing.T) {
 	}
 }
 
-// Only codes that the documents name may be printed.
+// The pages about codes are codes.txt, which farol item explain reads. After a change:
+// go test ./explain -run EveryCodeIsDocumented -update.
 func TestEveryCodeIsDocumented(t *testing.T) {
 	t.Parallel()
-	pages := ""
-	for _, name := range []string{"validation-codes.md", "administrators.md"} {
-		text, err := os.ReadFile(filepath.Join("..", "docs", name))
+	for name, bags := range map[string]bool{"validation-codes.md": true, filepath.Join("reference", "codes.md"): false} {
+		path := filepath.Join("..", "docs", name)
+		page, err := os.ReadFile(path)
 		if err != nil {
 			t.Fatal(err)
 		}
-		pages += string(text)
+		const begin = "<!-- generated: begin -->\n"
+		before, _, _ := strings.Cut(string(page), begin)
+		reference.Fresh(t, path, before+begin+codesTables(bags))
 	}
-	for code := range Verdicts() {
-		if !strings.Contains(pages, "`"+code+"`") {
-			t.Errorf("neither docs/validation-codes.md nor docs/administrators.md has `%s`", code)
+}
+
+// codesTables are the codes of bags, with what to do, or all others.
+func codesTables(bags bool) string {
+	var b, services strings.Builder
+	ofBags, head, last := false, "", ""
+	for line := range strings.Lines(codesText) {
+		line = strings.TrimSpace(line)
+		if subject, ok := strings.CutPrefix(line, "# "); ok {
+			ofBags = ofBags || strings.HasPrefix(subject, "Of bags")
+			if i := strings.Index(subject, "First the "); i >= 0 {
+				subject = "The " + subject[i+len("First the "):]
+			}
+			head, _, _ = strings.Cut(strings.TrimPrefix(strings.TrimSuffix(subject, "."), "Of "), ", see")
+			continue
+		}
+		fields := strings.Split(line, " | ")
+		if len(fields) != 4 || ofBags != bags {
+			continue
+		}
+		code, fault, means, todo := fields[0], fields[1], fields[2], fields[3]
+		if service, ok := ofService(code); ok {
+			kind := strings.TrimPrefix(code, service+"-")
+			if service != last {
+				fmt.Fprintf(&services, "\n| `%s-` | `%s`", service, kind)
+			} else {
+				fmt.Fprintf(&services, ", `%s`", kind)
+			}
+			last = service
+			continue
+		}
+		if head != "" {
+			title := strings.ToUpper(head[:1]) + head[1:]
+			if bags {
+				fmt.Fprintf(&b, "\n## %s\n\n| code | what it means | what to do |\n|---|---|---|\n", title)
+			} else {
+				fmt.Fprintf(&b, "\n## %s\n\n| code | fault | what it means |\n|---|---|---|\n", title)
+			}
+			head = ""
+		}
+		if bags {
+			if strings.HasPrefix(todo, "Nothing") {
+				todo = ""
+			}
+			fmt.Fprintf(&b, "| `%s` | %s | %s |\n", code, means, todo)
+		} else {
+			fmt.Fprintf(&b, "| `%s` | %s | %s |\n", code, fault, strings.TrimSuffix(means, " The attempt does not count."))
 		}
 	}
+	if !bags {
+		b.WriteString("\n## Codes of services\n\nA [service](../runbook.md#codes-of-services) and a [kind](../runbook.md#kinds), such as `storage-denied`. The item waits and continues by itself; `farol services` shows what is held.\n\n" +
+			"| service | kinds |\n|---|---|" + strings.ReplaceAll(services.String()+"\n", "`\n", "` |\n"))
+	}
+	return b.String() + "\n<!-- generated: end -->\n"
+}
+
+// ofService reports whether a code is a service with what is wrong with it.
+func ofService(code string) (service string, ok bool) {
+	for service, kinds := range faultKinds() {
+		for _, k := range kinds {
+			e := &fault.Error{Service: service, Kind: k}
+			if e.Code() == code {
+				return strings.TrimSuffix(code, "-"+string(k)), true
+			}
+		}
+	}
+	return "", false
 }

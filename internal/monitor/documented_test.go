@@ -2,52 +2,95 @@ package monitor
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 	"go.yaml.in/yaml/v4"
 
+	"github.com/farol-preservation/farol/internal/reference"
 	"github.com/farol-preservation/farol/internal/settings"
 )
 
-// exported are all metrics of workers and schedulers with their labels.
-func exported(t *testing.T) map[string][]string {
+// A group of metrics has the processes that export them.
+type group struct {
+	about  string
+	source func(chan<- *prometheus.Desc)
+}
+
+// groups are all metrics, by who exports them.
+func groups(t *testing.T) []group {
 	t.Helper()
 	figures, err := NewQueue(t.Context(), "test", settings.Database{URL: "postgres://nobody@127.0.0.1:1/none"}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(figures.Close)
-	m := NewWork()
-	m.Registry.MustRegister(figures, NewLeases(nil), NewServices(nil), NewStores(nil))
-	jobs := NewRuns([]string{"janitor", "send-mail"})
+	work, jobs := NewWork(), NewRuns([]string{"janitor", "send-mail"})
+	work.Registry.MustRegister(NewLeases(nil), NewServices(nil), NewStores(nil))
 	jobs.Registry.MustRegister(NewJobs(nil), NewOutbox(nil))
 	requests := prometheus.NewRegistry()
 	NewRequests(requests)
+	return []group{
+		{"Of the database: every process exports the same values. Take the max over processes, then the sum over stages", figures.Describe},
+		{"Of the own work of `farol work` since its start: take the sum over processes", work.Registry.Describe},
+		{"Of `farol schedule`. Those of a job's state and of waiting mail are of the database", jobs.Registry.Describe},
+		{"Of `farol mirror`. A standby exports `leads`, `failures` and `published` only", NewMirror(nil).Describe},
+		{"Of `farol serve`", func(ch chan<- *prometheus.Desc) {
+			for _, c := range []prometheus.Collector{requests, NewWaiting(nil), NewPull(nil, nil)} {
+				c.Describe(ch)
+			}
+		}},
+	}
+}
+
+// metric is what a description says of one.
+type metric struct {
+	name, help string
+	labels     []string
+}
+
+// metrics are those of a group, once each.
+func (g group) metrics(t *testing.T) (list []metric) {
+	t.Helper()
 	ch := make(chan *prometheus.Desc)
 	go func() {
 		defer close(ch)
-		m.Registry.Describe(ch)
-		jobs.Registry.Describe(ch)
-		NewMirror(nil).Describe(ch)
-		NewPull(nil, nil).Describe(ch)
-		NewWaiting(nil).Describe(ch)
-		requests.Describe(ch)
+		g.source(ch)
 	}()
-	parts := regexp.MustCompile(`fqName: "([^"]+)".*variableLabels: \{([^}]*)\}`)
-	all := map[string][]string{}
+	parts := regexp.MustCompile(`fqName: "([^"]+)", help: ("(?:[^"\\]|\\.)*"), .*constLabels: .*variableLabels: \{([^}]*)\}`)
 	for desc := range ch {
 		found := parts.FindStringSubmatch(desc.String())
 		if found == nil {
 			t.Fatalf("what is %v?", desc)
 		}
-		all[found[1]] = strings.FieldsFunc(found[2], func(r rune) bool { return r == ',' })
+		help, err := strconv.Unquote(found[2])
+		if err != nil {
+			t.Fatalf("%v: %v", desc, err)
+		}
+		m := metric{found[1], help, strings.FieldsFunc(found[3], func(r rune) bool { return r == ',' })}
+		if !slices.ContainsFunc(list, func(o metric) bool { return o.name == m.name }) {
+			list = append(list, m)
+		}
+	}
+	slices.SortFunc(list, func(a, b metric) int { return strings.Compare(a.name, b.name) })
+	return list
+}
+
+// exported are all metrics with their labels.
+func exported(t *testing.T) map[string][]string {
+	t.Helper()
+	all := map[string][]string{}
+	for _, g := range groups(t) {
+		for _, m := range g.metrics(t) {
+			all[m.name] = m.labels
+		}
 	}
 	return all
 }
@@ -61,15 +104,20 @@ func page(t *testing.T, path ...string) string {
 	return string(text)
 }
 
+// docs/reference/metrics.md is what the program says of its metrics. After a change:
+// go test ./internal/monitor -run Metrics -update.
 func TestMetricsAreDocumented(t *testing.T) {
 	t.Parallel()
-	documented := map[string][]string{}
-	for _, row := range regexp.MustCompile("(?m)^\\| `(farol_[a-z_]+)` \\|([^|]*)\\|").FindAllStringSubmatch(page(t, "docs", "operators.md"), -1) {
-		documented[row[1]] = append([]string{}, regexp.MustCompile(`[a-z_]+`).FindAllString(row[2], -1)...)
+	var b strings.Builder
+	b.WriteString("# Metrics\n\nThis page is generated: `go test ./internal/monitor -run Metrics -update` writes it. [For operators](../operators.md#watch) says\n" +
+		"how to serve and read them.\n\n| metric | labels | meaning |\n|---|---|---|\n")
+	for _, g := range groups(t) {
+		fmt.Fprintf(&b, "| **%s** | | |\n", g.about)
+		for _, m := range g.metrics(t) {
+			fmt.Fprintf(&b, "| `%s` | %s | %s |\n", m.name, strings.Join(m.labels, ", "), m.help)
+		}
 	}
-	if diff := cmp.Diff(exported(t), documented); diff != "" {
-		t.Errorf("metrics and their labels that are exported (-) and documented (+):\n%s", diff)
-	}
+	reference.Fresh(t, filepath.Join("..", "..", "docs", "reference", "metrics.md"), b.String())
 }
 
 // labelValues are those that a metric may have, where they are few.

@@ -2,7 +2,7 @@ package main
 
 import "slices"
 
-// mutants are all mistakes. docs/testing.md says what each would have cost.
+// mutants are all mistakes; a name says what the program would then do.
 func mutants() []mutant {
 	return slices.Concat(ofClaims(), ofCarrying(), ofLeases(), ofRules(), ofTyping(), ofPlans(), ofRecords())
 }

@@ -21,7 +21,14 @@ import (
 
 func main() {
 	only := flag.String("only", "", "run the mutants whose name matches this regular expression")
+	list := flag.Bool("list", false, "print the mutants, and the tests that must notice each")
 	flag.Parse()
+	if *list {
+		for _, m := range mutants() {
+			fmt.Printf("%-28s %s  by %s\n", m.name, m.file, m.tests)
+		}
+		return
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
 	if err := run(ctx, *only); err != nil {

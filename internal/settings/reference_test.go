@@ -1,7 +1,6 @@
 package settings
 
 import (
-	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -11,8 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
+	"github.com/farol-preservation/farol/internal/reference"
 	"github.com/farol-preservation/farol/storage"
 )
 
@@ -31,30 +29,23 @@ func TestConfigurationIsDocumented(t *testing.T) {
 	if !ok || !ok2 {
 		t.Fatalf("%s has no %q and %q", path, begin, end)
 	}
-	want := before + begin + settingsTables() + end + after
-	if flag.Lookup("update").Value.String() == "true" {
-		if err := os.WriteFile(path, []byte(want), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	if diff := cmp.Diff(want, string(page)); diff != "" {
-		t.Errorf("%s is not what the program reads: run this test with -update\n%s", path, diff)
-	}
+	want := before + begin + strings.ReplaceAll(settingsTables(), "|  |", "| |") + end + after
+	reference.Fresh(t, path, want)
 }
 
 func settingsTables() string {
 	var b strings.Builder
+	b.WriteString("\n| name | type | default | meaning |\n|---|---|---|---|\n")
 	for _, block := range []struct {
 		of    any
 		users string
 	}{
 		{&Database{}, "all but `validate`, `version`, `dev`, `demo`"},
 		{&Web{}, "`serve`; the address and the URL: `user`, `dev`"},
-		{&Site{}, "`serve`, `schedule`, `mail`, `user`, `check`, `institution cors`, `institution add --create-buckets`, `bucket create`"},
-		{&Remote{}, "commands that read records or decide about them, with a server in place of the database"},
-		{&Redis{}, "`work`, `schedule`, `item show`, `item files`, `item watch`, `item explain`, `janitor`, `doctor`, `check`; if set: `serve`"},
-		{&S3{}, "`work`, `schedule`, `identify`, `read-buckets`, `institution cors`, `institution add --create-buckets`, `bucket create`, `janitor`, `doctor`, `check`, `item files`; if set: `serve`"},
+		{&Site{}, "`serve`, `schedule`, `mail`, `user`, `check`, and commands that create buckets"},
+		{&Remote{}, "commands that read records or decide about them, in place of the database"},
+		{&Redis{}, "`work`, `schedule`, `janitor`, `doctor`, `check`, commands that show an item; if set: `serve`"},
+		{&S3{}, "`work`, `schedule`, `identify`, `read-buckets`, `janitor`, `doctor`, `check`, `item files`, commands that create buckets; if set: `serve`"},
 		{&Staging{}, "`work`, `schedule`, `janitor`, `doctor`, `check`, `bucket create`, `item files`; if S3 is set up: `serve`"},
 		{&Keep{}, "`work`, `schedule`, `janitor`, `check`, `bucket create`, `item files`"},
 		{&NSQ{}, "`mirror`; the HTTP addresses, if set: `serve`"},
@@ -74,28 +65,27 @@ func settingsTables() string {
 		{&Mail{}, "`schedule`, `mail test`"},
 		{&Log{}, "`work`, `schedule`, `read-buckets`, `mirror`, `serve`, `janitor`, `doctor`"},
 	} {
-		fmt.Fprintf(&b, "\nUsed by %s:\n\n| name | type | default | meaning |\n|---|---|---|---|\n", block.users)
+		fmt.Fprintf(&b, "| **%s** | | | |\n", block.users)
 		for _, f := range FieldsOf("", block.of) {
 			fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", f.Name, escaped(f.kind()), defaultOf(f), meaning(f))
 		}
 	}
 
-	b.WriteString("\n## Preservation targets\n\n| `<NAME>` | default bucket | its old name | provider | region | storage class |\n|---|---|---|---|---|---|\n")
+	b.WriteString("\n## Preservation targets\n\nOld names of the buckets are `BUCKET_<NAME>`.\n\n| `<NAME>` | default bucket | provider | region | storage class |\n|---|---|---|---|---|\n")
 	for _, spec := range storage.Targets() {
 		name := strings.TrimSuffix(strings.TrimPrefix(TargetPrefix(spec.Name), "FAROL_TARGET_"), "_")
-		class := "the bucket's"
+		class := ""
 		if spec.StorageClass != "" {
 			class = "`" + spec.StorageClass + "`"
 		}
-		fmt.Fprintf(&b, "| `%s` | `%s` | `%s` | %s | %s | %s |\n", name, spec.Bucket, spec.EnvVar, spec.Provider, spec.Region, class)
+		if spec.EnvVar != "BUCKET_"+name {
+			class += " (old name: `" + spec.EnvVar + "`)"
+		}
+		fmt.Fprintf(&b, "| `%s` | `%s` | %s | %s | %s |\n", name, spec.Bucket, spec.Provider, spec.Region, class)
 	}
 	b.WriteString("\n| name | type | default | meaning |\n|---|---|---|---|\n")
 	for _, f := range FieldsOf("FAROL_TARGET_<NAME>_", &Target{}) {
-		byDefault := defaultOf(f)
-		if f.byDefault == "" {
-			byDefault = "as above"
-		}
-		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", f.Name, escaped(f.kind()), byDefault, meaning(f))
+		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", f.Name, escaped(f.kind()), defaultOf(f), meaning(f))
 	}
 
 	b.WriteString("\n## OpenID providers\n\nUsed by `serve --web`. `<NAME>` is a name of your choice, such as `TEST_EDU`; the button says test-edu.\n\n" +
@@ -110,18 +100,18 @@ func settingsTables() string {
 }
 
 func stagesTable(b *strings.Builder) {
-	b.WriteString("\n## Stages\n\n| stage | `<W>` | S3 | Redis | registry | CPU | memory | buffer | attempts | cap | without heartbeats |\n" +
-		"|---|---|---|---|---|---|---|---|---|---|---|\n")
+	b.WriteString("\n## Stages\n\n| stage | `<W>` | S3 | Redis | registry | CPU | memory | buffer | attempts | cap |\n" +
+		"|---|---|---|---|---|---|---|---|---|---|\n")
 	for _, w := range OldWorkers() {
-		stage, capped, d := w.step(), "none", w.uses.byDefault()
+		stage, capped, d := w.step(), "", w.uses.byDefault()
 		if stage == "" {
 			stage = "(fixity)"
 		}
 		if d.Cap > 0 {
 			capped = strconv.Itoa(d.Cap)
 		}
-		fmt.Fprintf(b, "| %s | `%s` | %v | %v | %v | %v | %v | %d | %d | %s | %v / %v |\n", stage, strings.Join(w.names, "` or `"),
-			w.uses.S3, w.uses.Redis, w.uses.Registry, w.uses.CPU, w.uses.Memory, d.Buffer, d.MaxAttempts, capped, d.UnrenewedTimeout, d.UnrenewedLease)
+		fmt.Fprintf(b, "| %s | `%s` | %v | %v | %v | %v | %v | %d | %d | %s |\n", stage, strings.Join(w.names, "` or `"),
+			w.uses.S3, w.uses.Redis, w.uses.Registry, w.uses.CPU, w.uses.Memory, d.Buffer, d.MaxAttempts, capped)
 	}
 }
 
@@ -130,7 +120,7 @@ func defaultOf(f Field) string {
 	case f.required:
 		return "required"
 	case f.byDefault == "":
-		return "none"
+		return ""
 	}
 	return "`" + f.byDefault + "`"
 }
