@@ -3,6 +3,7 @@ lint := go run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 dead := go run golang.org/x/tools/cmd/deadcode@v0.52.0
 
 version := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+ldflags := -s -w -X github.com/farol-preservation/farol/internal/build.version=$(version)
 
 # All that is compiled is compiled once for all targets, and wherever the tree lies. Only
 # the race detector needs cgo, and so a C compiler.
@@ -16,10 +17,12 @@ demo: deps build                ## bags from upload to preservation, on this mac
 	bin/farol demo $(ARGS)
 
 build:                          ## bin/farol, and bin/farol-dev with the one-machine stack
-	go build -ldflags '-s -w -X github.com/farol-preservation/farol/internal/build.version=$(version)' -o bin/ ./cmd/farol ./cmd/farol-dev
+	go build -ldflags '$(ldflags)' -o bin/ ./cmd/farol
+	cd dev && go build -ldflags '$(ldflags)' -o ../bin/ ./farol-dev
 
 compiled:                       ## what the checks and the tests both need, once, before they run side by side
 	go build ./...
+	cd dev && go build ./...
 
 test: test-deps                 ## all tests, against real servers that they start; soak tests at a twentieth
 	.ci/test
@@ -39,10 +42,10 @@ soak: deps                      ## soak tests whole, and a table of what they di
 	go run ./internal/soak $(ARGS)
 
 check: lint                     ## what must hold before a commit, besides the tests; the linter vets too
-	cd bench && $(lint) run && go mod tidy -diff
-	cd chaos && go vet ./... && go mod tidy -diff
-	go mod tidy -diff
-	unreached=$$($(dead) -test ./...) && echo "$$unreached" && test -z "$$unreached"
+	for module in dev bench; do (cd $$module && $(lint) run) || exit; done
+	cd chaos && go vet ./...
+	for module in . dev bench chaos; do (cd $$module && go mod tidy -diff) || exit; done
+	.ci/unreached $(dead)
 
 lint:                           ## formatting (gofumpt, gci) included; make lint ARGS=--fix fixes some
 	test -z "$$(gofmt -l . | tee /dev/stderr)"
@@ -69,7 +72,7 @@ chaos: deps                     ## real servers fail while bags are ingested; ma
 	cd chaos && go run . $(ARGS)
 
 stores: deps                    ## Farol's whole life on the S3 stores that archives own; make stores ARGS='-only minio,ceph'
-	cd chaos && go run ./stores $(ARGS)
+	cd chaos && go run . stores $(ARGS)
 
 schema: deps                    ## write docs/schema.md from the catalog of a migrated database
 	go test ./migrations -run TestSchemaPageIsFresh -update

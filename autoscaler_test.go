@@ -2,36 +2,24 @@ package farol_test
 
 import (
 	"fmt"
+	"regexp"
 	"strings"
 	"testing"
-
-	"go.yaml.in/yaml/v4"
 
 	"github.com/farol-preservation/farol/claim"
 	"github.com/farol-preservation/farol/internal/testenv"
 )
+
+// scaledQuery finds the query of a trigger that scales by it.
+var scaledQuery = regexp.MustCompile(`- type: postgresql\n\s+metadata:\n(?:.*\n)*?\s+query: >-\n((?:.*\n)+?)\s+targetQueryValue: `)
 
 // scaledQueries are those of the autoscalers that the operators' page shows.
 func scaledQueries(t *testing.T) (queries []string) {
 	t.Helper()
 	text := documents(t)["docs/operators.md"]
 	for _, block := range blocks(text, "yaml") {
-		var object struct {
-			Kind string `yaml:"kind"`
-			Spec struct {
-				Triggers []struct {
-					Type     string            `yaml:"type"`
-					Metadata map[string]string `yaml:"metadata"`
-				} `yaml:"triggers"`
-			} `yaml:"spec"`
-		}
-		if err := yaml.Unmarshal([]byte(block), &object); err != nil {
-			t.Fatalf("%v\n%s", err, block)
-		}
-		for _, trigger := range object.Spec.Triggers {
-			if object.Kind == "ScaledObject" && trigger.Type == "postgresql" && trigger.Metadata["targetQueryValue"] != "" {
-				queries = append(queries, trigger.Metadata["query"])
-			}
+		if found := scaledQuery.FindStringSubmatch(block); found != nil && strings.Contains(block, "\nkind: ScaledObject\n") {
+			queries = append(queries, found[1])
 		}
 	}
 	for _, block := range blocks(text, "sql") {

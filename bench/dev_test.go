@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/farol-preservation/farol/bench/rig"
+	"github.com/farol-preservation/farol/internal/devstack"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/browse"
 	"github.com/farol-preservation/farol/storage"
@@ -27,7 +28,7 @@ type dev struct {
 // build builds the program in dir, and next to it farol-dev, which runs servers.
 func build(b *testing.B, dir string) string {
 	b.Helper()
-	binary, err := rig.Build(b.Context(), dir, "..")
+	binary, err := devstack.Build(b.Context(), "..", dir)
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -6,12 +6,9 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
-	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -212,23 +209,14 @@ func newArchive(b *testing.B) *archive {
 
 // plainClient has the settings for connections that Farol's has.
 func (a *archive) plainClient() *s3.Client {
-	pem, err := os.ReadFile(a.env["FAROL_S3_CA_FILE"])
+	gateway := devstack.GatewayOf(a.env)
+	transport, err := gateway.Transport()
 	if err != nil {
 		a.b.Fatal(err)
 	}
-	roots := x509.NewCertPool()
-	roots.AppendCertsFromPEM(pem)
-	return s3.New(s3.Options{
-		Region: a.env["AWS_REGION"], BaseEndpoint: aws.String(a.env["FAROL_S3_ENDPOINT"]), UsePathStyle: true,
-		Credentials: aws.CredentialsProviderFunc(func(context.Context) (aws.Credentials, error) {
-			return aws.Credentials{AccessKeyID: a.env["AWS_ACCESS_KEY_ID"], SecretAccessKey: a.env["AWS_SECRET_ACCESS_KEY"]}, nil
-		}),
-		HTTPClient: &http.Client{Transport: &http.Transport{
-			TLSClientConfig: &tls.Config{RootCAs: roots}, MaxIdleConnsPerHost: 64,
-			WriteBufferSize: 64 << 10, ReadBufferSize: 64 << 10, DisableCompression: true,
-		}},
-		RequestChecksumCalculation: aws.RequestChecksumCalculationWhenRequired,
-		ResponseChecksumValidation: aws.ResponseChecksumValidationWhenRequired,
+	transport.MaxIdleConnsPerHost, transport.WriteBufferSize, transport.ReadBufferSize = 64, 64<<10, 64<<10
+	return gateway.Client(transport, func(o *s3.Options) {
+		o.RequestChecksumCalculation, o.ResponseChecksumValidation = aws.RequestChecksumCalculationWhenRequired, aws.ResponseChecksumValidationWhenRequired
 	})
 }
 
@@ -317,7 +305,7 @@ func (a *archive) ingest(spec bagtest.Spec) {
 // stored are the files of an object whose path begins with a prefix.
 func (a *archive) stored(object, prefix string) (files []registry.StoredFile) {
 	a.b.Helper()
-	o, err := a.registry.Object(context.Background(), object)
+	o, err := a.record.Object(context.Background(), object)
 	if err != nil {
 		a.b.Fatal(err)
 	}
@@ -354,7 +342,7 @@ func (a *archive) askAll(files []registry.StoredFile) (items []int64) {
 func (a *archive) askWhilePaused(files []registry.StoredFile) []int64 {
 	a.b.Helper()
 	ctx := context.Background()
-	if _, err := a.registry.Pause(ctx, "", "bench"); err != nil {
+	if _, err := a.record.Pause(ctx, "", "bench"); err != nil {
 		a.b.Fatal(err)
 	}
 	items := a.askAll(files)
@@ -377,7 +365,7 @@ func (a *archive) ask(q requests.RestorationRequest) int64 {
 func (a *archive) wait(items []int64) {
 	a.b.Helper()
 	for deadline := time.Now().Add(20 * time.Minute); len(items) > 0; {
-		item, err := a.registry.WorkItem(context.Background(), items[0])
+		item, err := a.record.WorkItem(context.Background(), items[0])
 		switch {
 		case err != nil:
 			a.b.Fatal(err)

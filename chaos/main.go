@@ -1,5 +1,6 @@
 // Command chaos runs the farol program against real servers while what it needs
-// fails, and has an oracle judge what came of it. See RELIABILITY.md.
+// fails, and has an oracle judge what came of it. See RELIABILITY.md. "Chaos stores" runs it on
+// the S3 stores that archives own: see package stores.
 package main
 
 import (
@@ -14,6 +15,7 @@ import (
 	"time"
 
 	"github.com/farol-preservation/farol/chaos/rig"
+	"github.com/farol-preservation/farol/chaos/stores"
 )
 
 func experiments() []experiment {
@@ -21,7 +23,12 @@ func experiments() []experiment {
 	return append(list, otherStores(list)...)
 }
 
-func main() { rig.Main("chaos", chaos) }
+func main() {
+	if args := os.Args[1:]; len(args) > 0 && args[0] == "stores" {
+		rig.Main("stores", args[1:], stores.Run)
+	}
+	rig.Main("chaos", os.Args[1:], chaos)
+}
 
 type flags struct {
 	options

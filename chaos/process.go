@@ -1,14 +1,14 @@
 package main
 
 import (
-	"github.com/farol-preservation/farol/chaos/rig"
+	"github.com/farol-preservation/farol/internal/devstack"
 	"github.com/farol-preservation/farol/internal/testenv/injure"
 )
 
 // A process is a farol process with its own ways to the servers, so that it alone can be
 // harmed.
 type process struct {
-	*rig.Process
+	*devstack.Process
 
 	postgres, redis *injure.Proxy
 	s3              *s3Proxy

@@ -1,13 +1,9 @@
 package main
 
 import (
-	"crypto/tls"
-	"crypto/x509"
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"net/url"
-	"os"
 	"strconv"
 	"strings"
 	"testing"
@@ -16,6 +12,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 
 	"github.com/farol-preservation/farol/chaos/rig"
+	"github.com/farol-preservation/farol/internal/devstack"
+	"github.com/farol-preservation/farol/internal/testenv"
 )
 
 // behind runs a server with an S3 proxy before it, and returns a client that trusts
@@ -28,24 +26,15 @@ func behind(t *testing.T, handler http.HandlerFunc) (*s3Proxy, *http.Client) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	at, err := url.Parse(server.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
-	trust := x509.NewCertPool()
-	trust.AddCert(server.Certificate())
-	p, err := newS3Proxy(at, trust, ca)
+	p, err := newS3Proxy(devstack.Gateway{Endpoint: server.URL, CAFile: testenv.CAFile(t, server)}, ca)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(p.stop)
-	pem, err := os.ReadFile(ca.File)
+	transport, err := devstack.Gateway{CAFile: ca.File}.Transport()
 	if err != nil {
 		t.Fatal(err)
 	}
-	pool := x509.NewCertPool()
-	pool.AppendCertsFromPEM(pem)
-	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}}
 	t.Cleanup(transport.CloseIdleConnections)
 	return p, &http.Client{Transport: transport, Timeout: 20 * time.Second}
 }

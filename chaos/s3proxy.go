@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
@@ -11,8 +10,6 @@ import (
 	mrand "math/rand/v2"
 	"net"
 	"net/http"
-	"net/http/httputil"
-	"net/url"
 	"os"
 	"strings"
 	"sync"
@@ -20,6 +17,7 @@ import (
 	"time"
 
 	"github.com/farol-preservation/farol/chaos/rig"
+	"github.com/farol-preservation/farol/internal/devstack"
 	"github.com/farol-preservation/farol/internal/testenv/injure"
 )
 
@@ -63,7 +61,7 @@ type s3Proxy struct {
 
 type changes struct{}
 
-func newS3Proxy(gateway *url.URL, trust *x509.CertPool, a *rig.Authority) (*s3Proxy, error) {
+func newS3Proxy(gateway devstack.Gateway, a *rig.Authority) (*s3Proxy, error) {
 	var lc net.ListenConfig
 	inner, err := lc.Listen(context.Background(), "tcp", "127.0.0.1:0")
 	if err != nil {
@@ -73,55 +71,51 @@ func newS3Proxy(gateway *url.URL, trust *x509.CertPool, a *rig.Authority) (*s3Pr
 	if p.Proxy, err = injure.NewProxy(inner.Addr().String()); err != nil {
 		return nil, err //nolint:wrapcheck // it says where it could not listen
 	}
-	transport := &http.Transport{
-		TLSClientConfig: &tls.Config{RootCAs: trust, MinVersion: tls.VersionTLS12}, DisableCompression: true,
-		MaxIdleConnsPerHost: 64, IdleConnTimeout: 20 * time.Second,
+	transport, err := gateway.Transport()
+	if err != nil {
+		return nil, err //nolint:wrapcheck // it says what it could not read
 	}
-	pass := passTo(gateway, transport)
+	transport.MaxIdleConnsPerHost, transport.IdleConnTimeout = 64, 20*time.Second
+	pass, err := gateway.Proxy(transport)
+	if err != nil {
+		return nil, err //nolint:wrapcheck // it says what it could not read
+	}
+	pass.ErrorLog = log.New(io.Discard, "", 0)
+	pass.ModifyResponse = func(r *http.Response) error {
+		list, _ := r.Request.Context().Value(changes{}).([]*rule)
+		for _, c := range list {
+			if err := c.change(r); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	pass.ErrorHandler = func(http.ResponseWriter, *http.Request, error) { panic(http.ErrAbortHandler) } // the client sees a broken connection
 	p.server = &http.Server{
 		ReadHeaderTimeout: time.Minute, ErrorLog: log.New(io.Discard, "", 0),
 		TLSConfig:    &tls.Config{Certificates: []tls.Certificate{a.Cert}, MinVersion: tls.VersionTLS12},
 		TLSNextProto: map[string]func(*http.Server, *tls.Conn, http.Handler){}, // HTTP/1.1, as the gateway
-		Handler:      http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { p.answer(w, r, pass) }),
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			var list []*rule
+			for _, rule := range p.current() {
+				if !rule.applies(r) {
+					continue
+				}
+				rule.hits.Add(1)
+				if rule.answer != nil && rule.answer(w, r) {
+					return
+				}
+				if rule.change != nil {
+					list = append(list, rule)
+				}
+			}
+			pass.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), changes{}, list)))
+		}),
 	}
 	go func() {
 		err := p.server.ServeTLS(inner, "", "")
 		if !errors.Is(err, http.ErrServerClosed) {
 			fmt.Fprintln(os.Stderr, "an S3 proxy ended:", err)
-		}
-		transport.CloseIdleConnections()
-	}()
-	return p, nil
-}
-
-// passTo passes requests on to the gateway, and its answers back as the rules change them.
-func passTo(gateway *url.URL, transport *http.Transport) *httputil.ReverseProxy {
-	return &httputil.ReverseProxy{
-		Transport: transport, ErrorLog: log.New(io.Discard, "", 0),
-		// The signature covers the host that the client knows, so that stays.
-		Director: func(r *http.Request) {
-			r.URL.Scheme, r.URL.Host = gateway.Scheme, gateway.Host
-			r.Header["X-Forwarded-For"] = nil
-		},
-		ModifyResponse: func(r *http.Response) error {
-			list, _ := r.Request.Context().Value(changes{}).([]*rule)
-			for _, c := range list {
-				if err := c.change(r); err != nil {
-					return err
-				}
-			}
-			return nil
-		},
-		ErrorHandler: func(http.ResponseWriter, *http.Request, error) { panic(http.ErrAbortHandler) }, // the client sees a broken connection
-	}
-}
-
-// answer answers a request by the rules that apply to it, and passes it on unless one of them has.
-func (p *s3Proxy) answer(w http.ResponseWriter, r *http.Request, pass http.Handler) {
-	var list []*rule
-	for _, rule := range p.current() {
-		if !rule.applies(r) {
-			continue
 		}
 		rule.hits.Add(1)
 		if rule.answer != nil && rule.answer(w, r) {

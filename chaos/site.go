@@ -77,7 +77,7 @@ func (s *site) process(name string, args ...string) (*process, error) {
 			return nil, err //nolint:wrapcheck // it says where it could not listen
 		}
 	}
-	if p.s3, err = newS3Proxy(s.servers.gateway, s.Store.Trust, s.servers.ca); err != nil {
+	if p.s3, err = newS3Proxy(s.Store.Gateway, s.servers.ca); err != nil {
 		return nil, err
 	}
 	if s.way != nil {

@@ -3,8 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
-	"net/url"
 
 	"github.com/farol-preservation/farol/chaos/rig"
 )
@@ -14,9 +12,8 @@ import (
 type servers struct {
 	*rig.Servers
 
-	store   rig.Store // the gateway
-	gateway *url.URL
-	ca      *rig.Authority // of the S3 proxies
+	store rig.Store      // the gateway
+	ca    *rig.Authority // of the S3 proxies
 }
 
 // startServers builds farol and starts the servers in dir.
@@ -29,7 +26,7 @@ func startServers(ctx context.Context, dir string) (_ *servers, err error) {
 	if err != nil {
 		return nil, err //nolint:wrapcheck // it says what it was starting
 	}
-	s := &servers{Servers: inner, store: inner.Gateway()}
+	s := &servers{Servers: inner, store: rig.Store{Gateway: inner.Gateway()}}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, s.Stop(ctx))
@@ -37,9 +34,6 @@ func startServers(ctx context.Context, dir string) (_ *servers, err error) {
 	}()
 	if err := s.store.Connect(); err != nil {
 		return nil, err //nolint:wrapcheck // it says what it could not read
-	}
-	if s.gateway, err = url.Parse(s.S3Endpoint); err != nil {
-		return nil, fmt.Errorf("read the gateway's address: %w", err)
 	}
 	s.ca, err = rig.NewAuthority(dir)
 	return s, err //nolint:wrapcheck // it says what it could not make

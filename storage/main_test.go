@@ -17,6 +17,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/farol-preservation/farol/internal/devstack"
 	"github.com/farol-preservation/farol/internal/testenv"
 	"github.com/farol-preservation/farol/storage"
 )
@@ -159,7 +160,7 @@ func newTLSGate(t *testing.T, at storage.Target, intercept func(http.ResponseWri
 
 func closedGate(t *testing.T, at storage.Target, intercept func(http.ResponseWriter, *http.Request) bool) *gate {
 	t.Helper()
-	g := &gate{forward: testenv.S3Server{Endpoint: at.Endpoint, CAFile: at.CAFile}.Proxy(t)}
+	g := &gate{forward: testenv.S3Server{Gateway: devstack.Gateway{Endpoint: at.Endpoint, CAFile: at.CAFile}}.Proxy(t)}
 	g.Server = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		g.mu.Lock()
 		g.requests = append(g.requests, r)

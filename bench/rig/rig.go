@@ -3,27 +3,12 @@
 package rig
 
 import (
-	"context"
 	"fmt"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
 
 	"github.com/farol-preservation/farol/storage"
 )
-
-// Build builds farol into dir, and next to it farol-dev, which runs servers. It is called
-// in a directory of the module bench; up leads from there to the module of the program,
-// which pins its libraries.
-func Build(ctx context.Context, dir, up string) (farol string, err error) {
-	build := exec.CommandContext(ctx, "go", "build", "-o", dir+"/", "./cmd/farol", "./cmd/farol-dev")
-	build.Dir = up
-	if out, err := build.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("build farol: %w\n%s", err, out)
-	}
-	return filepath.Join(dir, "farol"), nil
-}
 
 // Env reads the settings that a stack has written for other programs.
 func Env(file string) (map[string]string, error) {

@@ -37,7 +37,7 @@ func Start(ctx context.Context, dir string, o devstack.Options) (_ *Servers, err
 			err = errors.Join(err, s.Stop(context.WithoutCancel(ctx)))
 		}
 	}()
-	farol, err := Build(ctx, s.Dir, "..")
+	farol, err := devstack.Build(ctx, "..", s.Dir)
 	if err != nil {
 		return nil, err
 	}

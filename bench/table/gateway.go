@@ -3,13 +3,10 @@ package table
 import (
 	"bytes"
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"encoding/xml"
 	"fmt"
 	"io"
 	"net/http"
-	"os"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -28,25 +25,17 @@ type gateway struct {
 }
 
 func newGateway(stack *devstack.Stack) (*gateway, error) {
-	pem, err := os.ReadFile(stack.S3CAFile)
+	transport, err := stack.Gateway().Transport()
 	if err != nil {
-		return nil, fmt.Errorf("read the gateway's certificate: %w", err)
+		return nil, err
 	}
+	transport.MaxIdleConnsPerHost, transport.WriteBufferSize, transport.ReadBufferSize = connections, 64<<10, 64<<10
 	return &gateway{
 		endpoint: stack.S3Endpoint, region: stack.Region,
 		keys:   aws.Credentials{AccessKeyID: stack.AccessKeyID, SecretAccessKey: stack.SecretAccessKey},
 		signer: v4.NewSigner(func(o *v4.SignerOptions) { o.DisableURIPathEscaping = true }),
-		client: &http.Client{Transport: &http.Transport{
-			TLSClientConfig: &tls.Config{RootCAs: rootsOf(pem), MinVersion: tls.VersionTLS12}, MaxIdleConnsPerHost: connections,
-			WriteBufferSize: 64 << 10, ReadBufferSize: 64 << 10, DisableCompression: true,
-		}},
+		client: &http.Client{Transport: transport},
 	}, nil
-}
-
-func rootsOf(pem []byte) *x509.CertPool {
-	roots := x509.NewCertPool()
-	roots.AppendCertsFromPEM(pem)
-	return roots
 }
 
 // do sends a request with headers given as name and value, and returns the answer's body.

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/farol-preservation/farol/bench/rig"
+	"github.com/farol-preservation/farol/internal/devstack"
 )
 
 // chosen parses the command line: the workloads that are asked for, and whether the
@@ -65,7 +66,7 @@ func Run(ctx context.Context, args []string, stdout, stderr io.Writer) (err erro
 		return err
 	}
 	defer func() { err = errors.Join(err, remove(dir)) }()
-	farol, err := rig.Build(ctx, dir, "..")
+	farol, err := devstack.Build(ctx, "..", dir)
 	if err != nil {
 		return err
 	}

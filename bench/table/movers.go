@@ -6,17 +6,16 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
 	"os"
 	"os/exec"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
-	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
-	"github.com/aws/aws-sdk-go-v2/credentials"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 	"github.com/aws/aws-sdk-go-v2/service/s3/types"
 	"golang.org/x/sync/errgroup"
+
+	"github.com/farol-preservation/farol/internal/devstack"
 )
 
 // Others move the same bytes into two buckets, and do nothing else: no digest is computed
@@ -39,15 +38,12 @@ type mover struct {
 // movedByOthers is how long others take for the tars in a bucket, in seconds.
 func movedByOthers(ctx context.Context, env map[string]string, receiving string) (took map[string]float64, err error) {
 	m := mover{env: env, to: [2]string{"moved-once", "moved-twice"}}
-	pem, err := os.ReadFile(env["FAROL_S3_CA_FILE"])
+	gateway := devstack.GatewayOf(env)
+	transport, err := gateway.Transport()
 	if err != nil {
-		return nil, fmt.Errorf("read the gateway's certificate: %w", err)
+		return nil, err
 	}
-	m.s3 = s3.New(s3.Options{
-		BaseEndpoint: aws.String(env["FAROL_S3_ENDPOINT"]), Region: env["AWS_REGION"], UsePathStyle: true,
-		Credentials: credentials.NewStaticCredentialsProvider(env["AWS_ACCESS_KEY_ID"], env["AWS_SECRET_ACCESS_KEY"], ""),
-		HTTPClient:  awshttp.NewBuildableClient().WithTransportOptions(func(t *http.Transport) { t.TLSClientConfig.RootCAs = rootsOf(pem) }),
-	})
+	m.s3 = gateway.Client(transport)
 	for _, bucket := range m.to {
 		if _, err := m.s3.CreateBucket(ctx, &s3.CreateBucketInput{Bucket: &bucket}); err != nil {
 			return nil, fmt.Errorf("make the bucket %s: %w", bucket, err)

@@ -14,11 +14,11 @@ import (
 
 // Main runs a command until it ends or is interrupted, and exits: 0 if all was right, 1 if
 // something was not, 2 if that is not known.
-func Main(name string, run func(ctx context.Context, args []string) (ok bool, err error)) {
+func Main(name string, args []string, run func(ctx context.Context, args []string) (ok bool, err error)) {
 	// The second Ctrl-C ends us at once; the servers and workers end with us.
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop)
-	ok, err := run(ctx, os.Args[1:])
+	ok, err := run(ctx, args)
 	stop()
 	switch {
 	case errors.Is(err, flag.ErrHelp):
@@ -28,6 +28,8 @@ func Main(name string, run func(ctx context.Context, args []string) (ok bool, er
 		os.Exit(2)
 	case !ok:
 		os.Exit(1)
+	default:
+		os.Exit(0)
 	}
 }
 

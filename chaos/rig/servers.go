@@ -70,11 +70,8 @@ func Start(ctx context.Context, dir string, b Build, pgBin string) (_ *Servers, 
 // NewBuild builds the program into dir from the sources around us, and next to it farol-dev,
 // which runs servers. The working directory is the folder chaos.
 func NewBuild(ctx context.Context, dir string) (b Build, err error) {
-	b.Binary = filepath.Join(dir, "farol")
-	build := exec.CommandContext(ctx, "go", "build", "-o", dir+"/", "./cmd/farol", "./cmd/farol-dev")
-	build.Dir, build.Env = "..", append(os.Environ(), "CGO_ENABLED=0") // the program's own module pins its libraries
-	if out, err := build.CombinedOutput(); err != nil {
-		return b, fmt.Errorf("build farol; run this in the folder chaos: %w\n%s", err, out)
+	if b.Binary, err = devstack.Build(ctx, "..", dir); err != nil {
+		return b, fmt.Errorf("run this in the folder chaos: %w", err)
 	}
 	describe := exec.CommandContext(ctx, "git", "describe", "--always", "--dirty", "--abbrev=12")
 	describe.Dir = ".."

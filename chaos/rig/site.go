@@ -2,9 +2,11 @@ package rig
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -13,6 +15,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/farol-preservation/farol/internal/devstack"
 	"github.com/farol-preservation/farol/internal/oracle"
 )
 
@@ -121,7 +124,7 @@ func (s *Site) Env() map[string]string {
 		"FAROL_DATABASE_URL": s.Database(s.Name), "FAROL_REDIS_URL": s.RedisURL, "FAROL_S3_ENDPOINT": s.Store.Endpoint,
 		"AWS_ACCESS_KEY_ID": s.Store.AccessKeyID, "AWS_SECRET_ACCESS_KEY": s.Store.SecretAccessKey, "AWS_REGION": s.Store.Region,
 		"FAROL_STAGING_BUCKET": s.Staging(), "FAROL_READ_INTERVAL": "1s", "FAROL_GRACE": "2s",
-		"FAROL_IDENTIFY_WORKERS": "1", "TMPDIR": filepath.Join(s.Dir, "tmp"),
+		"PATH": os.Getenv("PATH"), "FAROL_IDENTIFY_WORKERS": "1", "TMPDIR": filepath.Join(s.Dir, "tmp"),
 		// Copies in an archive class could not be read back by the oracle.
 		"FAROL_TARGET_STANDARD_OR_STORAGE_CLASS": "STANDARD",
 	}
@@ -140,9 +143,19 @@ func Setting(target, what string) string {
 	return "FAROL_TARGET_" + strings.ToUpper(strings.ReplaceAll(target, "-", "_")) + "_" + what
 }
 
+// NotStarted says why a process is not started again. What else ends one is intended.
+func NotStarted(err error) {
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		fmt.Fprintln(os.Stderr, err)
+	}
+}
+
 // Process makes a process of farol, which does not run yet.
-func (s *Site) Process(name string, args ...string) *Process {
-	return &Process{Name: name, Binary: s.Binary, Args: args, Log: filepath.Join(s.Dir, name+".log"), Env: s.Env()}
+func (s *Site) Process(name string, args ...string) *devstack.Process {
+	return &devstack.Process{
+		Name: name, Binary: s.Binary, Args: args, Log: filepath.Join(s.Dir, name+".log"), Env: s.Env(), Dies: true, Ended: NotStarted,
+	}
 }
 
 // Upload uploads a bag in one request. Its tar is in dir, where [Draft.Bag] has put it.

@@ -1,4 +1,4 @@
-package main
+package stores
 
 import (
 	"context"
@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 
 	"github.com/farol-preservation/farol/chaos/rig"
+	"github.com/farol-preservation/farol/internal/devstack"
 )
 
 // Keys of the stores that take ours.
@@ -19,7 +20,7 @@ const (
 
 // atPort is a store on loopback with our keys.
 func atPort(port string, ca *rig.Authority) rig.Store {
-	s := rig.Store{Endpoint: "http://127.0.0.1:" + port, AccessKeyID: accessKey, SecretAccessKey: secretKey, Region: region}
+	s := rig.Store{Gateway: devstack.Gateway{Endpoint: "http://127.0.0.1:" + port, AccessKeyID: accessKey, SecretAccessKey: secretKey, Region: region}}
 	if ca != nil {
 		s.Endpoint, s.CAFile = "https://127.0.0.1:"+port, ca.File
 	}
@@ -27,8 +28,8 @@ func atPort(port string, ca *rig.Authority) rig.Store {
 }
 
 func startGateway(ctx context.Context, _ *host, srv *rig.Servers) (rig.Store, string, error) {
-	version, err := tool(ctx, "..", nil, "go", "list", "-m", "-f", "{{.Version}}", "github.com/versity/versitygw")
-	return srv.Gateway(), version, err
+	version, err := tool(ctx, filepath.Join("..", "dev"), nil, "go", "list", "-m", "-f", "{{.Version}}", "github.com/versity/versitygw")
+	return rig.Store{Gateway: srv.Gateway()}, version, err
 }
 
 func installMinIO(ctx context.Context, h *host) (program, error) {
@@ -71,6 +72,6 @@ func startSeaweedFS(ctx context.Context, h *host, _ *rig.Servers) (rig.Store, st
 	err = h.run("weed", nil, h.installed.path, "-logtostderr", "server", "-dir", filepath.Join(h.dir, "data"), "-ip", "127.0.0.1", "-ip.bind", "127.0.0.1",
 		"-master.port", port[0], "-master.port.grpc", port[1], "-master.volumeSizeLimitMB", "256", "-volume.port", port[2], "-volume.port.grpc", port[3],
 		"-volume.max", "1000", "-filer", "-filer.port", port[4], "-filer.port.grpc", port[5], "-s3", "-s3.port", port[6], "-s3.port.grpc", port[7],
-		"-s3.config", users, "-s3.cert.file", ca.File, "-s3.key.file", filepath.Join(certs, "private.key"))
+		"-s3.config", users, "-s3.cert.file", ca.CertFile, "-s3.key.file", ca.KeyFile)
 	return atPort(port[6], ca), h.installed.version, err
 }

@@ -1,4 +1,4 @@
-package main
+package stores
 
 import (
 	"context"
@@ -17,6 +17,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/farol-preservation/farol/chaos/rig"
+	"github.com/farol-preservation/farol/internal/devstack"
 	"github.com/farol-preservation/farol/internal/oracle"
 )
 
@@ -34,7 +35,7 @@ type life struct {
 
 	store     store
 	deposits  []deposit
-	processes []*rig.Process
+	processes []*devstack.Process
 }
 
 // newLife makes a database, and no buckets yet.

@@ -1,6 +1,6 @@
-// Command stores runs Farol's whole life on the S3 stores that archives own, one after
+// Package stores runs Farol's whole life on the S3 stores that archives own, one after
 // the other, and prints what each act came to. See docs/stores.md.
-package main
+package stores
 
 import (
 	"context"
@@ -15,8 +15,6 @@ import (
 
 	"github.com/farol-preservation/farol/chaos/rig"
 )
-
-func main() { rig.Main("stores", stores) }
 
 type flags struct {
 	only, cache             string
@@ -40,8 +38,8 @@ func parse(args []string) (f flags, err error) {
 	return f, set.Parse(args)
 }
 
-// stores runs a life on each store and says whether all went right.
-func stores(ctx context.Context, args []string) (ok bool, err error) {
+// Run runs a life on each store and says whether all went right.
+func Run(ctx context.Context, args []string) (ok bool, err error) {
 	f, err := parse(args)
 	chosen := allStores()
 	if err == nil && f.only != "" {

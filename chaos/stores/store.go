@@ -1,4 +1,4 @@
-package main
+package stores
 
 import (
 	"context"
@@ -17,6 +17,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 
 	"github.com/farol-preservation/farol/chaos/rig"
+	"github.com/farol-preservation/farol/internal/devstack"
 )
 
 // A store is one row of the table: a way to run an S3 service, and what its buckets are like.
@@ -56,12 +57,12 @@ type host struct {
 	dir, cache string
 	build      rig.Build
 	installed  program
-	children   []*rig.Process
+	children   []*devstack.Process
 }
 
 // run starts a server whose log is in the host's directory.
 func (h *host) run(name string, env map[string]string, command ...string) error {
-	all := map[string]string{"HOME": h.dir, "LC_ALL": "C.UTF-8"}
+	all := map[string]string{"PATH": os.Getenv("PATH"), "HOME": h.dir, "LC_ALL": "C.UTF-8"}
 	for k, v := range env {
 		all[k] = v
 	}
@@ -69,7 +70,9 @@ func (h *host) run(name string, env map[string]string, command ...string) error 
 	if err != nil {
 		return fmt.Errorf("start %s: %w", name, err)
 	}
-	p := &rig.Process{Name: name, Binary: path, Args: command[1:], Env: all, Log: filepath.Join(h.dir, name+".log")}
+	p := &devstack.Process{
+		Name: name, Binary: path, Args: command[1:], Env: all, Log: filepath.Join(h.dir, name+".log"), Dies: true, Ended: rig.NotStarted,
+	}
 	h.children = append(h.children, p)
 	return p.Start()
 }

@@ -1,4 +1,4 @@
-package main
+package stores
 
 import (
 	"context"
@@ -66,7 +66,7 @@ func startSwift(ctx context.Context, h *host, _ *rig.Servers) (rig.Store, string
 	for i, name := range []string{"account", "container", "object", "proxy"} {
 		conf := fmt.Sprintf(swiftConf, port[i], who.Username, h.dir, data)
 		if name == "proxy" {
-			conf += "cert_file = " + ca.File + "\nkey_file = " + filepath.Join(h.dir, "certs", "private.key") + "\n" + fmt.Sprintf(swiftProxy, port[4], secretKey)
+			conf += "cert_file = " + ca.CertFile + "\nkey_file = " + ca.KeyFile + "\n" + fmt.Sprintf(swiftProxy, port[4], secretKey)
 			for _, f := range strings.Fields("catch_errors gatekeeper healthcheck listing_formats bulk s3api copy slo dlo symlink") {
 				conf += fmt.Sprintf("[filter:%[1]s]\nuse = egg:swift#%[1]s\n", f)
 			}

@@ -1,36 +1,25 @@
 package main
 
 import (
-	"crypto/tls"
-	"crypto/x509"
 	"io"
-	"net/http"
-	"os"
 	"testing"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
-	"github.com/aws/aws-sdk-go-v2/credentials"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
+
+	"github.com/farol-preservation/farol/internal/devstack"
 )
 
 // plainS3 is a client as depositors have it, with the SDK's own defaults.
 func plainS3(t testing.TB, settings map[string]string) *s3.Client {
 	t.Helper()
-	pem, err := os.ReadFile(settings["FAROL_S3_CA_FILE"])
+	gateway := devstack.GatewayOf(settings)
+	transport, err := gateway.Transport()
 	if err != nil {
 		t.Fatal(err)
 	}
-	roots := x509.NewCertPool()
-	if !roots.AppendCertsFromPEM(pem) {
-		t.Fatal("the authority's file holds no certificate")
-	}
-	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}}
 	t.Cleanup(transport.CloseIdleConnections)
-	return s3.New(s3.Options{
-		BaseEndpoint: aws.String(settings["FAROL_S3_ENDPOINT"]), Region: settings["AWS_REGION"], UsePathStyle: true,
-		Credentials: credentials.NewStaticCredentialsProvider(settings["AWS_ACCESS_KEY_ID"], settings["AWS_SECRET_ACCESS_KEY"], ""),
-		HTTPClient:  &http.Client{Transport: transport},
-	})
+	return gateway.Client(transport)
 }
 
 func putPlainly(t testing.TB, client *s3.Client, bucket, key string, content io.Reader) {

@@ -1,7 +1,9 @@
 package main
 
 import (
+	"encoding/json"
 	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -10,25 +12,35 @@ import (
 // second factors and mail have brought five, and OpenID providers three.
 const mostModules = 68
 
-// The production program has no test server in it, and no client of a service that it
-// does not use: these came in with an S3 gateway and nsqd.
-func TestProductionProgramHasNoDevelopmentModules(t *testing.T) {
-	t.Parallel()
+const ours = "github.com/farol-preservation/farol"
+
+// linkedModules are the modules in the production program, each with its packages.
+func linkedModules(t *testing.T) map[string][]string {
+	t.Helper()
 	out, err := exec.CommandContext(t.Context(), "go", "list", "-deps", "-f", "{{with .Module}}{{.Path}}{{end}} {{.ImportPath}}", ".").Output()
 	if err != nil {
 		t.Fatal(err)
 	}
-	const ours = "github.com/farol-preservation/farol"
-	modules := map[string]bool{}
+	modules := map[string][]string{}
 	for line := range strings.Lines(string(out)) {
-		module, pkg, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " ")
-		if module != "" && module != ours {
-			modules[module] = true
+		if module, pkg, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " "); module != "" {
+			modules[module] = append(modules[module], pkg)
 		}
+	}
+	return modules
+}
+
+// The production program has no test server in it, and no client of a service that it
+// does not use: these came in with an S3 gateway and nsqd.
+func TestProductionProgramHasNoDevelopmentModules(t *testing.T) {
+	t.Parallel()
+	modules := linkedModules(t)
+	for _, pkg := range modules[ours] {
 		if strings.HasPrefix(pkg, ours+"/internal/devstack") || strings.HasPrefix(pkg, ours+"/internal/testenv") {
 			t.Errorf("%s is in the production program", pkg)
 		}
 	}
+	delete(modules, ours)
 	for _, forbidden := range []string{
 		"github.com/versity/versitygw", "github.com/nsqio/nsq", "github.com/hashicorp/", "github.com/Azure/", "github.com/gofiber/", "github.com/valyala/",
 		"github.com/nats-io/", "github.com/rabbitmq/", "github.com/segmentio/", "github.com/go-ldap/", "github.com/DataDog/", "modernc.org/",
@@ -42,5 +54,31 @@ func TestProductionProgramHasNoDevelopmentModules(t *testing.T) {
 	}
 	if n := len(modules); n > mostModules || n < 20 {
 		t.Errorf("%d modules are in the production program, want %d at most", n, mostModules)
+	}
+}
+
+// What go.mod lists, a scanner reports: so it has what is linked, and what the tests cannot do
+// without. Servers for tests and development are in the module dev.
+func TestModuleListsWhatTheProgramLinks(t *testing.T) {
+	t.Parallel()
+	forTests := []string{"github.com/google/go-cmp", "github.com/rogpeppe/go-internal", "github.com/santhosh-tekuri/jsonschema/v6", "pgregory.net/rapid"}
+	text, err := exec.CommandContext(t.Context(), "go", "mod", "edit", "-json").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var file struct {
+		Require []struct {
+			Path     string
+			Indirect bool
+		}
+	}
+	if err := json.Unmarshal(text, &file); err != nil || len(file.Require) < 20 {
+		t.Fatalf("%d modules are in go.mod, %v", len(file.Require), err)
+	}
+	linked := linkedModules(t)
+	for _, m := range file.Require {
+		if !m.Indirect && linked[m.Path] == nil && !slices.Contains(forTests, m.Path) {
+			t.Errorf("go.mod lists %s, which farol does not link", m.Path)
+		}
 	}
 }

@@ -35,7 +35,7 @@ import (
 type Service string
 
 // The services of a stack; NSQ is nsqd and nsqadmin in one process, Mail
-// catches mail. PgBouncer, Clamd and Chromium run only where they are asked for.
+// catches mail. PgBouncer and Clamd run only where they are asked for.
 const (
 	Postgres  Service = "postgres"
 	Redis     Service = "redis"
@@ -44,7 +44,6 @@ const (
 	PgBouncer Service = "pgbouncer"
 	Clamd     Service = "clamd"
 	Mail      Service = "mail"
-	Chromium  Service = "chromium"
 )
 
 // Options say where a stack lives and what runs in it. Only Dir is required.
@@ -90,7 +89,6 @@ type Stack struct {
 	ClamdAddr          string // host:port
 	SMTPAddr           string // host:port; mail for anyone is kept in MailDir
 	MailDir            string // a .eml file for each mail
-	DevToolsAddr       string // host:port at which Chromium is told what to do
 	WebAddr            string // host:port that is kept free for the server for people
 
 	options  Options
@@ -122,9 +120,9 @@ func Start(ctx context.Context, o Options) (*Stack, error) {
 	g, gctx := errgroup.WithContext(ctx)
 	for service, start := range map[Service]func(context.Context) error{
 		Postgres: s.startPostgres, Redis: s.startRedis, S3: s.startS3, NSQ: s.startNSQ, PgBouncer: s.startPgBouncer,
-		Clamd: s.startClamd, Mail: s.startMail, Chromium: s.startChromium,
+		Clamd: s.startClamd, Mail: s.startMail,
 	} {
-		if !slices.Contains(o.Only, service) && (len(o.Only) > 0 || slices.Contains([]Service{PgBouncer, Clamd, Chromium}, service)) {
+		if !slices.Contains(o.Only, service) && (len(o.Only) > 0 || slices.Contains([]Service{PgBouncer, Clamd}, service)) {
 			continue
 		}
 		g.Go(func() error {

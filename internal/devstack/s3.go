@@ -47,7 +47,7 @@ func (s *Stack) startS3(ctx context.Context) error {
 	}
 	caFile := filepath.Join(s.dir, "s3", "ca.pem")
 	if _, err := os.Stat(settings.CertFile); errors.Is(err, os.ErrNotExist) {
-		if err := makeCertificates(caFile, settings.CertFile, settings.KeyFile); err != nil {
+		if err := MakeCertificates(caFile, settings.CertFile, settings.KeyFile); err != nil {
 			return fmt.Errorf("make the certificates: %w", err)
 		}
 	}
@@ -65,11 +65,11 @@ func (s *Stack) startS3(ctx context.Context) error {
 	return nil
 }
 
-// makeCertificates writes an authority and a certificate for this machine's own
+// MakeCertificates writes an authority and a certificate for this machine's own
 // names, each good for ten years. The authority's key is thrown away: it has
 // signed all that it ever will. The certificate comes last, since its presence
 // says that the rest is there.
-func makeCertificates(caFile, certFile, keyFile string) error {
+func MakeCertificates(caFile, certFile, keyFile string) error {
 	now := time.Now()
 	caKey, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

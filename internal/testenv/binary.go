@@ -24,7 +24,7 @@ func Binary(t testing.TB) string {
 	if path := os.Getenv("FAROL_TEST_BINARY"); path != "" {
 		return path
 	}
-	return program(t, "farol")
+	return program(t, ".", "./cmd/farol")
 }
 
 // DevBinary returns the path of the farol-dev program. It lies beside that of
@@ -34,18 +34,18 @@ func DevBinary(t testing.TB) string {
 	if path := os.Getenv("FAROL_TEST_BINARY"); path != "" {
 		return filepath.Join(filepath.Dir(path), "farol-dev")
 	}
-	program(t, "farol")
-	return program(t, "farol-dev")
+	program(t, ".", "./cmd/farol")
+	return program(t, "dev", "./farol-dev")
 }
 
-// program returns the path of a command of this module, built.
-func program(t testing.TB, name string) string {
+// program returns the path of a command, built.
+func program(t testing.TB, module, pkg string) string {
 	t.Helper()
 	dir := "."
 	if raceEnabled {
 		dir = "race"
 	}
-	path, err := running.built("./cmd/"+name, filepath.Join(dir, name), raceEnabled)
+	path, err := running.built(module, pkg, filepath.Join(dir, filepath.Base(pkg)), raceEnabled)
 	if err != nil {
 		t.Fatal("testenv:", err)
 	}
@@ -64,19 +64,19 @@ func stackd() (string, error) {
 	if path := running.stackd; path != "" {
 		return path, nil
 	}
-	return running.built("./internal/testenv/stackd", "stackd", false)
+	return running.built("dev", "./stackd", "stackd", false)
 }
 
 // built is build for the first who asks in this process. To see that all is up to
 // date takes the go command most of a second, and the sources stay as they are.
-func (e *environment) built(pkg, name string, race bool) (string, error) {
+func (e *environment) built(module, pkg, name string, race bool) (string, error) {
 	e.mu.Lock()
 	f := e.programs[name]
 	if f == nil {
 		f = sync.OnceValues(func() (string, error) {
 			ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute) // most of it for a cold build
 			defer cancel()
-			return build(ctx, pkg, name, race)
+			return build(ctx, module, pkg, name, race)
 		})
 		e.programs[name] = f
 	}
@@ -84,9 +84,9 @@ func (e *environment) built(pkg, name string, race bool) (string, error) {
 	return f()
 }
 
-// build compiles a command of this module into a directory that all test
+// build compiles a command of a module, "." or "dev", into a directory that all test
 // processes of this user share, one at a time; the later ones find it up to date.
-func build(ctx context.Context, pkg, name string, race bool) (string, error) {
+func build(ctx context.Context, module, pkg, name string, race bool) (string, error) {
 	root, err := moduleRoot()
 	if err != nil {
 		return "", err
@@ -112,7 +112,7 @@ func build(ctx context.Context, pkg, name string, race bool) (string, error) {
 		args = append(args, "-race")
 	}
 	cmd := exec.CommandContext(ctx, "go", append(args, pkg)...)
-	cmd.Dir = root
+	cmd.Dir = filepath.Join(root, module)
 	if !race { // as it is built for production; the race detector needs cgo
 		cmd.Env = append(cmd.Environ(), "CGO_ENABLED=0")
 	}
@@ -143,19 +143,20 @@ func buildDir(root string) (string, error) {
 	return dir, nil
 }
 
-// moduleRoot is the directory with go.mod above the test's.
+// moduleRoot is the directory above the test's that has the program's module, with the module
+// dev in it.
 func moduleRoot() (string, error) {
 	dir, err := os.Getwd()
 	if err != nil {
 		return "", fmt.Errorf("find the module: %w", err)
 	}
 	for {
-		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
+		if _, err := os.Stat(filepath.Join(dir, "dev", "go.mod")); err == nil {
 			return dir, nil
 		}
 		parent := filepath.Dir(dir)
 		if parent == dir {
-			return "", errors.New("find the module: there is no go.mod above the test")
+			return "", errors.New("find the module: there is no dev/go.mod above the test")
 		}
 		dir = parent
 	}

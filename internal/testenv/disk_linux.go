@@ -22,9 +22,9 @@ func (n *NSQServer) Free(t testing.TB) {
 func (n *NSQServer) limit(t testing.TB, bytes uint64) {
 	t.Helper()
 	var was unix.Rlimit
-	err := unix.Prlimit(n.stack.NSQPID, unix.RLIMIT_FSIZE, nil, &was)
+	err := unix.Prlimit(n.own.stack.NSQPID, unix.RLIMIT_FSIZE, nil, &was)
 	if err == nil {
-		err = unix.Prlimit(n.stack.NSQPID, unix.RLIMIT_FSIZE, &unix.Rlimit{Cur: min(bytes, was.Max), Max: was.Max}, nil)
+		err = unix.Prlimit(n.own.stack.NSQPID, unix.RLIMIT_FSIZE, &unix.Rlimit{Cur: min(bytes, was.Max), Max: was.Max}, nil)
 	}
 	if err != nil {
 		t.Fatal("testenv:", err)

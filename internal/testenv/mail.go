@@ -8,8 +8,6 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/emersion/go-smtp"
-
 	"github.com/farol-preservation/farol/internal/devstack/mailbox"
 )
 
@@ -33,8 +31,7 @@ type MailFaults struct {
 func NewMail(t testing.TB, config *tls.Config) *MailServer {
 	t.Helper()
 	s := &MailServer{}
-	server := mailbox.NewServer(mailbox.Handler{Rcpt: s.rcpt, Keep: s.keep})
-	server.TLSConfig = config
+	server := &mailbox.Server{TLS: config, Rcpt: s.rcpt, Keep: s.keep}
 	var lc net.ListenConfig
 	l, err := lc.Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
@@ -57,7 +54,7 @@ func (s *MailServer) Fail(f MailFaults) {
 
 // Refusal is an answer of a mail server, such as 450 or 550.
 func Refusal(code int, text string) error {
-	return &smtp.SMTPError{Code: code, EnhancedCode: smtp.NoEnhancedCode, Message: text}
+	return mailbox.Refusal{Code: code, Text: text}
 }
 
 func (s *MailServer) now() MailFaults {

@@ -6,7 +6,6 @@ import (
 	"path/filepath"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/farol-preservation/farol/internal/devstack"
 )
@@ -20,10 +19,7 @@ type NSQServer struct {
 	// there is none.
 	LookupAddr string
 
-	dir   string          // "" for the one that tests share
-	stack *devstack.Stack // nil while stopped
-
-	change func(*devstack.Options)
+	own *ownServer // nil for the one that tests share
 }
 
 // NSQ returns the nsqd that the tests of this process share: name topics after
@@ -55,63 +51,40 @@ func NewNSQLookup(t testing.TB) *NSQServer {
 
 func newNSQ(t testing.TB, change func(*devstack.Options)) *NSQServer {
 	t.Helper()
-	dir := t.TempDir()
-	s, err := startStack(dir, devstack.NSQ, change)
-	if err != nil {
-		t.Fatal("testenv:", err)
-	}
-	n := serverOf(s)
-	n.dir, n.change = dir, change
-	t.Cleanup(func() { n.Stop(t) })
+	own := newOwn(t, devstack.NSQ, change)
+	own.start(t)
+	n := serverOf(own.stack)
+	n.own = own
 	return n
 }
 
 func serverOf(s *devstack.Stack) *NSQServer {
-	return &NSQServer{TCPAddr: s.NSQDTCPAddr, HTTPAddr: s.NSQDHTTPAddr, AdminURL: s.NSQAdminURL, LookupAddr: s.NSQLookupdHTTPAddr, stack: s}
+	return &NSQServer{TCPAddr: s.NSQDTCPAddr, HTTPAddr: s.NSQDHTTPAddr, AdminURL: s.NSQAdminURL, LookupAddr: s.NSQLookupdHTTPAddr}
 }
 
 // Stop stops an nsqd of [NewNSQ], which writes its messages to disk first. It
 // does nothing to one that is stopped.
 func (n *NSQServer) Stop(t testing.TB) {
 	t.Helper()
-	if n.dir == "" {
+	if n.own == nil {
 		t.Fatal("testenv: this nsqd is shared: take one from NewNSQ to stop it")
 	}
-	if n.stack == nil {
-		return
-	}
-	stopStack(t, n.stack)
-	n.stack = nil
+	n.own.stop(t)
 }
 
 // Kill ends an nsqd of [NewNSQ] at once. What it had in memory is lost; its topics
 // and channels are not.
 func (n *NSQServer) Kill(t testing.TB) {
 	t.Helper()
-	if err := syscall.Kill(n.stack.NSQPID, syscall.SIGKILL); err != nil {
-		t.Fatal("testenv:", err)
-	}
-	select {
-	case <-n.stack.Died(): //nolint:errcheck // that it has died is what was wanted
-	case <-time.After(30 * time.Second):
-		t.Fatal("testenv: nsqd does not end")
-	}
-	n.Stop(t)
+	n.own.end(t, n.own.stack.NSQPID, syscall.SIGKILL)
 }
 
 // Start starts a stopped nsqd again, at the same addresses and with the
 // messages that it had.
 func (n *NSQServer) Start(t testing.TB) {
 	t.Helper()
-	if n.stack != nil {
-		return
-	}
-	s, err := startStack(n.dir, devstack.NSQ, n.change)
-	if err != nil {
-		t.Fatal("testenv:", err)
-	}
-	n.stack = s
-	if s.NSQDTCPAddr != n.TCPAddr || s.NSQDHTTPAddr != n.HTTPAddr {
+	n.own.start(t)
+	if s := n.own.stack; s.NSQDTCPAddr != n.TCPAddr || s.NSQDHTTPAddr != n.HTTPAddr {
 		t.Fatalf("testenv: another process took the port of nsqd: it is at %s now, and was at %s", s.NSQDTCPAddr, n.TCPAddr)
 	}
 }
@@ -119,12 +92,12 @@ func (n *NSQServer) Start(t testing.TB) {
 // Wipe deletes all that a stopped nsqd has kept.
 func (n *NSQServer) Wipe(t testing.TB) {
 	t.Helper()
-	if n.stack != nil {
+	if n.own.stack != nil {
 		t.Fatal("testenv: stop nsqd before its messages are deleted")
 	}
-	kept, err := filepath.Glob(filepath.Join(n.dir, "nsq", "*"))
+	kept, err := filepath.Glob(filepath.Join(n.own.dir, "nsq", "*"))
 	if err == nil && len(kept) == 0 {
-		t.Fatal("testenv: nsqd has kept nothing in", n.dir)
+		t.Fatal("testenv: nsqd has kept nothing in", n.own.dir)
 	}
 	for _, file := range kept {
 		err = errors.Join(err, os.RemoveAll(file))

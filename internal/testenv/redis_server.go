@@ -16,28 +16,22 @@ type RedisServer struct {
 	Client *redis.Client // straight to it
 	Dir    string        // its working directory
 
-	t     testing.TB
-	stack *devstack.Stack // nil while it is down
+	t   testing.TB
+	own *ownServer
 }
 
 // NewRedisServer returns a Redis that ends with the test.
 func NewRedisServer(t testing.TB) *RedisServer {
 	t.Helper()
-	dir := ownDir(t, "redis-")
-	stack, err := startStack(dir, devstack.Redis)
-	if err != nil {
-		t.Fatal("testenv:", err)
-	}
-	s := &RedisServer{URL: stack.RedisURL, Dir: filepath.Join(dir, "redis"), t: t, stack: stack}
+	own := newOwn(t, devstack.Redis, func(*devstack.Options) {})
+	own.start(t)
+	s := &RedisServer{URL: own.stack.RedisURL, Dir: filepath.Join(own.dir, "redis"), t: t, own: own}
 	options, err := redis.ParseURL(s.URL)
 	if err != nil {
 		t.Fatal("testenv:", err)
 	}
 	s.Client = redis.NewClient(options)
-	t.Cleanup(func() {
-		s.Client.Close() //nolint:errcheck // nothing is left to say
-		s.Stop()
-	})
+	t.Cleanup(func() { s.Client.Close() }) //nolint:errcheck // nothing is left to say
 	return s
 }
 
@@ -47,11 +41,7 @@ func (s *RedisServer) Addr() string { return s.Client.Options().Addr }
 // Stop ends the server for good.
 func (s *RedisServer) Stop() {
 	s.t.Helper()
-	if s.stack == nil {
-		return
-	}
-	stopStack(s.t, s.stack)
-	s.stack = nil
+	s.own.stop(s.t)
 }
 
 // Set changes settings, name and value in turn.

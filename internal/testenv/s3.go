@@ -2,11 +2,8 @@ package testenv
 
 import (
 	"crypto/rand"
-	"crypto/tls"
-	"crypto/x509"
 	"net/http"
 	"net/http/httputil"
-	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -14,7 +11,6 @@ import (
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
-	"github.com/aws/aws-sdk-go-v2/credentials"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 	"github.com/aws/aws-sdk-go-v2/service/s3/types"
 
@@ -24,13 +20,9 @@ import (
 // S3Server is an S3 gateway over TLS, with storage classes. Cold objects take
 // [RestoreDelay] to restore.
 type S3Server struct {
-	Endpoint        string // https://127.0.0.1:port, for path-style addresses
-	Plain           string // http://127.0.0.1:port: the same for browsers
-	CAFile          string // PEM of the authority to trust
-	AccessKeyID     string
-	SecretAccessKey string
-	Region          string
-	Prefix          string // of bucket names, 13 characters; no other test has it
+	devstack.Gateway
+	Plain  string // http://127.0.0.1:port: the same for browsers
+	Prefix string // of bucket names, 13 characters; no other test has it
 }
 
 // S3 returns the gateway, with a prefix for the buckets of this test. Buckets
@@ -38,11 +30,7 @@ type S3Server struct {
 func S3(t testing.TB) S3Server {
 	t.Helper()
 	s := stack(t, devstack.S3)
-	return S3Server{
-		Endpoint: s.S3Endpoint, Plain: s.S3Plain, CAFile: s.S3CAFile, Region: s.Region,
-		AccessKeyID: s.AccessKeyID, SecretAccessKey: s.SecretAccessKey,
-		Prefix: "t" + strings.ToLower(rand.Text()[:11]) + "-",
-	}
+	return S3Server{Gateway: s.Gateway(), Plain: s.S3Plain, Prefix: "t" + strings.ToLower(rand.Text()[:11]) + "-"}
 }
 
 // Decay changes an object on the server's disk. What the server says of its bytes, which it
@@ -62,40 +50,25 @@ func (s S3Server) Decay(t testing.TB, bucket, key string, change func(content []
 // Client is a client of the SDK's own, for a test that must not use Farol's code to see the server.
 func (s S3Server) Client(t testing.TB) *s3.Client {
 	t.Helper()
-	return s3.New(s3.Options{
-		BaseEndpoint: &s.Endpoint, Region: s.Region, UsePathStyle: true,
-		Credentials: credentials.NewStaticCredentialsProvider(s.AccessKeyID, s.SecretAccessKey, ""),
-		HTTPClient:  &http.Client{Transport: s.transport(t)},
-	})
+	return s.Gateway.Client(s.transport(t))
 }
 
 // Proxy forwards requests to the server as they are, since they are signed.
 func (s S3Server) Proxy(t testing.TB) *httputil.ReverseProxy {
 	t.Helper()
-	to, err := url.Parse(s.Endpoint)
+	proxy, err := s.Gateway.Proxy(s.transport(t))
 	if err != nil {
 		t.Fatal("testenv:", err)
 	}
-	return &httputil.ReverseProxy{
-		Transport: s.transport(t),
-		Rewrite: func(r *httputil.ProxyRequest) {
-			r.Out.URL.Scheme, r.Out.URL.Host = to.Scheme, to.Host
-			r.Out.Host = r.In.Host
-		},
-	}
+	return proxy
 }
 
 // transport trusts the server, and passes on the bytes as they come.
 func (s S3Server) transport(t testing.TB) *http.Transport {
 	t.Helper()
-	pem, err := os.ReadFile(s.CAFile)
+	transport, err := s.Transport()
 	if err != nil {
 		t.Fatal("testenv:", err)
-	}
-	roots := x509.NewCertPool()
-	roots.AppendCertsFromPEM(pem)
-	transport := &http.Transport{
-		TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}, DisableCompression: true, MaxIdleConnsPerHost: 32,
 	}
 	t.Cleanup(transport.CloseIdleConnections)
 	return transport

@@ -24,10 +24,8 @@ import (
 type Server struct {
 	URL string // of a migrated database; the user is a superuser
 
-	t        testing.TB
-	dir      string
-	settings []string        // that it has in addition to those of all
-	stack    *devstack.Stack // nil while it is down
+	t   testing.TB
+	own *ownServer
 }
 
 // NewServer returns a server that has a migrated database.
@@ -48,8 +46,7 @@ func NewCountingServer(t testing.TB) *Server {
 
 func newMigrated(t testing.TB, settings ...string) *Server {
 	t.Helper()
-	s := newServer(t)
-	s.settings = settings
+	s := newServer(t, settings...)
 	s.start()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
@@ -59,15 +56,15 @@ func newMigrated(t testing.TB, settings ...string) *Server {
 	return s
 }
 
-func newServer(t testing.TB) *Server {
+// newServer makes a server that is down, with settings in addition to those of all.
+func newServer(t testing.TB, settings ...string) *Server {
 	t.Helper()
-	s := &Server{t: t, dir: ownDir(t, "server-")}
-	t.Cleanup(func() {
-		if s.stack != nil {
-			s.stop()
-		}
-	})
-	return s
+	return &Server{t: t, own: newOwn(t, devstack.Postgres, func(o *devstack.Options) {
+		o.PostgresSettings = append([]string{
+			"wal_level=replica", "max_wal_senders=5", "synchronous_commit=on", "full_page_writes=on", "autovacuum=on",
+			"wal_receiver_status_interval=1s", "wal_retrieve_retry_interval=100ms",
+		}, settings...)
+	})}
 }
 
 // Standby returns a server that copies s by streaming, from now on.
@@ -96,20 +93,9 @@ func (s *Server) Start() {
 
 func (s *Server) start(change ...func(*devstack.Options)) {
 	s.t.Helper()
-	change = append(change, func(o *devstack.Options) {
-		o.PostgresSettings = []string{
-			"wal_level=replica", "max_wal_senders=5", "synchronous_commit=on", "full_page_writes=on", "autovacuum=on",
-			"wal_receiver_status_interval=1s", "wal_retrieve_retry_interval=100ms",
-		}
-		o.PostgresSettings = append(o.PostgresSettings, s.settings...)
-	})
-	stack, err := startStack(s.dir, devstack.Postgres, change...)
-	if err != nil {
-		s.t.Fatal("testenv:", err)
-	}
-	s.stack = stack
+	s.own.start(s.t, change...)
 	if s.URL == "" {
-		s.URL = stack.AdminURL
+		s.URL = s.own.stack.AdminURL
 	}
 }
 
@@ -123,15 +109,7 @@ func (s *Server) End(how syscall.Signal) {
 	if err := errors.Join(err, pidErr); err != nil {
 		s.t.Fatal("testenv: find the server:", err)
 	}
-	if err := syscall.Kill(pid, how); err != nil {
-		s.t.Fatal("testenv:", err)
-	}
-	select {
-	case <-s.stack.Died(): //nolint:errcheck // that it has died is what was wanted
-	case <-time.After(30 * time.Second):
-		s.t.Fatal("testenv: the server does not end")
-	}
-	s.stop()
+	s.own.end(s.t, pid, how)
 }
 
 // Promote makes a standby the primary.
@@ -155,10 +133,4 @@ func (s *Server) Exec(sql string) {
 	}
 }
 
-func (s *Server) stop() {
-	s.t.Helper()
-	stopStack(s.t, s.stack)
-	s.stack = nil
-}
-
-func (s *Server) data() string { return filepath.Join(s.dir, "postgres", "data") }
+func (s *Server) data() string { return filepath.Join(s.own.dir, "postgres", "data") }

@@ -39,11 +39,11 @@ func Share(ctx context.Context, command []string) (code int, err error) {
 	var servers, pooler *devstack.Stack
 	var building errgroup.Group
 	building.Go(func() error {
-		if _, err := build(ctx, "./cmd/farol-dev", "farol-dev", false); err != nil { // next to farol, which starts it
+		if _, err := build(ctx, "dev", "./farol-dev", "farol-dev", false); err != nil { // next to farol, which starts it
 			return err
 		}
 		var err error
-		binary, err = build(ctx, "./cmd/farol", "farol", false)
+		binary, err = build(ctx, ".", "./cmd/farol", "farol", false)
 		return err
 	})
 	exe, err := os.Executable()

@@ -60,8 +60,9 @@ func startStack(dir string, service devstack.Service, change ...func(*devstack.O
 	return devstack.Start(ctx, o)
 }
 
-// ownDir makes the directory of a server that one test has.
-func ownDir(t testing.TB, name string) string {
+// OwnDir makes a directory for a server or a program that one test has. It is removed when all
+// tests have ended.
+func OwnDir(t testing.TB, name string) string {
 	t.Helper()
 	running.mu.Lock()
 	base := running.dir
@@ -76,13 +77,61 @@ func ownDir(t testing.TB, name string) string {
 	return dir
 }
 
-func stopStack(t testing.TB, s *devstack.Stack) {
+// ownServer is a server that one test has, and may hurt. It ends with the test.
+type ownServer struct {
+	service  devstack.Service
+	dir      string
+	settings func(*devstack.Options)
+	stack    *devstack.Stack // nil while it is down
+}
+
+// newOwn makes a server that is down.
+func newOwn(t testing.TB, service devstack.Service, settings func(*devstack.Options)) *ownServer {
 	t.Helper()
+	s := &ownServer{service: service, dir: OwnDir(t, string(service)+"-"), settings: settings}
+	t.Cleanup(func() { s.stop(t) })
+	return s
+}
+
+// start starts the server with the data that it had, at the address that it had.
+func (s *ownServer) start(t testing.TB, change ...func(*devstack.Options)) {
+	t.Helper()
+	if s.stack != nil {
+		return
+	}
+	stack, err := startStack(s.dir, s.service, append(change, s.settings)...)
+	if err != nil {
+		t.Fatal("testenv:", err)
+	}
+	s.stack = stack
+}
+
+// stop stops the server in the order that keeps its data.
+func (s *ownServer) stop(t testing.TB) {
+	t.Helper()
+	if s.stack == nil {
+		return
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
-	if err := s.Stop(ctx); err != nil {
+	if err := s.stack.Stop(ctx); err != nil {
 		t.Error("testenv:", err)
 	}
+	s.stack = nil
+}
+
+// end sends the server's process a signal that ends it, and returns when it has.
+func (s *ownServer) end(t testing.TB, pid int, how syscall.Signal) {
+	t.Helper()
+	if err := syscall.Kill(pid, how); err != nil {
+		t.Fatal("testenv:", err)
+	}
+	select {
+	case <-s.stack.Died(): //nolint:errcheck // that it has died is what was wanted
+	case <-time.After(30 * time.Second):
+		t.Fatalf("testenv: %s does not end", s.service)
+	}
+	s.stop(t)
 }
 
 // options are those of every stack of a test.

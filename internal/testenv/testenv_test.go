@@ -2,8 +2,6 @@ package testenv_test
 
 import (
 	"bufio"
-	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
@@ -14,7 +12,6 @@ import (
 	"testing"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
-	"github.com/aws/aws-sdk-go-v2/credentials"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 	"github.com/nsqio/go-nsq"
 
@@ -50,7 +47,7 @@ func TestEveryTestHasARedisDatabaseOfItsOwn(t *testing.T) {
 func TestS3TakesAndGivesOverTLS(t *testing.T) {
 	t.Parallel()
 	at := testenv.S3(t)
-	client := s3Client(t, at, at.Endpoint)
+	client := at.Client(t)
 	bucket := aws.String(at.Prefix + "bucket")
 	if _, err := client.CreateBucket(t.Context(), &s3.CreateBucketInput{Bucket: bucket}); err != nil {
 		t.Fatal(err)
@@ -137,23 +134,4 @@ func TestHangs(t *testing.T) {
 	}
 	fmt.Println(testenv.S3(t).CAFile)
 	<-t.Context().Done()
-}
-
-func s3Client(t *testing.T, at testenv.S3Server, endpoint string) *s3.Client {
-	t.Helper()
-	pem, err := os.ReadFile(at.CAFile)
-	if err != nil {
-		t.Fatal(err)
-	}
-	pool := x509.NewCertPool()
-	if !pool.AppendCertsFromPEM(pem) {
-		t.Fatal("no certificate in the CA file")
-	}
-	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool}}
-	t.Cleanup(transport.CloseIdleConnections)
-	return s3.New(s3.Options{
-		BaseEndpoint: &endpoint, Region: at.Region, UsePathStyle: true,
-		Credentials: credentials.NewStaticCredentialsProvider(at.AccessKeyID, at.SecretAccessKey, ""),
-		HTTPClient:  &http.Client{Transport: transport},
-	})
 }

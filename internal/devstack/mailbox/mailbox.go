@@ -4,21 +4,15 @@ package mailbox
 
 import (
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
 	"time"
-
-	"github.com/emersion/go-smtp"
 )
 
-const (
-	mostMails = 1000    // the oldest are deleted above it
-	mostBytes = 1 << 20 // of a mail
-)
+const mostMails = 1000 // the oldest are deleted above it
 
 // Mail is a mail as it came.
 type Mail struct {
@@ -66,57 +60,4 @@ func (b *Box) Keep(m Mail) error {
 		}
 	}
 	return err
-}
-
-// Handler answers a client. An error is the server's answer; a *smtp.SMTPError has its
-// own code.
-type Handler struct {
-	Rcpt func(to string) error                   // nil: each recipient is accepted
-	Keep func(m Mail, hangUp func() error) error // is given a whole mail, before it is answered
-}
-
-// NewServer returns a server for mail.
-func NewServer(h Handler) *smtp.Server {
-	s := smtp.NewServer(smtp.BackendFunc(func(c *smtp.Conn) (smtp.Session, error) {
-		return &session{handler: h, conn: c}, nil
-	}))
-	s.Domain, s.MaxMessageBytes, s.MaxRecipients = "localhost", mostBytes, 50
-	s.ReadTimeout, s.WriteTimeout = time.Minute, time.Minute
-	s.ErrorLog = quiet{}
-	return s
-}
-
-// quiet logs nothing: clients that go away are no news.
-type quiet struct{}
-
-func (quiet) Printf(string, ...any) {}
-func (quiet) Println(...any)        {}
-
-type session struct {
-	handler Handler
-	conn    *smtp.Conn
-	mail    Mail
-}
-
-func (s *session) Reset()        { s.mail = Mail{} }
-func (s *session) Logout() error { return nil }
-
-func (s *session) Mail(from string, _ *smtp.MailOptions) error {
-	s.mail = Mail{From: from}
-	return nil
-}
-
-func (s *session) Rcpt(to string, _ *smtp.RcptOptions) error {
-	s.mail.To = append(s.mail.To, to)
-	if s.handler.Rcpt != nil {
-		return s.handler.Rcpt(to)
-	}
-	return nil
-}
-
-func (s *session) Data(r io.Reader) (err error) {
-	if s.mail.Text, err = io.ReadAll(r); err != nil {
-		return err
-	}
-	return s.handler.Keep(s.mail, s.conn.Conn().Close)
 }

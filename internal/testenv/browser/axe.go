@@ -8,8 +8,6 @@ import (
 	"io"
 	"strings"
 	"sync"
-
-	"github.com/chromedp/cdproto/page"
 )
 
 //go:embed axe/axe.min.js.gz
@@ -72,8 +70,11 @@ func (b *Tab) axe(rules string) []Violation {
 		b.Script(true)
 		defer b.Script(false)
 	}
-	frame := must(b, page.GetFrameTree, struct{}{}).FrameTree.Frame.ID
-	world := must(b, page.CreateIsolatedWorld, page.CreateIsolatedWorldParams{FrameID: frame, WorldName: "axe"}).ExecutionContextID
+	tree := must[struct {
+		FrameTree struct{ Frame struct{ ID string } }
+	}](b, "Page.getFrameTree", params{})
+	beside := must[struct{ ExecutionContextID int }](b, "Page.createIsolatedWorld", params{"frameId": tree.FrameTree.Frame.ID, "worldName": "axe"})
+	world := params{"contextId": beside.ExecutionContextID}
 	loaded, err := evaluateIn[bool](b, world, `typeof axe == "object"`)
 	if err == nil && !loaded {
 		_, err = evaluateIn[bool](b, world, script+"; true")

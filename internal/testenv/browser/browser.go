@@ -4,7 +4,7 @@ package browser
 
 import (
 	"cmp"
-	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -13,17 +13,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
-
-	"github.com/chromedp/cdproto/cdp"
-	"github.com/chromedp/cdproto/log"
-	"github.com/chromedp/cdproto/network"
-	"github.com/chromedp/cdproto/page"
-	"github.com/chromedp/cdproto/runtime"
-	"github.com/chromedp/chromedp"
-	"github.com/chromedp/chromedp/remote"
-
-	"github.com/farol-preservation/farol/internal/testenv"
 )
 
 // Tab is one tab. Its methods fail the test when they cannot do what they are called for.
@@ -33,36 +22,41 @@ import (
 // A test fails if its pages report a problem that it does not [Tab.Expect] and that
 // [Tab.Problems] has not returned.
 type Tab struct {
-	t    testing.TB
-	ctx  context.Context //nolint:containedctx // chromedp's contexts are tabs
-	base string
+	t       testing.TB
+	browser *chromium
+	session string
+	base    string
 
 	plain  bool // pages may not run scripts
 	mu     sync.Mutex
-	wrong  []string    // guarded by mu
-	known  []*expected // guarded by mu
-	closed bool        // guarded by mu
+	loaded map[string]bool // what is there as a whole, by the number of its loading; guarded by mu
+	wrong  []string        // guarded by mu
+	known  []*expected     // guarded by mu
+	closed bool            // guarded by mu
 }
 
 // Open opens a tab of 1440 × 900 pixels. Paths of its pages begin after base, such as
 // http://127.0.0.1:8080.
 func Open(t testing.TB, base string) *Tab {
 	t.Helper()
-	b := &Tab{t: t, base: base}
-	allocator, release := remote.NewAllocator(context.Background(), "ws://"+testenv.Chromium(t))
-	ctx, leave := chromedp.NewContext(allocator, chromedp.WithNewBrowserContext(),
-		chromedp.WithListener(b.listen), chromedp.WithErrorf(func(string, ...any) {})) // it reports events that are newer than it
-	b.ctx = ctx
+	b := &Tab{t: t, base: base, loaded: map[string]bool{}}
+	var leave func()
+	c, err := running(t)
+	if err == nil {
+		b.browser = c
+		b.session, leave, err = c.attach(b)
+	}
+	if err != nil {
+		t.Fatal("browser: open a tab:", err)
+	}
 	t.Cleanup(func() {
 		b.close()
 		leave()
-		release()
 	})
-	if err := chromedp.Do(ctx); err != nil {
-		t.Fatal("browser: open a tab:", err)
+	for _, domain := range []string{"Runtime", "Log", "Page", "DOM"} {
+		must[empty](b, domain+".enable", params{})
 	}
-	// Of each request that is sent, Chromium would hand over the whole body: 16 MiB of a bag.
-	must(b, network.Disable, cdp.Empty{})
+	must[empty](b, "Page.setLifecycleEventsEnabled", params{"enabled": true})
 	b.Size(1440, 900)
 	b.Dark(false)
 	return b
@@ -88,36 +82,55 @@ func (b *Tab) close() {
 	b.t.Logf("browser: the last page is in %s:\n%s", b.Screenshot("failed"), text)
 }
 
+// event has what counts of the events that a tab listens to.
+type event struct {
+	LoaderID, Name   string                            // of a page on its way
+	Entry            struct{ Level, Text, URL string } // of the log
+	ExceptionDetails *exception
+	Type             string // of a message on the console, with its arguments
+	Args             []struct {
+		Description string
+		Value       json.RawMessage
+	}
+}
+
+// exception is what a script has thrown.
+type exception struct {
+	Text      string
+	Exception struct{ Description string }
+}
+
+func (e *exception) String() string { return cmp.Or(e.Exception.Description, e.Text) }
+
 // listen collects what a page reports. Requests that fail or are refused, and what its
 // policy of contents forbids, are entries of the log; what a script does not catch is none.
-func (b *Tab) listen(event any) {
+func (b *Tab) listen(m message) {
 	var problem string
-	switch e := event.(type) {
-	case *log.EventEntryAdded:
-		if e.Entry.Level == log.EntryLevelError {
+	var e event
+	if err := json.Unmarshal(m.Params, &e); err != nil {
+		problem = fmt.Sprintf("read %s: %v", m.Method, err)
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	switch m.Method {
+	case "Page.lifecycleEvent":
+		b.loaded[e.LoaderID] = b.loaded[e.LoaderID] || e.Name == "load"
+	case "Log.entryAdded":
+		if e.Entry.Level == "error" {
 			problem = e.Entry.Text + " " + e.Entry.URL
 		}
-	case *runtime.EventExceptionThrown:
-		problem = thrown(e.ExceptionDetails)
-	case *runtime.EventConsoleAPICalled:
-		if slices.Contains([]runtime.ConsoleAPICalledType{"error", "warning", "assert"}, e.Type) {
+	case "Runtime.exceptionThrown":
+		problem = e.ExceptionDetails.String()
+	case "Runtime.consoleAPICalled":
+		if slices.Contains([]string{"error", "warning", "assert"}, e.Type) {
 			for _, arg := range e.Args {
 				problem += cmp.Or(arg.Description, strings.Trim(string(arg.Value), `"`)) + " "
 			}
 		}
 	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
 	if problem != "" && !b.closed && !slices.ContainsFunc(b.known, func(e *expected) bool { return e.takes(problem) }) {
 		b.wrong = append(b.wrong, strings.TrimSpace(problem))
 	}
-}
-
-func thrown(d *runtime.ExceptionDetails) string {
-	if d.Exception != nil && d.Exception.Description != "" {
-		return d.Exception.Description
-	}
-	return d.Text
 }
 
 // Expect has up to so many problems be the test's own doing that have all these parts, such as
@@ -163,8 +176,7 @@ func (b *Tab) Problems() []string {
 // `go test -artifacts` keeps.
 func (b *Tab) Screenshot(name string) string {
 	b.t.Helper()
-	yes := true
-	r, err := call(b, page.CaptureScreenshot, page.CaptureScreenshotParams{CaptureBeyondViewport: &yes, OptimizeForSpeed: &yes})
+	r, err := call[struct{ Data []byte }](b, "Page.captureScreenshot", params{"captureBeyondViewport": true, "optimizeForSpeed": true})
 	dir := os.Getenv("FAROL_TEST_SCREENSHOTS")
 	if dir == "" {
 		dir = b.t.ArtifactDir()
@@ -176,24 +188,20 @@ func (b *Tab) Screenshot(name string) string {
 	return path
 }
 
-// patience is how long Chromium may take for one command.
-const patience = time.Minute
-
 // call sends a command to the tab.
-func call[P, R any](b *Tab, command cdp.Command[P, R], params P) (R, error) {
-	ctx, cancel := context.WithTimeout(b.ctx, patience)
-	defer cancel()
-	return chromedp.Run(ctx, func(ctx context.Context, t *chromedp.Target) (R, error) {
-		return cdp.Call(ctx, t, command, params)
-	})
+func call[R any](b *Tab, method string, p params) (R, error) {
+	return ask[R](b.browser, b.session, method, p)
 }
 
 // must is call for what has to succeed.
-func must[P, R any](b *Tab, command cdp.Command[P, R], params P) R {
+func must[R any](b *Tab, method string, p params) R {
 	b.t.Helper()
-	r, err := call(b, command, params)
+	r, err := call[R](b, method, p)
 	if err != nil {
-		b.t.Fatal("browser:", fmt.Errorf("%s: %w", command.Method, err))
+		b.t.Fatal("browser:", err)
 	}
 	return r
 }
+
+// empty is an answer that says nothing.
+type empty struct{}

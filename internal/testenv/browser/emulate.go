@@ -1,14 +1,9 @@
 package browser
 
-import (
-	"github.com/chromedp/cdproto/emulation"
-	"github.com/chromedp/cdproto/network"
-)
-
 // Size sets the size of the window in CSS pixels.
 func (b *Tab) Size(width, height int64) {
 	b.t.Helper()
-	must(b, emulation.SetDeviceMetricsOverride, emulation.SetDeviceMetricsOverrideParams{Width: width, Height: height, DeviceScaleFactor: 1})
+	must[empty](b, "Emulation.setDeviceMetricsOverride", params{"width": width, "height": height, "deviceScaleFactor": 1, "mobile": false})
 }
 
 // Dark sets which colour scheme the person prefers. Nothing moves in either: a page is
@@ -19,8 +14,8 @@ func (b *Tab) Dark(dark bool) {
 	if dark {
 		scheme = "dark"
 	}
-	must(b, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{
-		{Name: "prefers-color-scheme", Value: scheme}, {Name: "prefers-reduced-motion", Value: "reduce"},
+	must[empty](b, "Emulation.setEmulatedMedia", params{"features": []params{
+		{"name": "prefers-color-scheme", "value": scheme}, {"name": "prefers-reduced-motion", "value": "reduce"},
 	}})
 }
 
@@ -28,7 +23,7 @@ func (b *Tab) Dark(dark bool) {
 func (b *Tab) Script(on bool) {
 	b.t.Helper()
 	b.plain = !on
-	must(b, emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{Value: !on})
+	must[empty](b, "Emulation.setScriptExecutionDisabled", params{"value": !on})
 }
 
 // Line is a connection to the network.
@@ -44,13 +39,12 @@ const (
 // Network gives the tab another line.
 func (b *Tab) Network(line Line) {
 	b.t.Helper()
-	must(b, network.Enable, network.EnableParams{})
-	c := network.Conditions{DownloadThroughput: -1, UploadThroughput: -1, Offline: line == Cut}
+	must[empty](b, "Network.enable", params{})
+	conditions := params{"offline": line == Cut, "latency": 0, "downloadThroughput": -1, "uploadThroughput": -1}
 	if line == Slow {
-		c.Latency, c.DownloadThroughput, c.UploadThroughput = 400, 50e3, 50e3
+		conditions = params{"offline": false, "latency": 400, "downloadThroughput": 50e3, "uploadThroughput": 50e3}
 	}
-	must(b, network.EmulateNetworkConditionsByRule, network.EmulateNetworkConditionsByRuleParams{MatchedNetworkConditions: []*network.Conditions{&c}})
-	must(b, network.OverrideNetworkState, network.OverrideNetworkStateParams{
-		Offline: c.Offline, Latency: c.Latency, DownloadThroughput: c.DownloadThroughput, UploadThroughput: c.UploadThroughput,
-	})
+	must[empty](b, "Network.overrideNetworkState", conditions)
+	conditions["urlPattern"] = "" // of all addresses
+	must[empty](b, "Network.emulateNetworkConditionsByRule", params{"matchedNetworkConditions": []params{conditions}})
 }

@@ -2,10 +2,6 @@ package browser
 
 import (
 	"encoding/json"
-
-	"github.com/chromedp/cdproto/dom"
-	"github.com/chromedp/cdproto/input"
-	"github.com/chromedp/cdproto/runtime"
 )
 
 // Choose chooses a file of this machine in the field for files that a selector finds.
@@ -15,16 +11,16 @@ func (b *Tab) Choose(selector, path string) {
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	field := must(b, runtime.Evaluate, runtime.EvaluateParams{Expression: "document.querySelector(" + string(quoted) + ")"})
-	must(b, dom.SetFileInputFiles, dom.SetFileInputFilesParams{Files: []string{path}, ObjectID: field.Result.ObjectID})
+	field := must[evaluated](b, "Runtime.evaluate", params{"expression": "document.querySelector(" + string(quoted) + ")"})
+	must[empty](b, "DOM.setFileInputFiles", params{"files": []string{path}, "objectId": field.Result.ObjectID})
 }
 
 // Drop drops a file of this machine on the middle of the page.
 func (b *Tab) Drop(path string) {
 	b.t.Helper()
-	for _, kind := range []input.DispatchDragEventType{"dragEnter", "dragOver", "drop"} {
-		must(b, input.DispatchDragEvent, input.DispatchDragEventParams{
-			Type: kind, X: 700, Y: 400, Data: &input.DragData{Files: []string{path}, DragOperationsMask: 1},
+	for _, kind := range []string{"dragEnter", "dragOver", "drop"} {
+		must[empty](b, "Input.dispatchDragEvent", params{
+			"type": kind, "x": 700, "y": 400, "data": params{"items": []any{}, "files": []string{path}, "dragOperationsMask": 1},
 		})
 	}
 }

@@ -5,14 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-
-	"github.com/chromedp/cdproto/accessibility"
-	"github.com/chromedp/cdproto/cdp"
-	"github.com/chromedp/cdproto/dom"
-	"github.com/chromedp/cdproto/input"
-	"github.com/chromedp/cdproto/runtime"
-	"github.com/chromedp/chromedp"
-	"github.com/chromedp/chromedp/kb"
+	"unicode"
 
 	"github.com/farol-preservation/farol/internal/testenv"
 )
@@ -23,9 +16,15 @@ func (b *Tab) Go(path string) {
 	if !strings.Contains(path, "://") {
 		path = b.base + path
 	}
-	if err := chromedp.Do(b.ctx, chromedp.Navigate(path)); err != nil {
-		b.t.Fatalf("browser: open %s: %v", path, err)
+	r := must[struct{ LoaderID, ErrorText string }](b, "Page.navigate", params{"url": path})
+	if r.ErrorText != "" {
+		b.t.Fatalf("browser: open %s: %s", path, r.ErrorText)
 	}
+	testenv.Eventually(b.t, "browser: open "+path, func() bool {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		return r.LoaderID == "" || b.loaded[r.LoaderID] // "": it is the same page
+	})
 }
 
 // SignIn signs the tab's person in by a link that works once.
@@ -47,23 +46,32 @@ func Value[T any](b *Tab, expression string) T {
 }
 
 func evaluate[T any](b *Tab, expression string) (v T, err error) {
-	return evaluateIn[T](b, 0, expression)
+	return evaluateIn[T](b, params{}, expression)
 }
 
-// evaluateIn is evaluate in a context of scripts; 0 is the page's own.
-func evaluateIn[T any](b *Tab, world runtime.ExecutionContextID, expression string) (v T, err error) {
-	yes := true
-	r, err := call(b, runtime.Evaluate, runtime.EvaluateParams{Expression: expression, ContextID: world, ReturnByValue: &yes, AwaitPromise: &yes})
+// evaluateIn is evaluate in a context of scripts, if the parameters name one.
+func evaluateIn[T any](b *Tab, world params, expression string) (v T, err error) {
+	world["expression"], world["returnByValue"], world["awaitPromise"] = expression, true, true
+	r, err := call[evaluated](b, "Runtime.evaluate", world)
 	switch {
 	case err != nil:
 		return v, err
 	case r.ExceptionDetails != nil:
-		return v, fmt.Errorf("it threw %s", thrown(r.ExceptionDetails))
+		return v, fmt.Errorf("it threw %s", r.ExceptionDetails)
 	}
 	if err := json.Unmarshal(r.Result.Value, &v); err != nil {
 		return v, fmt.Errorf("read %s: %w", r.Result.Value, err)
 	}
 	return v, nil
+}
+
+// evaluated is what an expression or a function of JavaScript came to.
+type evaluated struct {
+	Result struct {
+		Value    json.RawMessage
+		ObjectID string
+	}
+	ExceptionDetails *exception
 }
 
 // Until waits for an expression of JavaScript to be true, also on the next page. What it
@@ -95,8 +103,8 @@ func (b *Tab) Shows(text string) {
 
 // element is what a role and an accessible name lead to.
 type element struct {
-	node   cdp.BackendNodeID
-	object runtime.RemoteObjectID
+	node   int
+	object string
 }
 
 // find waits for the only element with an accessible name that has one of the roles, as
@@ -108,7 +116,7 @@ func (b *Tab) find(name string, roles []string, ready func(element) bool) {
 		if err != nil || len(list) != 1 {
 			return false
 		}
-		r, err := call(b, dom.ResolveNode, dom.ResolveNodeParams{BackendNodeID: list[0]})
+		r, err := call[struct{ Object struct{ ObjectID string } }](b, "DOM.resolveNode", params{"backendNodeId": list[0]})
 		if err != nil {
 			return false
 		}
@@ -117,21 +125,25 @@ func (b *Tab) find(name string, roles []string, ready func(element) bool) {
 }
 
 // named are the elements with a name and one of the roles.
-func (b *Tab) named(name string, roles []string) (list []cdp.BackendNodeID, err error) {
-	document, err := call(b, runtime.Evaluate, runtime.EvaluateParams{Expression: "document"})
+func (b *Tab) named(name string, roles []string) (list []int, err error) {
+	document, err := call[evaluated](b, "Runtime.evaluate", params{"expression": "document"})
 	if err != nil {
 		return nil, err
 	}
-	r, err := call(b, accessibility.QueryAXTree, accessibility.QueryAXTreeParams{ObjectID: document.Result.ObjectID, AccessibleName: name})
+	r, err := call[struct {
+		Nodes []struct {
+			Ignored          bool
+			Role             struct{ Value string }
+			BackendDOMNodeID int
+		}
+	}](b, "Accessibility.queryAXTree", params{"objectId": document.Result.ObjectID, "accessibleName": name})
 	if err != nil {
 		return nil, err
 	}
 	for _, n := range r.Nodes {
-		var role string
-		if n.Ignored || n.Role == nil || json.Unmarshal(n.Role.Value, &role) != nil || !slices.Contains(roles, role) {
-			continue
+		if !n.Ignored && slices.Contains(roles, n.Role.Value) {
+			list = append(list, n.BackendDOMNodeID)
 		}
-		list = append(list, n.BackendDOMNodeID)
 	}
 	return list, nil
 }
@@ -141,11 +153,10 @@ func (b *Tab) Click(role, name string) {
 	b.t.Helper()
 	var x, y float64
 	b.find(name, []string{role}, func(e element) bool {
-		_, err := call(b, dom.ScrollIntoViewIfNeeded, dom.ScrollIntoViewIfNeededParams{BackendNodeID: e.node})
-		if err != nil {
+		if _, err := call[empty](b, "DOM.scrollIntoViewIfNeeded", params{"backendNodeId": e.node}); err != nil {
 			return false
 		}
-		r, err := call(b, dom.GetContentQuads, dom.GetContentQuadsParams{BackendNodeID: e.node})
+		r, err := call[struct{ Quads [][]float64 }](b, "DOM.getContentQuads", params{"backendNodeId": e.node})
 		if err != nil || len(r.Quads) == 0 {
 			return false
 		}
@@ -153,8 +164,8 @@ func (b *Tab) Click(role, name string) {
 		x, y = (q[0]+q[4])/2, (q[1]+q[5])/2
 		return b.does(e, fmt.Sprintf(`function() { const e = document.elementFromPoint(%f, %f); return this.contains(e) || !!e?.contains(this) && e.tagName == "LABEL" }`, x, y))
 	})
-	for _, kind := range []input.DispatchMouseEventType{"mouseMoved", "mousePressed", "mouseReleased"} {
-		must(b, input.DispatchMouseEvent, input.DispatchMouseEventParams{Type: kind, X: x, Y: y, Button: "left", ClickCount: 1})
+	for _, kind := range []string{"mouseMoved", "mousePressed", "mouseReleased"} {
+		must[empty](b, "Input.dispatchMouseEvent", params{"type": kind, "x": x, "y": y, "button": "left", "clickCount": 1})
 	}
 }
 
@@ -164,28 +175,38 @@ func (b *Tab) Fill(label, text string) {
 	b.find(label, []string{"textbox", "searchbox", "combobox", "spinbutton"}, func(e element) bool {
 		return b.does(e, `function() { this.focus(); this.select(); return document.activeElement == this }`)
 	})
-	must(b, input.InsertText, input.InsertTextParams{Text: text})
+	must[empty](b, "Input.insertText", params{"text": text})
 }
 
 // does reports whether a function of an element returns true.
 func (b *Tab) does(e element, function string) bool {
-	yes := true
-	r, err := call(b, runtime.CallFunctionOn, runtime.CallFunctionOnParams{FunctionDeclaration: function, ObjectID: e.object, ReturnByValue: &yes})
+	r, err := call[evaluated](b, "Runtime.callFunctionOn", params{"functionDeclaration": function, "objectId": e.object, "returnByValue": true})
 	return err == nil && r.ExceptionDetails == nil && string(r.Result.Value) == "true"
 }
 
-// Press presses keys, one after the other: letters, "\t" for Tab, "\r" for Enter. As with a
-// keyboard, a key types nothing if the page has prevented that: chromedp.KeyEvent would type it
-// in an event of its own.
+// Press presses keys, one after the other: letters, "\t" for Tab, "\r" for Enter, "\x1b" for
+// Escape. As with a keyboard, a key types nothing if the page has prevented that.
 func (b *Tab) Press(keys string) {
 	b.t.Helper()
 	for _, r := range keys {
-		events := kb.Encode(r)
-		down, up := *events[0], *events[len(events)-1]
-		if len(events) == 3 {
-			down.Text, down.UnmodifiedText = events[1].Text, events[1].UnmodifiedText
+		key := params{"key": string(r), "text": string(r)}
+		switch r {
+		case '\t', '\x1b': // which have no text
+			key = params{"key": map[rune]string{'\t': "Tab", '\x1b': "Escape"}[r], "windowsVirtualKeyCode": r}
+		case '\r':
+			key["key"], key["windowsVirtualKeyCode"] = "Enter", r
+		default:
+			if unicode.IsLetter(r) || unicode.IsDigit(r) {
+				key["windowsVirtualKeyCode"] = unicode.ToUpper(r)
+			}
+			if unicode.IsUpper(r) {
+				key["modifiers"] = 8 // Shift
+			}
 		}
-		must(b, input.DispatchKeyEvent, down)
-		must(b, input.DispatchKeyEvent, up)
+		for _, kind := range []string{"keyDown", "keyUp"} {
+			key["type"] = kind
+			must[empty](b, "Input.dispatchKeyEvent", key)
+			delete(key, "text")
+		}
 	}
 }

@@ -11,11 +11,10 @@ import (
 func TestHelpersGiveItemsBackBeforeTheyAreEnded(t *testing.T) {
 	for user, want := range map[string]string{"": "FAROL_GRACE=5s", "2s": "FAROL_GRACE=2s"} {
 		t.Setenv("FAROL_GRACE", user)
-		h, err := newHelpers(t.Context(), "farol", t.TempDir(), nil, slog.New(slog.DiscardHandler))
+		h, err := newHelpers("farol", t.TempDir(), nil, slog.New(slog.DiscardHandler))
 		if err != nil {
 			t.Fatal(err)
 		}
-		h.stopAll()
 		last := ""
 		for _, setting := range slices.Backward(h.env) { // the last one counts
 			if name := "FAROL_GRACE="; len(setting) > len(name) && setting[:len(name)] == name {

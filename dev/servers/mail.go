@@ -30,7 +30,7 @@ func runMail(ctx context.Context, in io.Reader, out io.Writer) error {
 	if err != nil {
 		return fmt.Errorf("listen for mail: %w", err)
 	}
-	server := mailbox.NewServer(mailbox.Handler{Keep: func(m mailbox.Mail, _ func() error) error { return box.Keep(m) }})
+	server := &mailbox.Server{Keep: func(m mailbox.Mail, _ func() error) error { return box.Keep(m) }}
 	failed := make(chan error, 1)
 	go func() { failed <- server.Serve(l) }()
 	if _, err := fmt.Fprintln(out, "READY", s.Addr); err != nil {

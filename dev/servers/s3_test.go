@@ -1,13 +1,10 @@
-package devstack_test
+package servers_test
 
 import (
 	"bytes"
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"io"
-	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -15,7 +12,6 @@ import (
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
-	"github.com/aws/aws-sdk-go-v2/credentials"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 	"github.com/aws/aws-sdk-go-v2/service/s3/types"
 	"github.com/aws/smithy-go"
@@ -26,21 +22,12 @@ import (
 
 func s3Client(t *testing.T, s *devstack.Stack) *s3.Client {
 	t.Helper()
-	pem, err := os.ReadFile(s.S3CAFile)
+	transport, err := s.Gateway().Transport()
 	if err != nil {
 		t.Fatal(err)
 	}
-	pool := x509.NewCertPool()
-	if !pool.AppendCertsFromPEM(pem) {
-		t.Fatal("no certificate in the CA file")
-	}
-	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool}, MaxIdleConnsPerHost: 32}
 	t.Cleanup(transport.CloseIdleConnections)
-	return s3.New(s3.Options{
-		BaseEndpoint: &s.S3Endpoint, Region: s.Region, UsePathStyle: true,
-		Credentials: credentials.NewStaticCredentialsProvider(s.AccessKeyID, s.SecretAccessKey, ""),
-		HTTPClient:  &http.Client{Transport: transport},
-	})
+	return s.Gateway().Client(transport)
 }
 
 func makeBucket(t *testing.T, client *s3.Client, bucket string) {

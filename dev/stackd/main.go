@@ -13,8 +13,8 @@ import (
 	"os/signal"
 	"syscall"
 
+	"github.com/farol-preservation/farol/dev/servers"
 	"github.com/farol-preservation/farol/format"
-	"github.com/farol-preservation/farol/internal/devstack/servers"
 	"github.com/farol-preservation/farol/internal/testenv"
 )
 

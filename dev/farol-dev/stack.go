@@ -163,16 +163,21 @@ func (l *local) startHelpers(ctx context.Context, readEvery time.Duration) (*hel
 	if readEvery > 0 {
 		environ = append(environ, "FAROL_READ_INTERVAL="+readEvery.String())
 	}
-	h, err := newHelpers(ctx, l.farol, l.dir, environ, l.log)
+	h, err := newHelpers(l.farol, l.dir, environ, l.log)
 	if err != nil {
 		return nil, err
 	}
-	h.start("worker-small", "work", "--max-size", "1GiB", "--slots", "8")
-	h.start("worker-large", "work", "--min-size", "1GiB", "--slots", "2")
-	h.start("mirror", "mirror")
-	h.startWith("serve", []string{"FAROL_DATABASE_URL=" + l.webURL, "FAROL_DATABASE_DIRECT_URL="}, "serve", "--web")
+	err = errors.Join(
+		h.start(ctx, "worker-small", nil, "work", "--max-size", "1GiB", "--slots", "8"),
+		h.start(ctx, "worker-large", nil, "work", "--min-size", "1GiB", "--slots", "2"),
+		h.start(ctx, "mirror", nil, "mirror"),
+		h.start(ctx, "serve", []string{"FAROL_DATABASE_URL=" + l.webURL, "FAROL_DATABASE_DIRECT_URL="}, "serve", "--web"))
 	if readEvery > 0 {
-		h.start("schedule", "schedule")
+		err = errors.Join(err, h.start(ctx, "schedule", nil, "schedule"))
+	}
+	if err != nil {
+		h.stopAll()
+		return nil, err
 	}
 	return h, nil
 }

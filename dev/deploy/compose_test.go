@@ -33,7 +33,7 @@ func load(ctx context.Context, settings map[string]string, profiles ...string) (
 	for name, value := range settings {
 		env = append(env, name+"="+value)
 	}
-	options, err := cli.NewProjectOptions([]string{filepath.Join("..", "docker-compose.yml")},
+	options, err := cli.NewProjectOptions([]string{filepath.Join("..", "..", "docker-compose.yml")},
 		cli.WithEnv(env), cli.WithDefaultProfiles(append([]string{"tools"}, profiles...)...))
 	if err != nil {
 		return nil, err
@@ -85,11 +85,11 @@ func TestComposeRefusesToStartWithoutASecret(t *testing.T) {
 // The example and the file must not drift apart, and neither may hold a secret.
 func TestExampleListsEverySetting(t *testing.T) {
 	t.Parallel()
-	file, err := os.ReadFile(filepath.Join("..", "docker-compose.yml"))
+	file, err := os.ReadFile(filepath.Join("..", "..", "docker-compose.yml"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	example, err := os.ReadFile("env.example")
+	example, err := os.ReadFile(filepath.Join("..", "..", "deploy", "env.example"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -309,7 +309,7 @@ func TestImageIsBuiltWithTheGoOfTheModule(t *testing.T) {
 	t.Parallel()
 	read := func(name, pattern string) string {
 		t.Helper()
-		text, err := os.ReadFile(filepath.Join("..", name))
+		text, err := os.ReadFile(filepath.Join("..", "..", name))
 		if err != nil {
 			t.Fatal(err)
 		}

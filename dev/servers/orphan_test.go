@@ -1,4 +1,4 @@
-package devstack_test
+package servers_test
 
 import (
 	"errors"

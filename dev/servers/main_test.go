@@ -1,4 +1,4 @@
-package devstack_test
+package servers_test
 
 import (
 	"bufio"
@@ -19,8 +19,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/farol-preservation/farol/dev/servers"
 	"github.com/farol-preservation/farol/internal/devstack"
-	"github.com/farol-preservation/farol/internal/devstack/servers"
 	"github.com/farol-preservation/farol/internal/testenv"
 )
 

@@ -1,8 +1,9 @@
-package monitor
+package deploy_test
 
 import (
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -11,11 +12,16 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/prometheus/client_golang/prometheus"
 	"go.yaml.in/yaml/v4"
 
+	"github.com/farol-preservation/farol/claim"
+	"github.com/farol-preservation/farol/internal/monitor"
 	"github.com/farol-preservation/farol/internal/reference"
 	"github.com/farol-preservation/farol/internal/settings"
+	"github.com/farol-preservation/farol/internal/testenv"
+	"github.com/farol-preservation/farol/storage"
 )
 
 // A group of metrics has the processes that export them.
@@ -27,23 +33,23 @@ type group struct {
 // groups are all metrics, by who exports them.
 func groups(t *testing.T) []group {
 	t.Helper()
-	figures, err := NewQueue(t.Context(), "test", settings.Database{URL: "postgres://nobody@127.0.0.1:1/none"}, nil)
+	figures, err := monitor.NewQueue(t.Context(), "test", settings.Database{URL: "postgres://nobody@127.0.0.1:1/none"}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(figures.Close)
-	work, jobs := NewWork(), NewRuns([]string{"janitor", "send-mail"})
-	work.Registry.MustRegister(NewLeases(nil), NewServices(nil), NewStores(nil))
-	jobs.Registry.MustRegister(NewJobs(nil), NewOutbox(nil))
+	work, jobs := monitor.NewWork(), monitor.NewRuns([]string{"janitor", "send-mail"})
+	work.Registry.MustRegister(monitor.NewLeases(nil), monitor.NewServices(nil), monitor.NewStores(nil))
+	jobs.Registry.MustRegister(monitor.NewJobs(nil), monitor.NewOutbox(nil))
 	requests := prometheus.NewRegistry()
-	NewRequests(requests)
+	monitor.NewRequests(requests)
 	return []group{
 		{"Of the database: every process exports the same values. Take the max over processes, then the sum over stages", figures.Describe},
 		{"Of the own work of `farol work` since its start: take the sum over processes", work.Registry.Describe},
 		{"Of `farol schedule`. Those of a job's state and of waiting mail are of the database", jobs.Registry.Describe},
-		{"Of `farol mirror`. A standby exports `leads`, `failures` and `published` only", NewMirror(nil).Describe},
+		{"Of `farol mirror`. A standby exports `leads`, `failures` and `published` only", monitor.NewMirror(nil).Describe},
 		{"Of `farol serve`", func(ch chan<- *prometheus.Desc) {
-			for _, c := range []prometheus.Collector{requests, NewWaiting(nil), NewPull(nil, nil)} {
+			for _, c := range []prometheus.Collector{requests, monitor.NewWaiting(nil), monitor.NewPull(nil, nil)} {
 				c.Describe(ch)
 			}
 		}},
@@ -123,12 +129,31 @@ func TestMetricsAreDocumented(t *testing.T) {
 // labelValues are those that a metric may have, where they are few.
 func labelValues(t *testing.T) map[string][]string {
 	t.Helper()
-	w := newWatched(t)
+	metrics := monitor.NewWork()
+	o := claim.DefaultOptions()
+	o.Observer, o.Log = metrics, slog.New(slog.DiscardHandler)
+	url := testenv.DatabaseURL(t)
+	db, err := pgxpool.New(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(db.Close)
+	engine, err := claim.New(t.Context(), db, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(engine.Close)
+	figures, err := monitor.NewQueue(t.Context(), "test", settings.Database{URL: storage.Secret(url)}, o.Log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(figures.Close)
+	metrics.Registry.MustRegister(figures, monitor.Leases{Engine: engine})
 	values := map[string][]string{
 		"outcome": {"done", "transient", "fatal", "released", "stopped", "held", "snoozed", "sent back", "lease expired", "killed", "oom", "panic", "cancelled"},
 		"stage":   settings.StageNames(),
 	}
-	families, err := w.metrics.Registry.Gather()
+	families, err := metrics.Registry.Gather()
 	if err != nil {
 		t.Fatal(err)
 	}

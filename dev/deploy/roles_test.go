@@ -3,6 +3,7 @@ package deploy_test
 import (
 	"net/url"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -30,7 +31,7 @@ func TestProcessesAreNoSuperuser(t *testing.T) {
 			t.Errorf("%s connects as %s, want %s", name, got, want)
 		}
 	}
-	script, err := os.ReadFile("postgres/roles.sh")
+	script, err := os.ReadFile(filepath.Join("..", "..", "deploy", "postgres", "roles.sh"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,7 +1,0 @@
-//go:build !linux
-
-package rig
-
-import "syscall"
-
-func dieWithUs(*syscall.SysProcAttr) {}
