@@ -305,7 +305,7 @@ func (a *archive) ingest(spec bagtest.Spec) {
 // stored are the files of an object whose path begins with a prefix.
 func (a *archive) stored(object, prefix string) (files []registry.StoredFile) {
 	a.b.Helper()
-	o, err := a.record.Object(context.Background(), object)
+	o, err := a.registry.Object(context.Background(), object)
 	if err != nil {
 		a.b.Fatal(err)
 	}
@@ -342,7 +342,7 @@ func (a *archive) askAll(files []registry.StoredFile) (items []int64) {
 func (a *archive) askWhilePaused(files []registry.StoredFile) []int64 {
 	a.b.Helper()
 	ctx := context.Background()
-	if _, err := a.record.Pause(ctx, "", "bench"); err != nil {
+	if _, err := a.registry.Pause(ctx, "", "bench"); err != nil {
 		a.b.Fatal(err)
 	}
 	items := a.askAll(files)
@@ -365,7 +365,7 @@ func (a *archive) ask(q requests.RestorationRequest) int64 {
 func (a *archive) wait(items []int64) {
 	a.b.Helper()
 	for deadline := time.Now().Add(20 * time.Minute); len(items) > 0; {
-		item, err := a.record.WorkItem(context.Background(), items[0])
+		item, err := a.registry.WorkItem(context.Background(), items[0])
 		switch {
 		case err != nil:
 			a.b.Fatal(err)

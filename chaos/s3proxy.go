@@ -10,6 +10,7 @@ import (
 	mrand "math/rand/v2"
 	"net"
 	"net/http"
+	"net/http/httputil"
 	"os"
 	"strings"
 	"sync"
@@ -76,6 +77,28 @@ func newS3Proxy(gateway devstack.Gateway, a *rig.Authority) (*s3Proxy, error) {
 		return nil, err //nolint:wrapcheck // it says what it could not read
 	}
 	transport.MaxIdleConnsPerHost, transport.IdleConnTimeout = 64, 20*time.Second
+	pass, err := passTo(gateway, transport)
+	if err != nil {
+		return nil, err
+	}
+	p.server = &http.Server{
+		ReadHeaderTimeout: time.Minute, ErrorLog: log.New(io.Discard, "", 0),
+		TLSConfig:    &tls.Config{Certificates: []tls.Certificate{a.Cert}, MinVersion: tls.VersionTLS12},
+		TLSNextProto: map[string]func(*http.Server, *tls.Conn, http.Handler){}, // HTTP/1.1, as the gateway
+		Handler:      http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { p.answer(w, r, pass) }),
+	}
+	go func() {
+		err := p.server.ServeTLS(inner, "", "")
+		if !errors.Is(err, http.ErrServerClosed) {
+			fmt.Fprintln(os.Stderr, "an S3 proxy ended:", err)
+		}
+		transport.CloseIdleConnections()
+	}()
+	return p, nil
+}
+
+// passTo passes requests on to the gateway, and its answers back as the rules change them.
+func passTo(gateway devstack.Gateway, transport *http.Transport) (*httputil.ReverseProxy, error) {
 	pass, err := gateway.Proxy(transport)
 	if err != nil {
 		return nil, err //nolint:wrapcheck // it says what it could not read
@@ -91,31 +114,15 @@ func newS3Proxy(gateway devstack.Gateway, a *rig.Authority) (*s3Proxy, error) {
 		return nil
 	}
 	pass.ErrorHandler = func(http.ResponseWriter, *http.Request, error) { panic(http.ErrAbortHandler) } // the client sees a broken connection
-	p.server = &http.Server{
-		ReadHeaderTimeout: time.Minute, ErrorLog: log.New(io.Discard, "", 0),
-		TLSConfig:    &tls.Config{Certificates: []tls.Certificate{a.Cert}, MinVersion: tls.VersionTLS12},
-		TLSNextProto: map[string]func(*http.Server, *tls.Conn, http.Handler){}, // HTTP/1.1, as the gateway
-		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			var list []*rule
-			for _, rule := range p.current() {
-				if !rule.applies(r) {
-					continue
-				}
-				rule.hits.Add(1)
-				if rule.answer != nil && rule.answer(w, r) {
-					return
-				}
-				if rule.change != nil {
-					list = append(list, rule)
-				}
-			}
-			pass.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), changes{}, list)))
-		}),
-	}
-	go func() {
-		err := p.server.ServeTLS(inner, "", "")
-		if !errors.Is(err, http.ErrServerClosed) {
-			fmt.Fprintln(os.Stderr, "an S3 proxy ended:", err)
+	return pass, nil
+}
+
+// answer answers a request by the rules that apply to it, and passes it on unless one of them has.
+func (p *s3Proxy) answer(w http.ResponseWriter, r *http.Request, pass http.Handler) {
+	var list []*rule
+	for _, rule := range p.current() {
+		if !rule.applies(r) {
+			continue
 		}
 		rule.hits.Add(1)
 		if rule.answer != nil && rule.answer(w, r) {

@@ -148,7 +148,7 @@ func labelValues(t *testing.T) map[string][]string {
 		t.Fatal(err)
 	}
 	t.Cleanup(figures.Close)
-	metrics.Registry.MustRegister(figures, monitor.Leases{Engine: engine})
+	metrics.Registry.MustRegister(figures, monitor.NewLeases(engine))
 	values := map[string][]string{
 		"outcome": {"done", "transient", "fatal", "released", "stopped", "held", "snoozed", "sent back", "lease expired", "killed", "oom", "panic", "cancelled"},
 		"stage":   settings.StageNames(),

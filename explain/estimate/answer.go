@@ -200,5 +200,5 @@ func quantile(sorted []float64, p float64) float64 {
 }
 
 func spanOf(sorted []float64) *Span {
-	return &Span{quantile(sorted, 0.1), quantile(sorted, 0.5), quantile(sorted, 0.9)}
+	return &Span{Low: quantile(sorted, 0.1), Likely: quantile(sorted, 0.5), High: quantile(sorted, 0.9)}
 }

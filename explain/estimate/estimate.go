@@ -82,7 +82,7 @@ func (m *Model) Of(s registry.Standing, left *float64) Times {
 	here, end := k.corrected(q, through, true), k.corrected(q, ends, false)
 	t := Times{StageEnd: after(here, s.At)}
 	if t.Unknown = m.blocked(k, s); t.Unknown == "" {
-		t.End = after(Span{max(here.Low, end.Low), max(here.Likely, end.Likely), max(here.High, end.High)}, s.At)
+		t.End = after(Span{Low: max(here.Low, end.Low), Likely: max(here.Likely, end.Likely), High: max(here.High, end.High)}, s.At)
 	}
 	return t
 }
@@ -92,7 +92,7 @@ func after(s Span, t time.Time) *Interval {
 	at := func(seconds float64) time.Time {
 		return t.Add(time.Duration(seconds * float64(time.Second))).Truncate(time.Second)
 	}
-	return &Interval{at(s.Low), at(s.Likely), at(s.High)}
+	return &Interval{Low: at(s.Low), Likely: at(s.Likely), High: at(s.High)}
 }
 
 // ahead counts what is claimed before an item, as it was when the queue was read; false: that is

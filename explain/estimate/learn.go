@@ -183,5 +183,5 @@ func (k *kind) corrected(q question, sorted []float64, here bool) Span {
 		}
 		return math.Expm1(y + z*up)
 	}
-	return Span{at(z[0]), at(z[1]), at(z[2])}
+	return Span{Low: at(z[0]), Likely: at(z[1]), High: at(z[2])}
 }

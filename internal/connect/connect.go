@@ -229,8 +229,8 @@ func NewLogger(c settings.Log) *slog.Logger {
 	return log
 }
 
-// WithRegistryFor does something that needs the registry and nothing else, and may take so
-// long; 0 is without a bound.
+// WithRegistryFor does something that needs the registry and nothing else, within a time; 0 is
+// without a bound.
 func WithRegistryFor(cmd *cobra.Command, most time.Duration, do func(context.Context, *registry.Registry) error) error {
 	return WithDatabase(cmd, most, func(ctx context.Context, s *Services) error { return do(ctx, s.Registry) })
 }

@@ -162,7 +162,7 @@ func ahead(from time.Time, rate float64, loads []load) []record.FixityDayAhead {
 			}
 		})
 		backlog += due - able
-		list[k] = record.FixityDayAhead{from.Add(time.Duration(k) * 24 * time.Hour), int64(due + 0.5), int64(able + 0.5), int64(backlog + 0.5)}
+		list[k] = record.FixityDayAhead{From: from.Add(time.Duration(k) * 24 * time.Hour), Due: int64(due + 0.5), Checked: int64(able + 0.5), Overdue: int64(backlog + 0.5)}
 	}
 	return list
 }

@@ -88,7 +88,7 @@ func (r Records) Delete(ctx context.Context, id int64) error {
 // View returns a plan with some of its items.
 func (r Records) View(ctx context.Context, p record.Plan) (v record.PlanView, err error) {
 	const some = 10
-	v = record.PlanView{p, []record.PlanItem{}, []record.PlanCause{}} // null is no list in JSON
+	v = record.PlanView{Plan: p, Sample: []record.PlanItem{}, Causes: []record.PlanCause{}} // null is no list in JSON
 	if p.State == "ready" || p.State == "applying" {
 		sample, err := r.Items(ctx, p.ID, "planned", 0, some)
 		if err != nil {

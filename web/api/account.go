@@ -66,7 +66,7 @@ func (a *API) account(t *ops.API) {
 			found, err := a.people().Sessions(ctx, c.Person.ID)
 			rows := []record.SessionRow{}
 			for _, s := range found {
-				rows = append(rows, record.SessionRow{s, s.ID == c.Session.ID})
+				rows = append(rows, record.SessionRow{Session: s, Current: s.ID == c.Session.ID})
 			}
 			return &body[list[record.SessionRow]]{list[record.SessionRow]{Items: rows}}, err
 		})

@@ -33,7 +33,7 @@ func (a *API) estimates(t *ops.API) {
 			ends, err := a.ends(ctx, c, in.ID...)
 			for _, id := range in.ID {
 				if t, ok := ends[id]; ok {
-					found = append(found, record.ItemEstimate{id, t})
+					found = append(found, record.ItemEstimate{ID: id, Times: t})
 					delete(ends, id)
 				}
 			}

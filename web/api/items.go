@@ -221,7 +221,7 @@ func (a *API) itemHistory(ctx context.Context, c access.Caller, in *ByID) (*body
 	if err != nil {
 		return nil, err
 	}
-	h := record.ItemHistory{append([]record.Attempt{}, attempts...), append([]record.Change{}, changes...)}
+	h := record.ItemHistory{Attempts: append([]record.Attempt{}, attempts...), Changes: append([]record.Change{}, changes...)}
 	if !c.Holds(permission.ItemsWorkers) {
 		for i := range h.Attempts {
 			h.Attempts[i].Node, h.Attempts[i].PID, h.Attempts[i].Worker = "", 0, ""

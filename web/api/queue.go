@@ -62,7 +62,7 @@ func (a *API) queue(t *ops.API) {
 	ops.Register(t, reads("queue.matrix", "/api/v1/queue/matrix", "Show the queue by institution, stage and size band", "", permission.QueueRead),
 		func(ctx context.Context, c access.Caller, _ *empty) (*body[record.MatrixView], error) {
 			q, age, err := a.readQueue(ctx)
-			return &body[record.MatrixView]{record.MatrixView{q.At(), age.Seconds(), append([]record.QueuePartition{}, q.Of(c.Scope)...)}}, err
+			return &body[record.MatrixView]{record.MatrixView{At: q.At(), Age: age.Seconds(), Partitions: append([]record.QueuePartition{}, q.Of(c.Scope)...)}}, err
 		})
 	ops.Register(t, reads("queue.history", "/api/v1/queue/history", "Show how many items came to an end in each hour",
 		"An item that was requeued since does not count. `age_seconds` is the age of the answer.", permission.QueueRead),

@@ -18,10 +18,10 @@ func TestOperationsAreListed(t *testing.T) {
 	b.WriteString("# Operations of the REST API\n\nThis page is generated: `go test ./web/api -run OperationsAreListed -update` writes it. Paths are below `/api/v1`.\n" +
 		"`GET /api` on the server has parameters and answers. [Security](../security.md#people-who-sign-in) says which role has which permission;\n" +
 		"*browser*: no token may do it; *proof*: it needs a proof of the last ten minutes; *person*: the token of a service may not.\n" +
-		"An operation without a permission has that of the one before it.\n\n| path | operations, with the permission |\n|---|---|\n")
+		"An operation without a permission has that of the one before it. Where a command stands, it is made of the operation.\n\n| path | operations, with the permission |\n|---|---|\n")
 	var group, at, permission, end string
-	list := newSite(t).table.Operations()
-	slices.SortStableFunc(list, func(x, y ops.Operation) int { return strings.Compare(x.Path, y.Path) })
+	list := newSite(t).table.Rows()
+	slices.SortStableFunc(list, func(x, y ops.Row) int { return strings.Compare(x.Path, y.Path) })
 	for _, o := range list {
 		may := []string{string(o.Needs)}
 		switch o.Access {
@@ -54,6 +54,9 @@ func TestOperationsAreListed(t *testing.T) {
 		}
 		at, end = path, " |\n"
 		fmt.Fprintf(&b, "%s `%s`", o.Method, o.ID)
+		if o.Command != "" {
+			fmt.Fprintf(&b, " `farol %s`", o.Command)
+		}
 		if now := strings.Join(may, ", "); now != permission {
 			permission = now
 			fmt.Fprintf(&b, " (%s)", permission)

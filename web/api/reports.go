@@ -59,7 +59,7 @@ func (a *API) reports(t *ops.API) {
 				return nil, noSuchYear()
 			}
 			found, err := reports.In(a.Registry).Deposits(ctx, c.Scope, reports.DepositQuery{By: in.By, Institution: in.Institution, Months: in.Months, On: in.On})
-			return &body[record.DepositsReport]{record.DepositsReport{in.By, found}}, err
+			return &body[record.DepositsReport]{record.DepositsReport{By: in.By, Items: found}}, err
 		})
 	ops.Register(t, report("reports.costs", "/api/v1/reports/costs", "Report what storage costs in a month",
 		"Bytes are the mean of the days that were counted. Without a price of the storage option the cost is null. Amounts are in US dollars, as texts.",
@@ -73,7 +73,7 @@ func (a *API) reports(t *ops.API) {
 				return nil, noSuchYear()
 			}
 			found, err := reports.In(a.Registry).Costs(ctx, c.Scope, in.Institution, month+"-01")
-			return &body[record.CostsReport]{record.CostsReport{month, found}}, err
+			return &body[record.CostsReport]{record.CostsReport{Month: month, Items: found}}, err
 		})
 	ops.Register(t, report("reports.outcomes", "/api/v1/reports/outcomes", "Report how work items ended",
 		"An item counts once, on the day on which it ended last.", permission.ReportsDeposits), a.outcomes)

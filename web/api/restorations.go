@@ -138,7 +138,7 @@ func (a *API) restoration(ctx context.Context, c access.Caller, id int64) (*body
 		return nil, ops.NotFound()
 	}
 	of, err := requests.In(a.Registry).RequestOf(ctx, w)
-	return &body[record.ShownRestoration]{record.ShownRestoration{seen(c, w), of}}, err
+	return &body[record.ShownRestoration]{record.ShownRestoration{Item: seen(c, w), Request: of}}, err
 }
 
 // restorationOf is a request as the registry takes it. Whether something has to be restored

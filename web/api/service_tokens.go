@@ -26,7 +26,7 @@ type serviceTokenBody struct {
 }
 
 func viewOfService(t record.Token) record.ServiceToken {
-	return record.ServiceToken{viewOfToken(t), t.Institution, append([]string{}, t.Rights...), append([]registry.Stage{}, t.Stages...), t.CreatedBy}
+	return record.ServiceToken{TokenView: viewOfToken(t), Institution: t.Institution, Rights: append([]string{}, t.Rights...), Stages: append([]registry.Stage{}, t.Stages...), CreatedBy: t.CreatedBy}
 }
 
 // serviceTokens are those of programs that act for no person.
@@ -80,7 +80,7 @@ func (a *API) addServiceToken(ctx context.Context, c access.Caller, in serviceTo
 			entry.Institution = of.ID
 		}
 		added, secret, err := a.Registry.AddToken(ctx, wanted)
-		return &body[record.NewServiceToken]{record.NewServiceToken{viewOfService(added), secret}}, err
+		return &body[record.NewServiceToken]{record.NewServiceToken{ServiceToken: viewOfService(added), Secret: secret}}, err
 	})
 }
 

@@ -24,7 +24,7 @@ type tokenBody struct {
 const mostTokens = 5
 
 func viewOfToken(t record.Token) record.TokenView {
-	return record.TokenView{t.ID, t.Name, append([]string{}, t.Permissions...), append([]string{}, permission.Idle(t)...), t.CreatedAt, t.ExpiresAt, t.UsedAt}
+	return record.TokenView{ID: t.ID, Name: t.Name, Permissions: append([]string{}, t.Permissions...), Idle: append([]string{}, permission.Idle(t)...), CreatedAt: t.CreatedAt, ExpiresAt: t.ExpiresAt, UsedAt: t.UsedAt}
 }
 
 // tokens are the personal ones.
@@ -106,7 +106,7 @@ func (a *API) addToken(ctx context.Context, c access.Caller, in tokenBody) (*bod
 		if err != nil {
 			return nil, err
 		}
-		return &body[record.NewToken]{record.NewToken{viewOfToken(added), secret}}, a.people().Alert(ctx, c.Person.ID, "Token Made", "A personal token was made for you",
+		return &body[record.NewToken]{record.NewToken{TokenView: viewOfToken(added), Secret: secret}}, a.people().Alert(ctx, c.Person.ID, "Token Made", "A personal token was made for you",
 			fmt.Sprintf("The token %q was made. Programs that have it may act as you. If it was not you, set a new password and revoke it.", in.Name))
 	})
 }

@@ -141,7 +141,7 @@ func onUser(c op.Command, do func(context.Context, *op.Call, record.User) error)
 	})
 }
 
-// post does something to a person of which there is nothing to say but that it was done.
+// post does something to a person, and says only that it was done.
 func post(ctx context.Context, c *op.Call, u record.User, what string) error {
 	_, err := c.Do(ctx, client.Call{Method: http.MethodPost, Path: remote.About("users", u.ID, what)}, nil)
 	return err
