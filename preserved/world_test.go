@@ -27,7 +27,6 @@ import (
 	"github.com/farol-preservation/farol/pipeline/steps"
 	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
-
 	registryfixity "github.com/farol-preservation/farol/registry/fixity"
 	"github.com/farol-preservation/farol/storage"
 )

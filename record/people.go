@@ -118,6 +118,7 @@ type ServiceToken struct {
 	CreatedBy   string   `json:"created_by"`
 }
 
+// NewServiceToken is a token of a service that was just made, with its secret.
 type NewServiceToken struct {
 	ServiceToken
 

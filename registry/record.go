@@ -3,9 +3,6 @@ package registry
 import (
 	"cmp"
 	"context"
-
-	"github.com/farol-preservation/farol/record"
-
 	_ "embed"
 	"errors"
 	"fmt"
@@ -15,9 +12,9 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-)
 
-// the statements of a recording
+	"github.com/farol-preservation/farol/record"
+)
 
 // ErrMoved says that what the registry holds of an object or file is not what
 // the item was prepared against; the item must be checked against it again.

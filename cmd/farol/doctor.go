@@ -10,9 +10,8 @@ import (
 
 	"github.com/farol-preservation/farol/internal/cli"
 	"github.com/farol-preservation/farol/internal/human"
-	"github.com/farol-preservation/farol/record"
-
 	upkeeppkg "github.com/farol-preservation/farol/pipeline/upkeep"
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry/upkeep"
 )
 

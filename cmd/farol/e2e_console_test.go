@@ -12,10 +12,9 @@ import (
 
 	"github.com/farol-preservation/farol/bag/bagtest"
 	"github.com/farol-preservation/farol/internal/testenv"
-	"github.com/farol-preservation/farol/record"
-
 	chromium "github.com/farol-preservation/farol/internal/testenv/browser"
 	"github.com/farol-preservation/farol/internal/testenv/injure"
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/people"
 	"github.com/farol-preservation/farol/web/auth"

@@ -51,8 +51,8 @@ func NewQueue(ctx context.Context, command string, c settings.Database, log *slo
 	took := q.gauge("farol_database_look_seconds", "Duration of the last query of the database.")
 	parts := []func(chan<- prometheus.Metric, registry.Figures){q.items(), q.stages(), q.tables(), q.services()}
 	// Without the database there are no figures, rather than old ones.
-	q.collect = func(ch chan<- prometheus.Metric) {
-		f, seconds, err := q.query(q.ask)
+	q.collect = func(ctx context.Context, ch chan<- prometheus.Metric) {
+		f, seconds, err := q.query(ctx, q.ask)
 		ch <- took(seconds.Seconds())
 		ch <- up(yes(err == nil))
 		if err != nil {

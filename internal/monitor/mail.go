@@ -1,6 +1,8 @@
 package monitor
 
 import (
+	"context"
+
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/farol-preservation/farol/registry"
@@ -29,8 +31,8 @@ func NewOutbox(r *registry.Registry) prometheus.Collector {
 	f, mail := &figures{}, &asked[outbox.Figures]{most: queryTime}
 	waiting := f.gauge("farol_mail_waiting", "Mails that are not sent yet, those for a later digest included.")
 	oldest := f.gauge("farol_mail_oldest_seconds", "Age of the oldest mail that was tried and is not sent; 0 if there is none.")
-	f.collect = func(ch chan<- prometheus.Metric) {
-		if found, _, err := mail.query(outbox.In(r).Figures); err == nil { // else farol_database_up says so
+	f.collect = func(ctx context.Context, ch chan<- prometheus.Metric) {
+		if found, _, err := mail.query(ctx, outbox.In(r).Figures); err == nil { // else farol_database_up says so
 			ch <- waiting(float64(found.Waiting))
 			ch <- oldest(found.Oldest.Seconds())
 		}

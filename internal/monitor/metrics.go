@@ -25,7 +25,7 @@ func histogram(r prometheus.Registerer, name, help string, first, factor float64
 // figures is a collector of metrics that are asked for at each scrape.
 type figures struct {
 	descs   []*prometheus.Desc
-	collect func(chan<- prometheus.Metric)
+	collect func(context.Context, chan<- prometheus.Metric)
 }
 
 // figure makes a metric of a value, and of the values of its labels.
@@ -43,8 +43,8 @@ func (f *figures) gauge(name, help string, labels ...string) figure {
 	return f.add(prometheus.GaugeValue, name, help, labels)
 }
 
-func (f *figures) counter(name, help string, labels ...string) figure {
-	return f.add(prometheus.CounterValue, name, help, labels)
+func (f *figures) counter(name, help string) figure {
+	return f.add(prometheus.CounterValue, name, help, nil)
 }
 
 // Describe is of prometheus.Collector.
@@ -55,7 +55,7 @@ func (f *figures) Describe(ch chan<- *prometheus.Desc) {
 }
 
 // Collect is of prometheus.Collector.
-func (f *figures) Collect(ch chan<- prometheus.Metric) { f.collect(ch) }
+func (f *figures) Collect(ch chan<- prometheus.Metric) { f.collect(context.Background(), ch) } // a scrape hands no context over
 
 // yes is 1 for true, and 0 else.
 func yes(b bool) float64 { return map[bool]float64{true: 1}[b] }
@@ -75,14 +75,14 @@ type asked[T any] struct {
 // query asks the database, or returns its last answer if that is fresh. Concurrent calls
 // wait for the same answer. An error is kept as long: a database in trouble is not asked
 // more often.
-func (a *asked[T]) query(ask func(context.Context) (T, error)) (T, time.Duration, error) {
+func (a *asked[T]) query(ctx context.Context, ask func(context.Context) (T, error)) (T, time.Duration, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if !a.at.IsZero() && time.Since(a.at) < a.fresh {
 		return a.last, a.took, a.err
 	}
 	begun := time.Now()
-	ctx, cancel := context.WithTimeout(context.Background(), a.most) // a scrape hands none over
+	ctx, cancel := context.WithTimeout(ctx, a.most)
 	defer cancel()
 	a.last, a.err = ask(ctx)
 	a.at, a.took = time.Now(), time.Since(begun)

@@ -1,6 +1,8 @@
 package monitor
 
 import (
+	"context"
+
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/farol-preservation/farol/nsqcompat"
@@ -17,7 +19,7 @@ func NewMirror(of *nsqcompat.Mirror) prometheus.Collector {
 	depth := f.gauge("farol_mirror_depth", "Messages in nsqd that are queued.", "topic")
 	running := f.gauge("farol_mirror_running", "Running items according to the registry.", "topic")
 	inFlight := f.gauge("farol_mirror_in_flight", "Messages in nsqd that are in flight.", "topic")
-	f.collect = func(ch chan<- prometheus.Metric) {
+	f.collect = func(_ context.Context, ch chan<- prometheus.Metric) {
 		s := of.Stats()
 		ch <- leads(yes(s.Leads))
 		ch <- published(float64(s.Published))

@@ -31,8 +31,8 @@ func NewPull(r *registry.Registry, log *slog.Logger) prometheus.Collector {
 		}
 		return list, err
 	}
-	f.collect = func(ch chan<- prometheus.Metric) {
-		list, _, _ := queues.query(ask)
+	f.collect = func(ctx context.Context, ch chan<- prometheus.Metric) {
+		list, _, _ := queues.query(ctx, ask)
 		for _, q := range list {
 			ch <- depth(float64(q.Depth), q.Queue)
 			ch <- oldest(q.Oldest, q.Queue)

@@ -1,6 +1,7 @@
 package monitor
 
 import (
+	"context"
 	"slices"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -57,8 +58,8 @@ func NewJobs(r *registry.Registry) prometheus.Collector {
 	late := f.gauge("farol_schedule_late_seconds", "How long the next run of the job has been overdue; 0 if the job is paused.", "job")
 	failing := f.gauge("farol_schedule_failing", "Whether the last run of the job failed or was incomplete.", "job")
 	paused := f.gauge("farol_schedule_paused", "Whether the job is paused.", "job")
-	f.collect = func(ch chan<- prometheus.Metric) {
-		list, _, err := jobs.query(upkeep.In(r).Schedules)
+	f.collect = func(ctx context.Context, ch chan<- prometheus.Metric) {
+		list, _, err := jobs.query(ctx, upkeep.In(r).Schedules)
 		if err != nil {
 			return // farol_database_up says so
 		}

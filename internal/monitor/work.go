@@ -1,6 +1,7 @@
 package monitor
 
 import (
+	"context"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -76,7 +77,7 @@ func (m *Work) Lost(stage string) { m.lost.WithLabelValues(stage).Inc() }
 func NewLeases(e *claim.Engine) prometheus.Collector {
 	f := &figures{}
 	held := f.gauge("farol_leases_held", "Leases that this process holds.", "stage")
-	f.collect = func(ch chan<- prometheus.Metric) {
+	f.collect = func(_ context.Context, ch chan<- prometheus.Metric) {
 		leases := e.Held()
 		for _, stage := range settings.StepNames() {
 			ch <- held(float64(leases[stage]), stage)
@@ -89,7 +90,7 @@ func NewLeases(e *claim.Engine) prometheus.Collector {
 func NewServices(r *pipeline.Runner) prometheus.Collector {
 	f := &figures{}
 	ok := f.gauge("farol_service_ok", "Whether this process claims work that needs the service.", "service")
-	f.collect = func(ch chan<- prometheus.Metric) {
+	f.collect = func(_ context.Context, ch chan<- prometheus.Metric) {
 		views, _ := r.Services()
 		for _, v := range views {
 			ch <- ok(yes(v.OK), v.Service)
@@ -104,7 +105,7 @@ func NewStores(detours func() (bytes, requests int64)) prometheus.Collector {
 	f := &figures{}
 	bytes := f.counter("farol_storage_read_back_bytes_total", "Bytes that were read back to be hashed, since their store proves nothing of them.")
 	requests := f.counter("farol_storage_detours_total", "Requests that a store with all abilities would not have needed.")
-	f.collect = func(ch chan<- prometheus.Metric) {
+	f.collect = func(_ context.Context, ch chan<- prometheus.Metric) {
 		n, m := detours()
 		ch <- bytes(float64(n))
 		ch <- requests(float64(m))

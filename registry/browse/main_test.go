@@ -2,9 +2,6 @@ package browse_test
 
 import (
 	"context"
-
-	"github.com/farol-preservation/farol/record"
-
 	_ "embed"
 	"testing"
 
@@ -12,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/farol-preservation/farol/internal/testenv"
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/browse"
 )

@@ -149,47 +149,38 @@ func (a *API) files(t *ops.API) {
 		})
 }
 
+// partQuery asks for a list of what belongs to one record.
+type partQuery struct {
+	ByID
+	Paging
+}
+
+// partOf adds a list of what belongs to an object or a file, which is looked up first.
+func partOf[R, T any, F browse.Filter](t *ops.API, a *API, o ops.Operation, whose func(browse.Records, context.Context, int64) (R, error), name string,
+	wanted func(int64) F, read func(browse.Records, context.Context, F, browse.Page) ([]T, browse.Key, error),
+) {
+	ops.Register(t, o, func(ctx context.Context, c access.Caller, in *partQuery) (*body[list[T]], error) {
+		if _, err := whose(a.browse(c), ctx, in.ID); err != nil {
+			return nil, err
+		}
+		return listOf(ctx, a, c, name, wanted(in.ID), in.Paging, Counting{}, read)
+	})
+}
+
 // parts are lists of what belongs to one record.
 func (a *API) parts(t *ops.API) {
-	type partQuery struct {
-		ByID
-		Paging
-	}
-	ops.Register(t, reads("objects.files", "/api/v1/objects/{id}/files", "List the files of an object", "In the order of their identifiers.", permission.FilesRead),
-		func(ctx context.Context, c access.Caller, in *partQuery) (*body[list[record.ListedFile]], error) {
-			if _, err := a.browse(c).Object(ctx, in.ID); err != nil {
-				return nil, err
-			}
-			return listOf(ctx, a, c, "objects.files", browse.FileFilter{ObjectID: in.ID}, in.Paging, Counting{}, browse.Records.Files)
-		})
-	ops.Register(t, reads("objects.events", "/api/v1/objects/{id}/events", "List the events of an object, newest first", "Those of its files are lists of their own.", permission.EventsRead),
-		func(ctx context.Context, c access.Caller, in *partQuery) (*body[list[record.ListedEvent]], error) {
-			if _, err := a.browse(c).Object(ctx, in.ID); err != nil {
-				return nil, err
-			}
-			return listOf(ctx, a, c, "objects.events", browse.EventFilter{EventFilter: record.EventFilter{Object: in.ID}}, in.Paging, Counting{}, browse.Records.Events)
-		})
-	ops.Register(t, reads("files.events", "/api/v1/files/{id}/events", "List the events of a file, newest first", "", permission.EventsRead),
-		func(ctx context.Context, c access.Caller, in *partQuery) (*body[list[record.ListedEvent]], error) {
-			if _, err := a.browse(c).File(ctx, in.ID); err != nil {
-				return nil, err
-			}
-			return listOf(ctx, a, c, "files.events", browse.EventFilter{EventFilter: record.EventFilter{File: in.ID}}, in.Paging, Counting{}, browse.Records.Events)
-		})
-	ops.Register(t, reads("files.copies", "/api/v1/files/{id}/copies", "List the copies of a file", "", permission.CopiesRead),
-		func(ctx context.Context, c access.Caller, in *partQuery) (*body[list[record.ListedCopy]], error) {
-			if _, err := a.browse(c).File(ctx, in.ID); err != nil {
-				return nil, err
-			}
-			return listOf(ctx, a, c, "copies", browse.CopyFilter{File: in.ID}, in.Paging, Counting{}, browse.Records.Copies)
-		})
-	ops.Register(t, reads("files.checksums", "/api/v1/files/{id}/checksums", "List the checksums of a file", "", permission.ChecksumsRead),
-		func(ctx context.Context, c access.Caller, in *partQuery) (*body[list[record.ListedChecksum]], error) {
-			if _, err := a.browse(c).File(ctx, in.ID); err != nil {
-				return nil, err
-			}
-			return listOf(ctx, a, c, "checksums", browse.ChecksumFilter{File: in.ID}, in.Paging, Counting{}, browse.Records.Checksums)
-		})
+	object, file := browse.Records.Object, browse.Records.File
+	events := browse.Records.Events
+	partOf(t, a, reads("objects.files", "/api/v1/objects/{id}/files", "List the files of an object", "In the order of their identifiers.", permission.FilesRead),
+		object, "objects.files", func(id int64) browse.FileFilter { return browse.FileFilter{ObjectID: id} }, browse.Records.Files)
+	partOf(t, a, reads("objects.events", "/api/v1/objects/{id}/events", "List the events of an object, newest first", "Those of its files are lists of their own.", permission.EventsRead),
+		object, "objects.events", func(id int64) browse.EventFilter { return browse.EventFilter{EventFilter: record.EventFilter{Object: id}} }, events)
+	partOf(t, a, reads("files.events", "/api/v1/files/{id}/events", "List the events of a file, newest first", "", permission.EventsRead),
+		file, "files.events", func(id int64) browse.EventFilter { return browse.EventFilter{EventFilter: record.EventFilter{File: id}} }, events)
+	partOf(t, a, reads("files.copies", "/api/v1/files/{id}/copies", "List the copies of a file", "", permission.CopiesRead),
+		file, "copies", func(id int64) browse.CopyFilter { return browse.CopyFilter{File: id} }, browse.Records.Copies)
+	partOf(t, a, reads("files.checksums", "/api/v1/files/{id}/checksums", "List the checksums of a file", "", permission.ChecksumsRead),
+		file, "checksums", func(id int64) browse.ChecksumFilter { return browse.ChecksumFilter{File: id} }, browse.Records.Checksums)
 }
 
 func (a *API) events(t *ops.API) {

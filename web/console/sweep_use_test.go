@@ -14,9 +14,8 @@ import (
 	"github.com/pquerna/otp/totp"
 
 	"github.com/farol-preservation/farol/internal/testenv"
-	"github.com/farol-preservation/farol/record"
-
 	chrome "github.com/farol-preservation/farol/internal/testenv/browser"
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/people"
 	"github.com/farol-preservation/farol/web/console"

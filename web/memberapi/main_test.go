@@ -2,9 +2,6 @@ package memberapi_test
 
 import (
 	"context"
-
-	"github.com/farol-preservation/farol/record"
-
 	_ "embed"
 	"encoding/json"
 	"io"
@@ -18,6 +15,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/farol-preservation/farol/internal/testenv"
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/people"
 	"github.com/farol-preservation/farol/web/access"

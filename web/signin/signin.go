@@ -150,7 +150,7 @@ func (p *Pages) entered(w http.ResponseWriter, r *http.Request, s auth.SignedIn,
 	if s.Next != "" {
 		next = "/second-factor"
 	}
-	http.Redirect(w, r, next, http.StatusSeeOther) //nolint:gosec // to a path of this server: access.Local
+	http.Redirect(w, r, next, http.StatusSeeOther)
 }
 
 func (p *Pages) cookies(w http.ResponseWriter, s auth.SignedIn) {

@@ -19,9 +19,8 @@ import (
 	"github.com/farol-preservation/farol/internal/human"
 	"github.com/farol-preservation/farol/internal/remote"
 	"github.com/farol-preservation/farol/internal/settings"
-	"github.com/farol-preservation/farol/record"
-
 	pipelinefixity "github.com/farol-preservation/farol/pipeline/fixity"
+	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/fixity"
 )
