@@ -37,7 +37,7 @@ const settingsColumns = stageColumns + `, 0 AS waiting, 0 AS running, 0 AS parke
 // StageSettings lists the settings of all stages, in the order of [Registry.Stages].
 func (r *Registry) StageSettings(ctx context.Context) ([]record.StageSettings, error) {
 	return Collect[record.StageSettings](ctx, r.db, "list the settings of stages",
-		`SELECT `+settingsColumns+` FROM stage_settings s ORDER BY s.action <> 'Ingest', s.action, s.ordinal`, nil)
+		`SELECT `+settingsColumns+` FROM stage_settings s ORDER BY s.action <> 'Ingest', s.action, s.ordinal`)
 }
 
 // LockStage returns the settings of one stage, and keeps others from changing them until

@@ -66,7 +66,7 @@ func (r Records) CheckRepairLimit(ctx context.Context, provider string, limits R
 // RepairStops lists the providers at which repair has stopped.
 func (r Records) RepairStops(ctx context.Context) ([]record.FixityRepairStop, error) {
 	return registry.Collect[record.FixityRepairStop](ctx, r.db, "list the providers without repair", `
-		SELECT provider, reason, stopped_at FROM repair_stops WHERE released_at IS NULL ORDER BY provider`, nil)
+		SELECT provider, reason, stopped_at FROM repair_stops WHERE released_at IS NULL ORDER BY provider`)
 }
 
 // AllowRepair lets repair continue at a provider, which only an admin may decide. Earlier
