@@ -11,6 +11,7 @@ import (
 	"github.com/farol-preservation/farol/internal/cli"
 	"github.com/farol-preservation/farol/internal/handlers"
 	"github.com/farol-preservation/farol/internal/settings"
+	"github.com/farol-preservation/farol/registry/plans"
 	"github.com/farol-preservation/farol/web/access"
 	"github.com/farol-preservation/farol/web/auth"
 	"github.com/farol-preservation/farol/web/front"
@@ -52,7 +53,7 @@ func (v *server) serveWeb(ctx context.Context) error {
 		guard.Hosts, guard.AnyHost = []string{host}, !open // TLS with a name that the certificate has
 	}
 	v.group.Go(func() error {
-		offered.CarryPlans(ctx)
+		plans.In(v.Registry).CarryAll(ctx, v.log)
 		return nil
 	})
 	handler, _ := front.Handler(offered, guard, v.requests.Observed)

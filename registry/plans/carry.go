@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -156,4 +158,25 @@ func (r Records) carry(ctx context.Context, p carried) (items int, err error) {
 		return items, errors.Join(err, ended)
 	}
 	return items, nil
+}
+
+// between is the time between two looks for plans that people have asked for.
+const between = time.Second
+
+// CarryAll carries out the plans that people apply and undo over the API, until ctx ends.
+// Any number of servers do; one that dies leaves its plan to the others.
+func (r Records) CarryAll(ctx context.Context, log *slog.Logger) {
+	for ctx.Err() == nil {
+		n, err := r.Carry(ctx)
+		if err != nil && ctx.Err() == nil {
+			log.WarnContext(ctx, "cannot carry out a plan now; it is tried again", "err", err)
+		}
+		if n > 0 && err == nil {
+			continue
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(between):
+		}
+	}
 }

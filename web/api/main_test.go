@@ -22,6 +22,7 @@ import (
 	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/people"
+	"github.com/farol-preservation/farol/registry/plans"
 	"github.com/farol-preservation/farol/web/access"
 	"github.com/farol-preservation/farol/web/api"
 	"github.com/farol-preservation/farol/web/auth"
@@ -91,7 +92,7 @@ func newSite(t *testing.T, change ...func(*api.API)) *site {
 	carried := make(chan struct{})
 	go func() {
 		defer close(carried)
-		a.CarryPlans(ctx)
+		plans.In(s.registry).CarryAll(ctx, a.Log)
 	}()
 	t.Cleanup(func() {
 		stop()

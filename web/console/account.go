@@ -3,7 +3,7 @@ package console
 import (
 	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry/people"
-	"github.com/farol-preservation/farol/web/api"
+	"github.com/farol-preservation/farol/web/api/accounts"
 )
 
 // accountSheets are the pages on which people look after their own account. All people who
@@ -17,7 +17,7 @@ func accountSheets() []sheet {
 
 // accountPage is the own account.
 type accountPage struct {
-	Me       api.MeView
+	Me       accounts.MeView
 	Issuer   string // OpenID provider that the person is linked to; "": none
 	Password bool   // one is set
 	Sessions []record.SessionRow
@@ -29,7 +29,7 @@ type accountPage struct {
 func (p *Pages) account(v *visit) (any, error) {
 	d := accountPage{Issuer: v.Caller.Person.Issuer, Password: v.Caller.Person.PasswordHash != "", Proofs: p.api.Providers.Buttons()}
 	var err error
-	if d.Me, err = get[api.MeView](v, "me", nil); err != nil {
+	if d.Me, err = get[accounts.MeView](v, "me", nil); err != nil {
 		return nil, err
 	}
 	sessions, err := get[listOf[record.SessionRow]](v, "me/sessions", nil)

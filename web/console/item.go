@@ -10,7 +10,7 @@ import (
 	"github.com/farol-preservation/farol/explain"
 	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
-	"github.com/farol-preservation/farol/web/api"
+	"github.com/farol-preservation/farol/web/api/queue"
 	"github.com/farol-preservation/farol/web/permission"
 )
 
@@ -77,8 +77,8 @@ func (p *Pages) item(v *visit) (any, error) {
 		}
 	}
 	if i.Status == registry.Started {
-		var found *api.ProgressView
-		if found, d.NowNote = optional[api.ProgressView](v, "items/"+id+"/progress", nil); found != nil {
+		var found *queue.ProgressView
+		if found, d.NowNote = optional[queue.ProgressView](v, "items/"+id+"/progress", nil); found != nil {
 			now := progressOf(found.Current)
 			d.Now = &now
 		}

@@ -10,13 +10,13 @@ import (
 	"github.com/farol-preservation/farol/internal/human"
 	"github.com/farol-preservation/farol/pipeline/interim"
 	"github.com/farol-preservation/farol/record"
-	"github.com/farol-preservation/farol/web/api"
+	"github.com/farol-preservation/farol/web/api/queue"
 )
 
 // itemFiles is a page of the files of an item.
 type itemFiles struct {
 	Item   record.ItemView
-	Files  api.ItemFiles
+	Files  queue.ItemFiles
 	States []string
 	State  string
 	After  string // path
@@ -32,7 +32,7 @@ func (p *Pages) itemFiles(v *visit) (any, error) {
 	}
 	q := v.query("state", "after", "after_path")
 	q.Set("limit", "50")
-	if d.Files, err = get[api.ItemFiles](v, "items/"+v.id()+"/files", q); err != nil {
+	if d.Files, err = get[queue.ItemFiles](v, "items/"+v.id()+"/files", q); err != nil {
 		return nil, err
 	}
 	v.title = fmt.Sprintf("Files of item %d", d.Item.ID)

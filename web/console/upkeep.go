@@ -4,7 +4,7 @@ import (
 	"time"
 
 	"github.com/farol-preservation/farol/record"
-	"github.com/farol-preservation/farol/web/api"
+	"github.com/farol-preservation/farol/web/api/queue"
 )
 
 // jobRow is a recurring job, and how it stands.
@@ -60,7 +60,7 @@ func (*Pages) schedules(v *visit) (any, error) {
 type servicesPage struct {
 	Services []record.Service
 	Bad      int // that are held or fail
-	Stores   []api.StoreView
+	Stores   []queue.StoreView
 }
 
 func (*Pages) services(v *visit) (any, error) {
@@ -68,7 +68,7 @@ func (*Pages) services(v *visit) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	stores, err := get[listOf[api.StoreView]](v, "stores", nil)
+	stores, err := get[listOf[queue.StoreView]](v, "stores", nil)
 	if err != nil {
 		return nil, err
 	}
