@@ -155,7 +155,7 @@ func TestExplanationsLeadToPages(t *testing.T) {
 			continue
 		}
 		for _, found := range regexp.MustCompile("`(farol [^`]*)`").FindAllStringSubmatch(string(text), -1) {
-			command := strings.NewReplacer("{id}", "7", "%[1]d", "7", "%d", "7", `" + id + "`, "7", `"+id+"`, "7", "%s", "Store", "%[1]s", "Store").Replace(found[1])
+			command := strings.NewReplacer("{id}", "7", "{other}", "7", "{item}", "7", "%[1]d", "7", "%d", "7", `" + id + "`, "7", `"+id+"`, "7", "%s", "Store", "%[1]s", "Store").Replace(found[1])
 			page, ok := inPlaceOf(command)
 			program := slices.Contains([]string{"work", "schedule", "doctor", "validate", "check"}, strings.Fields(command)[1])
 			if ok == program || ok && (page.Text == "" || !strings.HasPrefix(page.Path, "/") || strings.ContainsAny(page.Text+page.Path, "{}")) {
