@@ -58,8 +58,9 @@ type Site struct {
 	// Stops is closed when the process ends, and open streams with it; nil: never.
 	Stops <-chan struct{}
 
-	queue     Kept[browse.Queue]
 	Providers *oidc.Providers // nil: people sign in with a password only
+
+	queue Kept[browse.Queue] // for all who ask
 }
 
 // Fixity is how copies are checked, as the server is configured.
