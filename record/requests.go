@@ -30,7 +30,7 @@ type DeletionRequest struct {
 	Failed      int64      `json:"failed"`
 	Cancelled   int64      `json:"cancelled"`
 	Removed     bool       `json:"removed_before_cancelled" db:"removed"` // it was cancelled when copies had been removed
-	Ask         string     `json:"whom_to_ask" db:"ask"`                  // who may approve it, or from when somebody may; "": it is decided
+	Ask         string     `json:"whom_to_ask" db:"ask"`                  // who may approve it, or from when a person may; "": it is decided
 	Kept        string     `json:"kept_by_store" db:"kept"`               // until when stores keep copies, for which items of it wait; "": none does
 }
 

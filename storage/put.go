@@ -186,7 +186,7 @@ func (b *Bucket) putOnce(ctx context.Context, key string, up Upload, sum bool, o
 	return o, err
 }
 
-// written is an object of which a server has said what it keeps of it.
+// written is an object with what a server has said that it keeps of it.
 func (b *Bucket) written(key string, up Upload, etag, checksum, version string) Object {
 	return Object{
 		Key: key, Size: up.Size, ETag: etag, SHA256: checksum, ContentType: up.ContentType, Metadata: up.Metadata,

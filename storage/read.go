@@ -218,8 +218,8 @@ func (b *Bucket) List(ctx context.Context, prefix, startAfter string) iter.Seq2[
 	return b.listing(ctx, s3.ListObjectsV2Input{Prefix: nonEmpty(prefix), StartAfter: nonEmpty(startAfter)})
 }
 
-// listing walks what a listing has, page by page: names before a delimiter, of which nothing else is
-// known, and objects. It ends at the first error, which comes with a zero Object.
+// listing walks what a listing has, page by page: objects, and names before a delimiter without
+// any more about them. It ends at the first error, which comes with a zero Object.
 func (b *Bucket) listing(ctx context.Context, in s3.ListObjectsV2Input) iter.Seq2[Object, error] {
 	in.Bucket, in.EncodingType = &b.conn.Target.Bucket, types.EncodingTypeUrl // XML has no control characters, keys may
 	return func(yield func(Object, error) bool) {

@@ -47,7 +47,7 @@ func EncodingNamed(name string) (Encoding, bool) {
 	return Encoding{name, enc}, err == nil && enc != nil
 }
 
-// IsUTF8 says whether it is UTF-8, of which ASCII is a part.
+// IsUTF8 says whether it is UTF-8; ASCII is a part of it.
 func (e Encoding) IsUTF8() bool { return e.enc == nil }
 
 // String returns the name of the encoding.

@@ -64,7 +64,7 @@ func NewManifestWriter(w io.Writer, a digest.Algorithm, encoding string) (*Manif
 }
 
 // Add writes the line of one file. The error is that of the writer, or it names a
-// path that cannot be in a manifest of the encoding, of which nothing was written.
+// path that cannot be in a manifest of the encoding; of such a path, nothing is written.
 func (m *ManifestWriter) Add(path string, d digest.Digests) error {
 	if fault := naming.PathFault(path); fault != "" {
 		return fmt.Errorf("the path '%s' cannot be in a manifest: %s", finding.Show(path), fault)

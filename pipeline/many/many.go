@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// Pages yields a sequence in pages of n, the last of which may be shorter. A page is good until
+// Pages yields a sequence in pages of n; the last may be shorter. A page is good until
 // the next one is asked for. What was not yielded yet when the sequence fails is left out.
 func Pages[T any](n int, sequence iter.Seq2[T, error]) iter.Seq2[[]T, error] {
 	return func(yield func([]T, error) bool) {
