@@ -90,9 +90,18 @@ func mayImport() map[string][]string {
 		"web/ops":        {"registry", "internal/human", "registry/browse", "web/access", "web/auth", "web/limit", "web/permission", "web/reply", "web/request"},
 		"web/oidc":       {"registry/people", "web/auth"},
 		"web/signin":     {"registry", "registry/people", "web/access", "web/auth", "web/oidc"},
-		"web/console":    {"explain", "internal/human", "pipeline/interim", "registry/...", "web/access", "web/api/...", "web/auth", "web/ops", "web/permission", "web/reply"},
-		"web/front":      {"registry/people", "web/access", "web/api", "web/console", "web/memberapi", "web/ops", "web/reply", "web/signin"},
-		"web/api":        {"pipeline/interim", "registry", "web/api/...", "web/ops"},
+		// Pages call down into the frame and its pieces. Those of one resource call none of another;
+		// what is about all of them is in web/console.
+		"web/console":          {"explain", "registry", "web/api", "web/console/...", "web/ops", "web/permission"},
+		"web/console/accounts": {"registry", "registry/people", "web/api/accounts", "web/console/frame", "web/console/words", "web/permission"},
+		"web/console/archive":  {"registry", "registry/exports", "web/console/frame", "web/console/live", "web/console/picture", "web/console/words", "web/ops", "web/permission"},
+		"web/console/queue":    {"explain", "internal/human", "pipeline/interim", "registry", "web/api/queue", "web/console/frame", "web/console/live", "web/console/picture", "web/console/words", "web/ops", "web/permission"},
+		"web/console/frame":    {"registry/people", "web/access", "web/api", "web/auth", "web/console/live", "web/console/words", "web/ops", "web/permission", "web/reply"},
+		"web/console/live":     {"explain", "registry", "registry/browse", "registry/people", "web/api", "web/console/words", "web/ops", "web/permission", "web/reply"},
+		"web/console/picture":  {"registry", "web/console/words"},
+		"web/console/words":    {"internal/human", "registry", "web/reply"},
+		"web/front":            {"registry/people", "web/access", "web/api", "web/console", "web/memberapi", "web/ops", "web/reply", "web/signin"},
+		"web/api":              {"pipeline/interim", "registry", "web/api/...", "web/ops"},
 		// What the resources share is in answer; none of them imports another one.
 		"web/api/answer":   {"bag", "pipeline/interim", "progress", "registry", "registry/browse", "registry/people", "storage", "web/access", "web/auth", "web/oidc", "web/ops", "web/permission"},
 		"web/api/accounts": {"registry", "registry/browse", "registry/outbox", "registry/people", "web/access", "web/api/answer", "web/auth", "web/ops", "web/permission"},

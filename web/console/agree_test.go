@@ -21,7 +21,6 @@ import (
 	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/storage"
-	"github.com/farol-preservation/farol/web/console"
 )
 
 // facts are what a channel says, by name.
@@ -102,16 +101,6 @@ func TestChannelsAgree(t *testing.T) { //nolint:paralleltest // commands read th
 	}
 }
 
-// The cap of a stage is counted with what runs there in the same table.
-func TestCapAgreesWithItsRow(t *testing.T) {
-	t.Parallel()
-	q := record.QueueView{Bands: []record.BandView{{QueueBand: record.QueueBand{Action: "Ingest", Stage: "Record", Running: 1}}}}
-	later := record.StageSettings{QueueStage: record.QueueStage{Action: "Ingest", Stage: "Record", Cap: 2}} // the item has ended
-	if ofCap, all := console.GridRuns(q, later); ofCap != 1 || all != 1 {
-		t.Errorf("%d of the cap run, and %d in all", ofCap, all)
-	}
-}
-
 // readJSON reads an answer of the API, or of a command.
 func readJSON[T any](t *testing.T, text string) (v T) {
 	t.Helper()
@@ -184,7 +173,7 @@ func (f facts) read(page, pattern string, names ...string) {
 }
 
 func wallSays(o *browser) facts {
-	f, wall := facts{}, words(o.open("/wall").text)
+	f, wall := facts{}, wordsIn(o.open("/wall").text)
 	f.read(wall, `due (\d+) running (\d+) .*done in the last hour (\d+) parked (\d+) slots taken (\d+) / (\d+)`,
 		"due", "running", "done in the last hour", "parked", "slots taken", "slots")
 	f.read(wall, `(\d+) items? runs? in no slot`, "in no slot")
@@ -193,7 +182,7 @@ func wallSays(o *browser) facts {
 
 func consoleSays(o *browser) facts {
 	f := wallSays(o)
-	now, queue, fixity := words(o.open("/").text), words(o.open("/queue").text), words(o.open("/fixity").text)
+	now, queue, fixity := wordsIn(o.open("/").text), wordsIn(o.open("/queue").text), wordsIn(o.open("/fixity").text)
 	f.read(now, `Alerts (\d+)`, "unread alerts")
 	if !strings.Contains(now, "You have unread alerts: "+f["unread alerts"]+".") || strings.Contains(now, "Nothing needs you") {
 		o.t.Errorf("beside %s unread alerts: %s", f["unread alerts"], now)
@@ -217,7 +206,7 @@ func consoleSays(o *browser) facts {
 	if strings.Contains(fixity, "All copies were checked") {
 		o.t.Errorf("the page says that all were checked: %s", fixity)
 	}
-	if held := ask[string](o.s, `SELECT service_text(s) FROM services s WHERE service = 'redis'`); strings.Contains(words(o.open("/services").text), held) && strings.Contains(now, held) {
+	if held := ask[string](o.s, `SELECT service_text(s) FROM services s WHERE service = 'redis'`); strings.Contains(wordsIn(o.open("/services").text), held) && strings.Contains(now, held) {
 		f.is("redis", held)
 	}
 	return f

@@ -36,7 +36,7 @@ func TestPagesAreForTheirRoles(t *testing.T) {
 				may := (sheet.Needs == "" || has(permission.Of(role, institution != ""), sheet.Needs)) && (!sheet.Staff || institution == "")
 				a := b.open(path)
 				if refused := a.status == http.StatusForbidden; refused == may || a.status >= 500 && a.status != http.StatusServiceUnavailable {
-					t.Errorf("%s of %q opens %s: %d, and may: %v\n%s", role, institution, path, a.status, may, words(a.text))
+					t.Errorf("%s of %q opens %s: %d, and may: %v\n%s", role, institution, path, a.status, may, wordsIn(a.text))
 				}
 				if listed := strings.Contains(first.text, `<li><a href="`+path+`"`); sheet.Nav != "" && listed != may {
 					t.Errorf("%s of %q: %s is listed %v, and may %v", role, institution, path, listed, may)
@@ -202,7 +202,7 @@ func TestOthersItemsAreNotThere(t *testing.T) {
 			t.Errorf("%s: %d and %d", page, there.status, not.status)
 		}
 		if a, b := strings.ReplaceAll(there.text, fmt.Sprint(id), "N"), strings.ReplaceAll(not.text, "999999", "N"); a != b {
-			t.Errorf("%s: %s\n%s", page, words(a), words(b))
+			t.Errorf("%s: %s\n%s", page, wordsIn(a), wordsIn(b))
 		}
 	}
 	b.sees("/items").lacks(t, "secret-plans")
@@ -231,7 +231,7 @@ func (a answer) harmless(t *testing.T) {
 	if a.header.Get("Set-Cookie") != "" {
 		t.Errorf("%s sets a cookie", a.path)
 	}
-	shown := words(areas.ReplaceAllString(a.text, "")) // a note is changed as it is
+	shown := wordsIn(areas.ReplaceAllString(a.text, "")) // a note is changed as it is
 	if at := strings.IndexFunc(shown, func(r rune) bool {
 		return unicode.In(r, unicode.Cf, unicode.Zl, unicode.Zp, unicode.Cc) && r != '\u00ad'
 	}); at >= 0 {
@@ -289,7 +289,7 @@ func TestHostileTextsOnEveryPage(t *testing.T) {
 		for _, path := range append(paths(t, registry.RoleAdmin, false, r), answers(r)...) {
 			a := b.open(path)
 			if a.status >= http.StatusInternalServerError {
-				t.Errorf("%s: %d %s", path, a.status, words(a.text))
+				t.Errorf("%s: %d %s", path, a.status, wordsIn(a.text))
 			}
 			a.harmless(t)
 		}

@@ -9,23 +9,27 @@ import (
 	"github.com/farol-preservation/farol/explain"
 	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/web/console/archive"
+	"github.com/farol-preservation/farol/web/console/frame"
+	"github.com/farol-preservation/farol/web/console/queue"
+	"github.com/farol-preservation/farol/web/console/words"
 	"github.com/farol-preservation/farol/web/permission"
 )
 
 // depositSheets are the pages that depositors begin at.
-func depositSheets() []sheet {
-	return []sheet{
-		{Path: "/{$}", Title: "Now", Own: "My deposits", File: "deposits.html", Nav: "Work", Shell: "farol item list", Load: (*Pages).first},
+func depositSheets() []frame.Sheet {
+	return []frame.Sheet{
+		{Path: "/{$}", Title: "Now", Own: "My deposits", File: "deposits.html", Nav: "Work", Shell: "farol item list", Load: loadFirst},
 	}
 }
 
-// first is the first page of the person who has signed in.
-func (p *Pages) first(v *visit) (any, error) {
+// loadFirst is the first page of the person who has signed in.
+func loadFirst(v *frame.Visit) (any, error) {
 	if v.Caller.Scope.All() {
-		v.file = "now.html"
-		return p.now(v)
+		v.File = "now.html"
+		return queue.LoadNow(v)
 	}
-	return p.deposits(v)
+	return loadDeposits(v)
 }
 
 // How many items of each kind the first page has.
@@ -57,7 +61,7 @@ type depositsPage struct {
 // inWork is an item and how far it is.
 type inWork struct {
 	Item   record.WorkItem
-	Stages []railStage
+	Stages []queue.RailStage
 	Number int // of its stage, from 1; 0: not known
 	Left   string
 	NoLeft string // why it is not known how long it takes
@@ -96,11 +100,11 @@ func (d depositsPage) Lead() string {
 	return "Nothing needs you, and nothing is in work."
 }
 
-// deposits shows people of an institution what becomes of their bags.
-func (p *Pages) deposits(v *visit) (any, error) {
-	d := depositsPage{Alerts: p.unread(v)}
+// loadDeposits shows people of an institution what becomes of their bags.
+func loadDeposits(v *frame.Visit) (any, error) {
+	d := depositsPage{Alerts: v.Unread()}
 	_, d.Own = v.Caller.Scope.Institution()
-	v.watch.figures = true
+	v.Watch.Figures = true
 	work, more, err := newest(v, mostInWork, url.Values{"status": {string(registry.Pending), string(registry.Started)}})
 	if err != nil {
 		return nil, err
@@ -113,7 +117,7 @@ func (p *Pages) deposits(v *visit) (any, error) {
 		return nil, err
 	}
 	for _, i := range parked {
-		if i.ErrorCode != costApproval { // these are shown as waiting for an approval
+		if i.ErrorCode != archive.CostApproval { // these are shown as waiting for an approval
 			d.Failed = append(d.Failed, reasonOf(v, i))
 		}
 	}
@@ -126,11 +130,11 @@ func (p *Pages) deposits(v *visit) (any, error) {
 		d.Safe, d.MoreSafe = d.Safe[:mostSafe], true
 	}
 	if v.Holds(permission.DeletionsApprove) {
-		d.Mine, _, d.MoreWait = waitingDeletions(v)
+		d.Mine, _, d.MoreWait = archive.WaitingDeletions(v)
 	}
-	d.Stop = approvedDeletions(v)
+	d.Stop = archive.ApprovedDeletions(v)
 	if v.Holds(permission.RestorationsApprove) {
-		list, more := costly(v)
+		list, more := archive.Costly(v)
 		d.Costly = slices.DeleteFunc(list, func(r record.ShownRestoration) bool { return r.Item.User == v.Caller.Person.Email })
 		d.MoreWait = d.MoreWait || more
 	}
@@ -139,25 +143,25 @@ func (p *Pages) deposits(v *visit) (any, error) {
 }
 
 // newest are the newest items that match, and whether there are more.
-func newest(v *visit, most int, q url.Values) ([]record.WorkItem, bool, error) {
+func newest(v *frame.Visit, most int, q url.Values) ([]record.WorkItem, bool, error) {
 	q.Set("limit", fmt.Sprint(most))
-	found, err := get[listOf[record.WorkItem]](v, "items", q)
+	found, err := frame.Get[frame.List[record.WorkItem]](v, "items", q)
 	return found.Items, found.Next != nil, err
 }
 
 // ways adds to items the stages of their actions, which are looked up once for each action.
-func ways(v *visit, items []record.WorkItem) (list []inWork) {
+func ways(v *frame.Visit, items []record.WorkItem) (list []inWork) {
 	stages := map[registry.Action][]registry.Stage{}
 	for _, i := range items {
 		if _, known := stages[i.Action]; !known {
 			stages[i.Action] = nil
-			if shown, _ := optional[record.ItemView](v, fmt.Sprintf("items/%d", i.ID), nil); shown != nil {
+			if shown, _ := frame.Optional[record.ItemView](v, fmt.Sprintf("items/%d", i.ID), nil); shown != nil {
 				stages[i.Action] = shown.Stages
 			}
 		}
 		list = append(list, inWork{
 			Item:   i,
-			Stages: rail(record.ItemView{WorkItem: i, Stages: stages[i.Action]}),
+			Stages: queue.Rail(record.ItemView{WorkItem: i, Stages: stages[i.Action]}),
 			Number: slices.Index(stages[i.Action], i.Stage) + 1,
 		})
 	}
@@ -166,7 +170,7 @@ func ways(v *visit, items []record.WorkItem) (list []inWork) {
 
 // left adds to items how long they still take, as far as that is known. It is asked once for
 // all of them.
-func left(v *visit, items []inWork) {
+func left(v *frame.Visit, items []inWork) {
 	q := url.Values{}
 	for i := range items {
 		items[i].NoLeft = "it has ended by now"
@@ -175,7 +179,7 @@ func left(v *visit, items []inWork) {
 	if len(items) == 0 {
 		return
 	}
-	found, reason := optional[listOf[record.ItemEstimate]](v, "items/estimates", q)
+	found, reason := frame.Optional[frame.List[record.ItemEstimate]](v, "items/estimates", q)
 	if found == nil {
 		for i := range items {
 			items[i].NoLeft = reason
@@ -185,19 +189,19 @@ func left(v *visit, items []inWork) {
 	for _, e := range found.Items {
 		at := slices.IndexFunc(items, func(i inWork) bool { return i.Item.ID == e.ID })
 		if items[at].NoLeft = e.Unknown; e.End != nil {
-			items[at].Left = within(time.Until(e.End.Low), time.Until(e.End.High))
+			items[at].Left = words.Within(time.Until(e.End.Low), time.Until(e.End.High))
 		}
 	}
 }
 
 // reasonOf says why an item failed, whose fault it is, and what to do.
-func reasonOf(v *visit, i record.WorkItem) failed {
+func reasonOf(v *frame.Visit, i record.WorkItem) failed {
 	f := failed{Item: i, Why: i.Note}
-	e, _ := optional[explain.Explanation](v, fmt.Sprintf("items/%d/explain", i.ID), nil)
+	e, _ := frame.Optional[explain.Explanation](v, fmt.Sprintf("items/%d/explain", i.ID), nil)
 	if e == nil {
 		return f
 	}
-	forDepositors(v, e)
+	queue.ForDepositors(v, e)
 	f.Why = e.Summary
 	if e.Cause != nil {
 		f.Fault, f.Todo = explain.Faults()[e.Cause.Fault], e.Cause.Todo
@@ -206,11 +210,11 @@ func reasonOf(v *visit, i record.WorkItem) failed {
 }
 
 // holdings is what the institution has in storage, by the last count.
-func (d *depositsPage) holdings(v *visit) {
+func (d *depositsPage) holdings(v *frame.Visit) {
 	if !v.Holds(permission.ReportsDeposits) {
 		return
 	}
-	found, reason := optional[listOf[record.Deposit]](v, "reports/deposits", url.Values{"by": {"institution"}, "institution": {d.Own}})
+	found, reason := frame.Optional[frame.List[record.Deposit]](v, "reports/deposits", url.Values{"by": {"institution"}, "institution": {d.Own}})
 	switch {
 	case found == nil:
 		d.NotKnown = reason

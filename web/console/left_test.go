@@ -3,24 +3,10 @@ package console_test
 import (
 	"regexp"
 	"testing"
-	"time"
 
 	"github.com/farol-preservation/farol/internal/testenv"
 	"github.com/farol-preservation/farol/registry"
-	"github.com/farol-preservation/farol/web/console"
 )
-
-func TestIntervalsInWords(t *testing.T) {
-	t.Parallel()
-	for want, of := range map[string][2]time.Duration{
-		"9 to 20 min": {9 * time.Minute, 20 * time.Minute}, "50 min to 2 hours": {50 * time.Minute, 2 * time.Hour}, "3 hours": {3 * time.Hour, 3*time.Hour + time.Minute},
-		"0 s to 4 min": {-time.Minute, 4 * time.Minute}, "a moment": {-time.Hour, -time.Minute}, "1 hour to 2 hours": {time.Hour, 2 * time.Hour},
-	} {
-		if got := console.Within(of[0], of[1]); got != want {
-			t.Errorf("%v to %v is %q, want %q", of[0], of[1], got, want)
-		}
-	}
-}
 
 // Depositors read how long their items take, as far as bags like them have ended; staff reads
 // when a cell of the queue is empty.
@@ -39,11 +25,11 @@ func TestTimeLeftIsShown(t *testing.T) {
 	s.exec(`INSERT INTO work_items (action, stage, name, etag, bucket, bag_date, size, institution_id) VALUES ('Ingest', 'Receive', 'large.tar', 'e', 'in', now(), 1::bigint << 40, $1)`, s.test.ID)
 	page := s.in(registry.RoleInstitutionalUser, "test.edu").sees("/", "The time left holds in 8 of 10 cases", "small.tar", "large.tar")
 	for _, want := range []string{`small\.tar Stage 1 of 9: Receive \d+ (min )?to \d+ min 2\.0 KiB`, `large\.tar Stage 1 of 9: Receive not known : \w`} {
-		if !regexp.MustCompile(want).MatchString(words(page.text)) {
-			t.Errorf("%s is not in %s", want, words(page.text))
+		if !regexp.MustCompile(want).MatchString(wordsIn(page.text)) {
+			t.Errorf("%s is not in %s", want, wordsIn(page.text))
 		}
 	}
-	queue := words(s.in(registry.RoleOperator, "").sees("/queue", "Where no time is given, it is not known: ").text)
+	queue := wordsIn(s.in(registry.RoleOperator, "").sees("/queue", "Where no time is given, it is not known: ").text)
 	if !regexp.MustCompile(`Receive 1 live empty in \d+ (s|min|to)`).MatchString(queue) {
 		t.Error(queue)
 	}

@@ -37,7 +37,7 @@ func (b *browser) done(operation string, form url.Values) answer {
 	b.t.Helper()
 	a := b.send("/do/"+operation, form)
 	if a.status != http.StatusOK || strings.Contains(a.text, `action="/do/`+operation+`" class="stack">`) {
-		b.t.Fatalf("%s: %d %s", operation, a.status, words(a.text))
+		b.t.Fatalf("%s: %d %s", operation, a.status, wordsIn(a.text))
 	}
 	a.shows(b.t, "Done: ")
 	return a
@@ -49,7 +49,7 @@ func (b *browser) refused(operation string, form url.Values, status int, reason 
 	b.t.Helper()
 	a := b.send("/do/"+operation, form)
 	if a.status != status {
-		b.t.Errorf("%s: %d, want %d: %s", operation, a.status, status, words(a.text))
+		b.t.Errorf("%s: %d, want %d: %s", operation, a.status, status, wordsIn(a.text))
 	}
 	a.shows(b.t, reason)
 	for _, text := range typed {

@@ -272,7 +272,7 @@ func (b *browser) sees(path string, texts ...string) answer {
 	b.t.Helper()
 	a := b.open(path)
 	if a.status != http.StatusOK {
-		b.t.Fatalf("%s: %d %s", path, a.status, words(a.text))
+		b.t.Fatalf("%s: %d %s", path, a.status, wordsIn(a.text))
 	}
 	a.shows(b.t, texts...)
 	return a
@@ -281,7 +281,7 @@ func (b *browser) sees(path string, texts ...string) answer {
 // shows fails the test unless a page shows all texts, as a person reads them.
 func (a answer) shows(t *testing.T, texts ...string) {
 	t.Helper()
-	page := words(a.text)
+	page := wordsIn(a.text)
 	for _, text := range texts {
 		if !strings.Contains(page, text) {
 			t.Errorf("%s (%d) does not show %q:\n%s", a.path, a.status, text, page)
@@ -292,7 +292,7 @@ func (a answer) shows(t *testing.T, texts ...string) {
 // lacks fails the test if a page shows one of the texts.
 func (a answer) lacks(t *testing.T, texts ...string) {
 	t.Helper()
-	page := words(a.text)
+	page := wordsIn(a.text)
 	for _, text := range texts {
 		if strings.Contains(page, text) {
 			t.Errorf("%s shows %q:\n%s", a.path, text, page)
@@ -305,8 +305,8 @@ var (
 	blanks = regexp.MustCompile(`\s+`)
 )
 
-// words is what a person reads of a page.
-func words(page string) string {
+// wordsIn is what a person reads of a page.
+func wordsIn(page string) string {
 	return strings.TrimSpace(blanks.ReplaceAllString(html.UnescapeString(tags.ReplaceAllString(page, " ")), " "))
 }
 

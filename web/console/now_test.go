@@ -100,7 +100,7 @@ func TestNowWhileTheDatabaseIsAway(t *testing.T) {
 		}
 	}
 	if a := s.browser().open("/"); strings.Contains(a.text, "due") {
-		t.Errorf("without a session: %d %s", a.status, words(a.text))
+		t.Errorf("without a session: %d %s", a.status, wordsIn(a.text))
 	}
 	s.exec(`UPDATE pg_database SET datallowconn = true WHERE datname = current_database()`)
 	testenv.Eventually(t, "the server to reach the database", func() bool { return o.open("/").status == http.StatusOK })

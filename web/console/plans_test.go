@@ -67,7 +67,7 @@ func TestPlanOfAGroup(t *testing.T) {
 	again := answer{text: strings.ReplaceAll(proof.text, "/proof/", "/do/")}.form(t, "plans.apply")
 	again.Del("proof")
 	maker.done("plans.apply", again)
-	testenv.Eventually(t, "the plan to be applied", func() bool { return strings.Contains(words(maker.open(path).text), "✓ applied") })
+	testenv.Eventually(t, "the plan to be applied", func() bool { return strings.Contains(wordsIn(maker.open(path).text), "✓ applied") })
 	if n := ask[int](s, `SELECT count(*) FROM work_items WHERE stage = 'Validate' AND status = 'Pending'`); n != 6 {
 		t.Errorf("%d of 6 items are requeued", n)
 	}

@@ -72,8 +72,8 @@ func TestRecordsAreShown(t *testing.T) {
 	}
 	auditor.sees("/objects", "other.edu/secret")
 	other, none := member.open(fmt.Sprintf("/objects/%d", theirs)), member.open("/objects/999999")
-	if other.status != http.StatusNotFound || words(strings.ReplaceAll(other.text, fmt.Sprint(theirs), "999999")) != words(none.text) {
-		t.Errorf("another's object: %d %s", other.status, words(other.text))
+	if other.status != http.StatusNotFound || wordsIn(strings.ReplaceAll(other.text, fmt.Sprint(theirs), "999999")) != wordsIn(none.text) {
+		t.Errorf("another's object: %d %s", other.status, wordsIn(other.text))
 	}
 	auditor.sees("/events?recorded_after=2020-01-01T00:00:00Z&recorded_before=2026-01-01T00:00:00Z", "31 days")
 	operator := s.in(registry.RoleOperator, "")
@@ -95,7 +95,7 @@ func TestAnExportIsMadeFromTheObject(t *testing.T) {
 	form.Set("kind", "evidence")
 	form.Set("key", "another-key")
 	if a := b.send("/do/exports.make", form); a.status != http.StatusConflict || !strings.Contains(a.text, "evidence") {
-		t.Errorf("a user exports evidence: %d %s", a.status, words(a.text))
+		t.Errorf("a user exports evidence: %d %s", a.status, wordsIn(a.text))
 	}
 }
 
@@ -141,7 +141,7 @@ func TestADeletionTakesTwoPeople(t *testing.T) {
 	made := ann.send("/do/deletions.request", form)
 	id := ask[int64](s, `SELECT max(id) FROM deletion_requests`)
 	if made.path != fmt.Sprintf("/deletions/%d", id) {
-		t.Fatalf("the request leads to %s: %s", made.path, words(made.text))
+		t.Fatalf("the request leads to %s: %s", made.path, wordsIn(made.text))
 	}
 	made.shows(t, "It waits for another person", "test.edu/old", "2 active files go", "is over")
 	made.shows(t, "test.edu/old object 7 B – ")
@@ -244,7 +244,7 @@ func TestARestorationShowsItsPriceFirst(t *testing.T) {
 		t.Errorf("the restoration is %s", got)
 	}
 	if a := user.send("/do/restorations.request", form); a.status >= 300 && a.path != "/restorations" {
-		t.Errorf("the form that is sent twice: %d %s", a.status, words(a.text))
+		t.Errorf("the form that is sent twice: %d %s", a.status, wordsIn(a.text))
 	}
 	if n := ask[int](s, `SELECT count(*) FROM retrievals`); n != 1 {
 		t.Errorf("%d retrievals of a form that was sent twice", n)
@@ -281,7 +281,7 @@ func TestDepositorsBeginAtTheirDeposits(t *testing.T) {
 		if mine {
 			b.sees(path, "New: Item Failed", "Mark as read", "All alerts")
 		} else if a := b.open(path); a.status != http.StatusNotFound {
-			t.Errorf("an alert of another institution is shown: %d %s", a.status, words(a.text))
+			t.Errorf("an alert of another institution is shown: %d %s", a.status, wordsIn(a.text))
 		}
 	}
 	all := alerts.form(t, "alerts.read")

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/farol-preservation/farol/record"
+	"github.com/farol-preservation/farol/web/console/frame"
 	"github.com/farol-preservation/farol/web/permission"
 )
 
@@ -57,15 +58,11 @@ func linkID(kind string, id int64) string { return "/" + kind + "/" + strconv.Fo
 
 // search looks a text up in the indexes that it could be in: four look-ups at most, with ten
 // records each. The number of an item leads to the item, and what only one record has, to that.
-func (p *Pages) search(w http.ResponseWriter, r *http.Request) {
-	v, ok := p.visit(w, r)
-	if !ok {
-		return
-	}
-	v.title = "Search"
-	text := strings.TrimSpace(r.URL.Query().Get("q"))
+func search(v *frame.Visit) {
+	v.Title = "Search"
+	text := strings.TrimSpace(v.URL.Query().Get("q"))
 	if n, err := strconv.ParseInt(strings.TrimPrefix(text, "#"), 10, 64); err == nil && n > 0 && v.Holds(permission.ItemsRead) {
-		http.Redirect(w, r, linkID("items", n), http.StatusSeeOther)
+		http.Redirect(v.Writer, v.Request, linkID("items", n), http.StatusSeeOther)
 		return
 	}
 	f := found{Query: text}
@@ -73,13 +70,13 @@ func (p *Pages) search(w http.ResponseWriter, r *http.Request) {
 		lookUp(v, &f)
 	}
 	if to := f.only(); to != "" {
-		http.Redirect(w, r, to, http.StatusSeeOther)
+		http.Redirect(v.Writer, v.Request, to, http.StatusSeeOther)
 		return
 	}
-	p.show(v, http.StatusOK, "search.html", f)
+	v.Frame.Show(v, http.StatusOK, "search.html", f)
 }
 
-func lookUp(v *visit, f *found) {
+func lookUp(v *frame.Visit, f *found) {
 	by := func(name string) url.Values { return url.Values{name: {f.Query}, "limit": {"10"}} }
 	switch {
 	case isUUID.MatchString(f.Query):
@@ -106,11 +103,11 @@ func lookUp(v *visit, f *found) {
 }
 
 // into adds what one look-up finds, if the person may look there.
-func into[T any](v *visit, f *found, list *[]T, needs permission.Permission, path string, query url.Values) {
+func into[T any](v *frame.Visit, f *found, list *[]T, needs permission.Permission, path string, query url.Values) {
 	if !v.Holds(needs) {
 		return
 	}
-	part, reason := optional[listOf[T]](v, path, query)
+	part, reason := frame.Optional[frame.List[T]](v, path, query)
 	if reason != "" {
 		f.Missed = append(f.Missed, path+": "+reason)
 		return

@@ -18,7 +18,7 @@ import (
 	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/people"
-	"github.com/farol-preservation/farol/web/console"
+	"github.com/farol-preservation/farol/web/console/words"
 )
 
 // sends sends a form that the page does not have.
@@ -318,7 +318,7 @@ func TestTimesAreCountedOn(t *testing.T) {
 	b.Go("/items")
 	shown := map[time.Duration]string{58 * time.Second: "1 min ago"} // when it is counted on
 	for _, ago := range []time.Duration{58 * time.Second, 150 * time.Second, 90 * time.Minute, 26*time.Hour + time.Minute, 73 * time.Hour, 100*24*time.Hour + time.Hour, 800 * 24 * time.Hour, -90 * time.Minute} {
-		shown[ago] = cmp.Or(shown[ago], console.Ago(ago))
+		shown[ago] = cmp.Or(shown[ago], words.Ago(ago))
 		chrome.Value[bool](b, fmt.Sprintf(`(at => { at.dateTime = new Date(Date.now() - %d).toISOString(); document.body.append(at); return true })(document.querySelector("td time").cloneNode(true))`, ago.Milliseconds()))
 	}
 	for _, want := range shown {

@@ -1,0 +1,9 @@
+package words
+
+import (
+	"testing"
+
+	"github.com/farol-preservation/farol/internal/testenv"
+)
+
+func TestMain(m *testing.M) { testenv.Main(m) }
