@@ -64,14 +64,15 @@ func running(t testing.TB) (*chromium, error) {
 	return shared.chromium, shared.err
 }
 
-// program is the path of Chromium.
+// program is the path of Chromium. Its shell is the same without windows, tabs and
+// toolbars, which the other draws although nobody sees them.
 func program() (path string, err error) {
-	for _, name := range []string{"chromium", "/Applications/Chromium.app/Contents/MacOS/Chromium"} {
+	for _, name := range []string{"chromium-headless-shell", "chromium", "/Applications/Chromium.app/Contents/MacOS/Chromium"} {
 		if path, err = exec.LookPath(name); err == nil {
 			return path, nil
 		}
 	}
-	return "", fmt.Errorf("no chromium: apt-get install chromium | brew install chromium: %w", err)
+	return "", fmt.Errorf("no chromium: apt-get install chromium-headless-shell | brew install chromium: %w", err)
 }
 
 // start starts a browser that keeps what it keeps in a directory.

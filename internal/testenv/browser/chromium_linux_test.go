@@ -3,22 +3,21 @@ package browser
 import (
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 
 	"github.com/farol-preservation/farol/internal/testenv"
 )
 
-// processes are those that name a directory in their command line.
+// processes are those that were started in a directory.
 func processes(t *testing.T, dir string) (found []string) {
 	t.Helper()
-	files, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	links, err := filepath.Glob("/proc/[0-9]*/cwd")
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, file := range files {
-		if line, err := os.ReadFile(file); err == nil && strings.Contains(string(line), dir) { // others end at any time
-			found = append(found, string(line))
+	for _, link := range links {
+		if at, err := os.Readlink(link); err == nil && at == dir { // others end at any time
+			found = append(found, link)
 		}
 	}
 	return found
