@@ -40,27 +40,16 @@ func (v Violation) String() string {
 	return fmt.Sprintf("%s: %s: %s\n\t%s\n\t%s", v.Rule, v.Help, v.Selector, v.HTML, strings.ReplaceAll(v.Why, "\n", "\n\t"))
 }
 
-// run lists what breaks some rules of axe.
-const run = `axe.run(document, {%s, resultTypes: ["violations"]}).then(r => r.violations.flatMap(v => v.nodes.map(n => (
+// run lists what breaks rules of levels A and AA. The size of targets is off unless it is asked for.
+const run = `axe.run(document, {
+	runOnly: {type: "tag", values: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]}, rules: {"target-size": {enabled: true}}, resultTypes: ["violations"],
+}).then(r => r.violations.flatMap(v => v.nodes.map(n => (
 	{Rule: v.id, Help: v.help, Selector: n.target.flat().join(" "), HTML: n.html.slice(0, 300), Why: n.failureSummary}))))`
 
 // Axe returns what axe-core finds on the page as it is, by the success criteria of levels A
 // and AA alone. Its script runs beside those of the page, whose content security policy does not
 // hold for it.
 func (b *Tab) Axe() []Violation {
-	b.t.Helper()
-	// The size of targets is off unless it is asked for.
-	return b.axe(`runOnly: {type: "tag", values: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]}, rules: {"target-size": {enabled: true}}`)
-}
-
-// AxeColors is Axe for the rules that look at colors: for a page that was looked at in
-// another color scheme, which changes nothing else.
-func (b *Tab) AxeColors() []Violation {
-	b.t.Helper()
-	return b.axe(`runOnly: {type: "rule", values: ["color-contrast", "link-in-text-block"]}`)
-}
-
-func (b *Tab) axe(rules string) []Violation {
 	b.t.Helper()
 	script, err := axe()
 	if err != nil {
@@ -81,7 +70,7 @@ func (b *Tab) axe(rules string) []Violation {
 	}
 	var list []Violation
 	if err == nil {
-		list, err = evaluateIn[[]Violation](b, world, fmt.Sprintf(run, rules))
+		list, err = evaluateIn[[]Violation](b, world, run)
 	}
 	if err != nil {
 		b.t.Fatal("browser: run axe-core:", err)
