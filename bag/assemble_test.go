@@ -18,6 +18,7 @@ import (
 	"github.com/farol-preservation/farol/bag"
 	"github.com/farol-preservation/farol/bag/profile"
 	"github.com/farol-preservation/farol/bag/tagfile"
+	"github.com/farol-preservation/farol/internal/testenv/must"
 )
 
 // A preserved object, and how its bag is restored.
@@ -83,10 +84,7 @@ func assemble(t testing.TB, o object) sparse {
 // ownFiles are bagit.txt and the object's files, with what is made again.
 func (o object) ownFiles(t testing.TB) []member {
 	t.Helper()
-	bagit, err := tagfile.BagitTxt(o.encoding)
-	if err != nil {
-		t.Fatal(err)
-	}
+	bagit := must.Get(tagfile.BagitTxt(o.encoding))(t)
 	files := append([]member{{path: "bagit.txt", content: string(bagit)}}, o.files...)
 	var octets, count int64
 	for _, m := range o.files {
@@ -100,10 +98,7 @@ func (o object) ownFiles(t testing.TB) []member {
 		if m.path != "bag-info.txt" {
 			continue
 		}
-		info, err := tagfile.RewriteBagInfo([]byte(m.content), o.encoding, changes)
-		if err != nil {
-			t.Fatal(err)
-		}
+		info := must.Get(tagfile.RewriteBagInfo([]byte(m.content), o.encoding, changes))(t)
 		files[i].content = string(info)
 	}
 	return files
@@ -117,10 +112,7 @@ func (o object) manifestBytes(t testing.TB, files []member) (total int64) {
 		files[i].zeros = 1 // so that no digest is asked for
 	}
 	room := func(m member) int64 {
-		header, err := bag.EntryHeader(o.top+"/"+m.path, m.size(), restoredAt)
-		if err != nil {
-			t.Fatal(err)
-		}
+		header := must.Get(bag.EntryHeader(o.top+"/"+m.path, m.size(), restoredAt))(t)
 		return int64(len(header)) + m.size() + bag.Padding(m.size())
 	}
 	manifests, tagManifests := o.profile.RestoreAlgorithms()
@@ -139,15 +131,10 @@ func (o object) manifestBytes(t testing.TB, files []member) (total int64) {
 func (o object) manifest(t testing.TB, a bag.Algorithm, files []member, tag bool) member {
 	t.Helper()
 	var out bytes.Buffer
-	w, err := tagfile.NewManifestWriter(&out, a, o.encoding)
-	if err != nil {
-		t.Fatal(err)
-	}
+	w := must.Get(tagfile.NewManifestWriter(&out, a, o.encoding))(t)
 	for _, m := range files {
 		if strings.HasPrefix(m.path, "data/") != tag {
-			if err := w.Add(m.path, m.digests()); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, w.Add(m.path, m.digests()))
 		}
 	}
 	if w.Size() != int64(out.Len()) {
@@ -193,10 +180,7 @@ func (s *sparse) entry(t testing.TB, name string, m member) {
 	if when.IsZero() {
 		when = restoredAt
 	}
-	header, err := bag.EntryHeader(name, m.size(), when)
-	if err != nil {
-		t.Fatal(err)
-	}
+	header := must.Get(bag.EntryHeader(name, m.size(), when))(t)
 	s.bytes(append(header, m.content...))
 	s.pieces = append(s.pieces, piece{zeros: m.zeros + bag.Padding(m.size())})
 }
@@ -246,11 +230,7 @@ func (s sparse) all() []byte {
 
 func profileNamed(t testing.TB, name string) *bag.Profile {
 	t.Helper()
-	p, err := profile.Named(name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return p
+	return must.Get(profile.Named(name))(t)
 }
 
 // aptrustObject has one file of each sort.

@@ -12,6 +12,7 @@ import (
 	"github.com/farol-preservation/farol/bag"
 	"github.com/farol-preservation/farol/bag/bagtest"
 	"github.com/farol-preservation/farol/bag/tagfile"
+	"github.com/farol-preservation/farol/internal/testenv/must"
 )
 
 // rewrite gives A the value "new", and B "1".
@@ -71,10 +72,7 @@ func TestTagsAreRewrittenInTheirEncoding(t *testing.T) {
 	t.Parallel()
 	utf16 := func(text string) string { return utf16of(text, true) }
 	utf16le := func(text string) string { return utf16of(text, false) }
-	sjis, err := japanese.ShiftJIS.NewEncoder().String("X: 表紙\nA: 表\n")
-	if err != nil {
-		t.Fatal(err)
-	}
+	sjis := must.Get(japanese.ShiftJIS.NewEncoder().String("X: 表紙\nA: 表\n"))(t)
 	for _, tt := range []struct{ encoding, content, want string }{
 		{"ISO-8859-1", "X: \xfc\nA: \xdf\n", "X: \xfc\nA: new\nOriginal-A: \xdf\n"},
 		{"Shift_JIS", sjis, "X: \x95\x5c\x8e\x86\nA: new\nOriginal-A: \x95\x5c\n"},
@@ -146,10 +144,7 @@ func TestRewrittenTagsAreReadBack(t *testing.T) {
 	})
 	rapid.Check(t, func(rt *rapid.T) {
 		content := strings.Join(rapid.SliceOfN(piece, 0, 20).Draw(rt, "pieces"), "")
-		got, err := rewrite(content, "")
-		if err != nil {
-			rt.Fatal(err)
-		}
+		got := must.Get(rewrite(content, ""))(rt)
 		tags := func(content string) []bag.Tag {
 			return read(t, rawBag(t, bagtest.File{Path: "bag-info.txt", Content: content})).Tags
 		}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/farol-preservation/farol/bag"
 	"github.com/farol-preservation/farol/bag/bagtest"
+	"github.com/farol-preservation/farol/internal/testenv/must"
 )
 
 func benchmarkRead(b *testing.B, data []byte, o bag.ReadOptions) {
@@ -15,9 +16,7 @@ func benchmarkRead(b *testing.B, data []byte, o bag.ReadOptions) {
 	b.SetBytes(int64(len(data)))
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := bag.Read(b.Context(), bytes.NewReader(data), o); err != nil {
-			b.Fatal(err)
-		}
+		must.Get(bag.Read(b.Context(), bytes.NewReader(data), o))(b)
 	}
 }
 
@@ -62,21 +61,15 @@ func BenchmarkInventory(b *testing.B) {
 	b.Run("write", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
-			if err := bag.WriteInventory(io.Discard, index); err != nil {
-				b.Fatal(err)
-			}
+			must.Do(b, bag.WriteInventory(io.Discard, index))
 		}
 	})
 	b.Run("read", func(b *testing.B) {
 		var out bytes.Buffer
-		if err := bag.WriteInventory(&out, index); err != nil {
-			b.Fatal(err)
-		}
+		must.Do(b, bag.WriteInventory(&out, index))
 		b.ReportAllocs()
 		for b.Loop() {
-			if _, err := bag.ReadInventory(bytes.NewReader(out.Bytes())); err != nil {
-				b.Fatal(err)
-			}
+			must.Get(bag.ReadInventory(bytes.NewReader(out.Bytes())))(b)
 		}
 		b.ReportMetric(float64(out.Len())/20_000, "bytes/file")
 	})

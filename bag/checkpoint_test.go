@@ -18,6 +18,7 @@ import (
 
 	"github.com/farol-preservation/farol/bag"
 	"github.com/farol-preservation/farol/bag/bagtest"
+	"github.com/farol-preservation/farol/internal/testenv/must"
 )
 
 // ranges opens the content of files as object storage does, by their offsets.
@@ -61,9 +62,7 @@ func checkpoints(t testing.TB, data []byte, every int64) (*bag.Bag, []bag.Checkp
 	}
 	out := make([]bag.Checkpoint, len(stored))
 	for i, j := range stored {
-		if err := json.Unmarshal(j, &out[i]); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, json.Unmarshal(j, &out[i]))
 	}
 	return b, out
 }
@@ -181,10 +180,7 @@ func TestReadingOnWithinALargeFile(t *testing.T) {
 			rt.Fatalf("%d checkpoints within files", within)
 		}
 		c := rapid.SampledFrom(points).Draw(rt, "checkpoint")
-		got, err := on(t, data, c)
-		if err != nil {
-			rt.Fatal(err)
-		}
+		got := must.Get(on(t, data, c))(rt)
 		if diff := cmp.Diff(want, got); diff != "" {
 			rt.Fatalf("reading on from %d: %s", c.Start(), diff)
 		}
@@ -367,10 +363,7 @@ func TestReadingOnNamesTheEntryBeforeTheEnd(t *testing.T) {
 	data = data[:len(data)-2*512] // without its end marker
 	_, points := checkpoints(t, data, 1)
 	c := points[len(points)-1]
-	got, err := bag.Read(t.Context(), bytes.NewReader(data[c.Offset:]), bag.ReadOptions{Resume: &c, Reopen: ranges(data)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := must.Get(bag.Read(t.Context(), bytes.NewReader(data[c.Offset:]), bag.ReadOptions{Resume: &c, Reopen: ranges(data)}))(t)
 	const want = `It may have been cut off after other/data/\xff"a.`
 	if len(got.Warnings) != 1 || !strings.HasSuffix(got.Warnings[0].Message, want) {
 		t.Errorf("warnings: %v, want one that ends in %s", got.Warnings, want)

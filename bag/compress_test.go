@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/farol-preservation/farol/bag"
+	"github.com/farol-preservation/farol/internal/testenv/must"
 )
 
 // Encoders and decoders are used again, also after others failed or were left half way, by
@@ -28,9 +29,7 @@ func TestCompressedComesBack(t *testing.T) {
 			return nil
 		})
 	}
-	if err := group.Wait(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, group.Wait())
 }
 
 var errFull = errors.New("full")

@@ -18,6 +18,7 @@ import (
 	"github.com/farol-preservation/farol/bag"
 	"github.com/farol-preservation/farol/bag/bagtest"
 	"github.com/farol-preservation/farol/bag/profile"
+	"github.com/farol-preservation/farol/internal/testenv/must"
 )
 
 // unpack puts the files of a tar into a directory of their own.
@@ -49,11 +50,7 @@ func unpack(t testing.TB, data []byte) (dir string) {
 
 func readDir(t testing.TB, dir string) *bag.Bag {
 	t.Helper()
-	b, err := bag.ReadDir(t.Context(), dir, bag.ReadOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return b
+	return must.Get(bag.ReadDir(t.Context(), dir, bag.ReadOptions{}))(t)
 }
 
 func TestADirectoryIsJudgedLikeItsTar(t *testing.T) {
@@ -100,16 +97,14 @@ func TestADirectoryHasTheFaultsOfDirectories(t *testing.T) {
 	t.Parallel()
 	dir := unpack(t, sample(t, bagtest.Spec{Files: []bagtest.File{}}))
 	outside := filepath.Join(t.TempDir(), "secret")
-	if err := errors.Join(
+	must.Do(t, errors.Join(
 		os.WriteFile(outside, []byte("not part of the bag"), 0o600),
 		os.Symlink(outside, filepath.Join(dir, "link.txt")),
 		os.Symlink(filepath.Dir(outside), filepath.Join(dir, "folder")),
 		syscall.Mkfifo(filepath.Join(dir, "pipe"), 0o600),
 		os.WriteFile(filepath.Join(dir, "not-utf8-\xff"), nil, 0o600),
 		os.MkdirAll(filepath.Join(dir, "tags\xff", "more"), 0o700),
-	); err != nil {
-		t.Fatal(err)
-	}
+	))
 	b := readDir(t, dir)
 	want := []string{
 		"illegal-path", "illegal-path", "payload-directory-missing", "unsupported-entry", "unsupported-entry", "unsupported-entry",

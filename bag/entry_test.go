@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/farol-preservation/farol/bag"
+	"github.com/farol-preservation/farol/internal/testenv/must"
 )
 
 // Half of a tar may have been sent before the program was replaced. If this test
@@ -39,10 +40,7 @@ func TestHeadersAreTheSameForEver(t *testing.T) {
 		{"b/data/a", 1, time.Date(1901, 1, 1, 0, 0, 0, 0, time.UTC), 1536, "cce70bfc1d307281"},
 		{"b/data/a", 1, time.Time{}, 512, "5475fcb10b04c72f"},
 	} {
-		header, err := bag.EntryHeader(tt.name, tt.size, tt.when)
-		if err != nil {
-			t.Fatal(err)
-		}
+		header := must.Get(bag.EntryHeader(tt.name, tt.size, tt.when))(t)
 		sum := fmt.Sprintf("%x", sha256.Sum256(header))[:16]
 		if len(header) != tt.long || sum != tt.sum {
 			t.Errorf("%.20s of %d bytes, %v: %d bytes, %s", tt.name, tt.size, tt.when, len(header), sum)
@@ -66,14 +64,8 @@ func TestHeadersSayWhatTheyWereGiven(t *testing.T) {
 			if dir && size > 0 {
 				continue
 			}
-			header, err := bag.EntryHeader(name, size, when)
-			if err != nil {
-				t.Fatal(err)
-			}
-			h, err := tar.NewReader(bytes.NewReader(header)).Next()
-			if err != nil {
-				t.Fatal(err)
-			}
+			header := must.Get(bag.EntryHeader(name, size, when))(t)
+			h := must.Get(tar.NewReader(bytes.NewReader(header)).Next())(t)
 			mode, flag := int64(0o644), byte(tar.TypeReg)
 			if dir {
 				mode, flag = 0o755, tar.TypeDir
@@ -119,10 +111,7 @@ func TestPaddingFillsTheBlock(t *testing.T) {
 // The depositor's tar is not ours.
 func TestTarUnpacksARestoredBag(t *testing.T) {
 	t.Parallel()
-	program, err := exec.LookPath("tar")
-	if err != nil {
-		t.Fatal(err)
-	}
+	program := must.Get(exec.LookPath("tar"))(t)
 	o := aptrustObject(t)
 	old := time.Date(1999, 12, 31, 23, 59, 59, 0, time.UTC)
 	o.files = append(o.files,
@@ -148,10 +137,7 @@ func TestTarUnpacksARestoredBag(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		content, err := io.ReadAll(r)
-		if err != nil {
-			t.Fatal(err)
-		}
+		content := must.Get(io.ReadAll(r))(t)
 		if h.Typeflag == tar.TypeReg {
 			want[h.Name] = string(content)
 		}
@@ -160,7 +146,7 @@ func TestTarUnpacksARestoredBag(t *testing.T) {
 		t.Fatalf("%d files in the tar", len(want))
 	}
 	found := 0
-	err = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
 			return err
 		}
@@ -181,10 +167,7 @@ func TestTarUnpacksARestoredBag(t *testing.T) {
 	if err != nil || found != len(want) {
 		t.Errorf("%d files, want %d; %v", found, len(want), err)
 	}
-	b, err := bag.ReadDir(t.Context(), filepath.Join(dir, o.top), bag.ReadOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must.Get(bag.ReadDir(t.Context(), filepath.Join(dir, o.top), bag.ReadOptions{}))(t)
 	for _, f := range b.Validate(o.profile).Errors {
 		if f.Code != "illegal-control-character" {
 			t.Errorf("%s: %s", f.Code, f.Message)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/farol-preservation/farol/bag/bagtest"
 	"github.com/farol-preservation/farol/bag/finding"
+	"github.com/farol-preservation/farol/internal/testenv/must"
 )
 
 // Where contents are passed over, the rest is read as it always is.
@@ -19,19 +20,13 @@ func FuzzReadIndex(f *testing.F) {
 		{Unlisted: []bagtest.File{{Path: "manifest-sha224.txt", Content: "x"}}},
 		{Entries: []bagtest.Entry{{Name: "sample-bag/l", Type: '2', Linkname: "x"}, {Name: "sample-bag/data/hello.txt", Type: '0', Content: "x"}}},
 	} {
-		data, err := s.Bytes()
-		if err != nil {
-			f.Fatal(err)
-		}
+		data := must.Get(s.Bytes())(f)
 		f.Add(data)
 		f.Add(data[:len(data)*2/3])
 	}
 	f.Add(sampleOfEverything(f))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		whole, err := Read(t.Context(), bytes.NewReader(data), ReadOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		whole := must.Get(Read(t.Context(), bytes.NewReader(data), ReadOptions{}))(t)
 		known := func(path string, size int64) (Digests, bool, error) {
 			for _, file := range whole.Files {
 				if file.Path == path && file.Size == size {
@@ -40,10 +35,7 @@ func FuzzReadIndex(f *testing.F) {
 			}
 			return Digests{}, true, nil // the tar ends within it
 		}
-		index, err := ReadIndex(t.Context(), bytes.NewReader(data), known, ReadOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		index := must.Get(ReadIndex(t.Context(), bytes.NewReader(data), known, ReadOptions{}))(t)
 		checkBag(t, index)
 		for _, b := range []*Bag{whole, index} {
 			for i, p := range b.Problems {

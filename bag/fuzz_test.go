@@ -20,6 +20,7 @@ import (
 	"github.com/farol-preservation/farol/bag/bagtest"
 	"github.com/farol-preservation/farol/bag/naming"
 	"github.com/farol-preservation/farol/bag/profile"
+	"github.com/farol-preservation/farol/internal/testenv/must"
 )
 
 // checkBag holds for whatever was read.
@@ -48,13 +49,8 @@ func checkBag(t *testing.T, b *Bag) {
 		}
 	}
 	var out bytes.Buffer
-	if err := WriteInventory(&out, b); err != nil {
-		t.Fatal(err)
-	}
-	again, err := ReadInventory(&out)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, WriteInventory(&out, b))
+	again := must.Get(ReadInventory(&out))(t)
 	if diff := cmp.Diff(b, again, cmpopts.EquateEmpty()); diff != "" {
 		t.Error(diff)
 	}
@@ -73,10 +69,7 @@ func FuzzRead(f *testing.F) {
 		}},
 	}
 	for _, s := range specs {
-		data, err := s.Bytes()
-		if err != nil {
-			f.Fatal(err)
-		}
+		data := must.Get(s.Bytes())(f)
 		f.Add(data)
 	}
 	f.Add([]byte("\x1f\x8b"))
@@ -108,10 +101,7 @@ func FuzzRead(f *testing.F) {
 		}
 		c := points[len(points)/2]
 		rest := bytes.NewReader(data[min(c.Offset, int64(len(data))):])
-		again, err := Read(t.Context(), rest, ReadOptions{PartSize: o.PartSize, Resume: &c, Reopen: contentIn(data)})
-		if err != nil {
-			t.Fatal(err)
-		}
+		again := must.Get(Read(t.Context(), rest, ReadOptions{PartSize: o.PartSize, Resume: &c, Reopen: contentIn(data)}))(t)
 		if diff := cmp.Diff(b, again, cmpopts.EquateEmpty()); diff != "" {
 			t.Errorf("reading on: %s", diff)
 		}
@@ -126,14 +116,9 @@ func contentIn(data []byte) func(*File) (io.ReadCloser, error) {
 
 func copied(t *testing.T, c Checkpoint) Checkpoint {
 	t.Helper()
-	j, err := json.Marshal(c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	j := must.Get(json.Marshal(c))(t)
 	var out Checkpoint
-	if err := json.Unmarshal(j, &out); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal(j, &out))
 	return out
 }
 
@@ -146,7 +131,7 @@ func sampleOfEverything(f *testing.F) []byte {
 	for _, name := range []string{"BagIt-Version", "Tag-File-Character-Encoding"} {
 		omitted = append(omitted, bagtest.Tag{File: "bagit.txt", Name: name, Value: bagtest.Omit})
 	}
-	data, err := bagtest.Spec{
+	data := must.Get(bagtest.Spec{
 		Files: []bagtest.File{}, Manifests: []string{}, TagManifests: []string{}, Tags: omitted,
 		Unlisted: []bagtest.File{
 			{Path: "manifest-md5.txt", Content: md5 + "  data/gr\xfc\xdfe\n" + md5 + "  data/100%25\n"},
@@ -156,10 +141,7 @@ func sampleOfEverything(f *testing.F) []byte {
 			{Path: "data/100%"},
 		},
 		Entries: []bagtest.Entry{{Name: "sample-bag/data/", Type: '5'}, {Name: "./", Type: '5'}},
-	}.Bytes()
-	if err != nil {
-		f.Fatal(err)
-	}
+	}.Bytes())(f)
 	return data
 }
 
@@ -197,10 +179,7 @@ func FuzzFetch(f *testing.F) {
 
 func FuzzProfile(f *testing.F) {
 	for _, name := range profile.BuiltIn() {
-		data, err := os.ReadFile(filepath.Join("profile", "profiles", name+".json"))
-		if err != nil {
-			f.Fatal(err)
-		}
+		data := must.Get(os.ReadFile(filepath.Join("profile", "profiles", name+".json")))(f)
 		f.Add(data)
 	}
 	for _, seed := range []string{
@@ -210,14 +189,8 @@ func FuzzProfile(f *testing.F) {
 	} {
 		f.Add([]byte(seed))
 	}
-	tar, err := bagtest.Spec{Unlisted: []bagtest.File{{Path: "fetch.txt", Content: "x"}, {Path: "data/[z-a]", Content: "x"}}}.Bytes()
-	if err != nil {
-		f.Fatal(err)
-	}
-	b, err := Read(f.Context(), bytes.NewReader(tar), ReadOptions{})
-	if err != nil {
-		f.Fatal(err)
-	}
+	tar := must.Get(bagtest.Spec{Unlisted: []bagtest.File{{Path: "fetch.txt", Content: "x"}, {Path: "data/[z-a]", Content: "x"}}}.Bytes())(f)
+	b := must.Get(Read(f.Context(), bytes.NewReader(tar), ReadOptions{}))(f)
 	f.Fuzz(func(t *testing.T, data []byte) {
 		p, err := profile.Load(bytes.NewReader(data), "p.json")
 		if err != nil {
@@ -248,16 +221,9 @@ func FuzzInventory(f *testing.F) {
 	f.Add("")
 	f.Fuzz(func(t *testing.T, lines string) {
 		var z bytes.Buffer
-		w, err := zstd.NewWriter(&z)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := w.Write([]byte(lines)); err != nil {
-			t.Fatal(err)
-		}
-		if err := w.Close(); err != nil {
-			t.Fatal(err)
-		}
+		w := must.Get(zstd.NewWriter(&z))(t)
+		must.Get(w.Write([]byte(lines)))(t)
+		must.Do(t, w.Close())
 		b, err := ReadInventory(&z)
 		if err != nil {
 			if !errors.Is(err, ErrInventory) {

@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/farol-preservation/farol/bag"
+	"github.com/farol-preservation/farol/internal/testenv/must"
 )
 
 // rawEntry is an entry of a tar as bytes, since no writer makes what is tested
@@ -228,10 +229,7 @@ func TestTheIndexIsBounded(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b, err := bag.Read(t.Context(), &endless{entry: tt.entry, count: tt.count}, bag.ReadOptions{MaxFiles: most})
-			if err != nil {
-				t.Fatal(err)
-			}
+			b := must.Get(bag.Read(t.Context(), &endless{entry: tt.entry, count: tt.count}, bag.ReadOptions{MaxFiles: most}))(t)
 			if len(b.Files) < tt.from || len(b.Files) > tt.upTo {
 				t.Errorf("%d files, want %d to %d", len(b.Files), tt.from, tt.upTo)
 			}

@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/farol-preservation/farol/bag"
+	"github.com/farol-preservation/farol/internal/testenv/must"
 )
 
 // Terabytes that were digested on their way into the tar are not read again.
@@ -27,10 +28,7 @@ func TestReadIndexPassesOverContents(t *testing.T) {
 		member{path: "data/odd", zeros: 1<<20 + 17},
 	)
 	tar := assemble(t, o)
-	b, err := bag.ReadIndex(t.Context(), &tar, o.known(t), bag.ReadOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must.Get(bag.ReadIndex(t.Context(), &tar, o.known(t), bag.ReadOptions{}))(t)
 	if v := b.Validate(o.profile); !v.Valid || v.Files != len(o.files)+5 {
 		t.Errorf("%d files, errors %v", v.Files, v.Errors)
 	}
@@ -55,10 +53,7 @@ func TestReadIndexFindsEveryFlippedBitOfWhatItReads(t *testing.T) {
 		}
 		for at := f.Offset; at < f.Offset+f.Size; at++ {
 			data[at] ^= 1
-			b, err := bag.ReadIndex(t.Context(), bytes.NewReader(data), known, bag.ReadOptions{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			b := must.Get(bag.ReadIndex(t.Context(), bytes.NewReader(data), known, bag.ReadOptions{}))(t)
 			if b.Validate(o.profile).Valid {
 				t.Errorf("byte %d of %s: valid", at-f.Offset, f.Path)
 			}
@@ -210,10 +205,7 @@ func TestReadIndexAsksForMemoryForManyFiles(t *testing.T) {
 	t.Parallel()
 	var data []byte
 	for i := range 20_001 {
-		header, err := bag.EntryHeader(fmt.Sprintf("b/data/%d", i), 0, restoredAt)
-		if err != nil {
-			t.Fatal(err)
-		}
+		header := must.Get(bag.EntryHeader(fmt.Sprintf("b/data/%d", i), 0, restoredAt))(t)
 		data = append(data, header...)
 	}
 	full := errors.New("no room")

@@ -17,6 +17,7 @@ import (
 
 	"github.com/farol-preservation/farol/bag"
 	"github.com/farol-preservation/farol/bag/bagtest"
+	"github.com/farol-preservation/farol/internal/testenv/must"
 )
 
 func inventory(t testing.TB, b *bag.Bag) []byte {
@@ -33,12 +34,9 @@ func inventory(t testing.TB, b *bag.Bag) []byte {
 func TestInventoryKeepsTheWholeBag(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
-		want, err := bag.Read(t.Context(), bytes.NewReader(sample(t, anyBag(rt))), bag.ReadOptions{
+		want := must.Get(bag.Read(t.Context(), bytes.NewReader(sample(t, anyBag(rt))), bag.ReadOptions{
 			PartSize: func(int64) int64 { return 100_000 },
-		})
-		if err != nil {
-			rt.Fatal(err)
-		}
+		}))(rt)
 		for _, f := range want.Files {
 			f.UUID = rapid.SampledFrom([]uuid.UUID{uuid.Nil, uuid.New()}).Draw(rt, "uuid")
 			f.Format = rapid.SampledFrom([]string{"", "text/plain"}).Draw(rt, "format")
@@ -116,17 +114,10 @@ func TestInventoryWithLinesThatMakeNoSenseIsRefused(t *testing.T) {
 		"no JSON":              {header + "hello\n" + end, false},
 	} {
 		var out bytes.Buffer
-		w, err := zstd.NewWriter(&out)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := io.WriteString(w, tt.text); err != nil {
-			t.Fatal(err)
-		}
-		if err := w.Close(); err != nil {
-			t.Fatal(err)
-		}
-		_, err = bag.ReadInventory(&out)
+		w := must.Get(zstd.NewWriter(&out))(t)
+		must.Get(io.WriteString(w, tt.text))(t)
+		must.Do(t, w.Close())
+		_, err := bag.ReadInventory(&out)
 		if tt.good && err != nil || !tt.good && !errors.Is(err, bag.ErrInventory) {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -137,19 +128,12 @@ func TestInventoryWithLinesThatMakeNoSenseIsRefused(t *testing.T) {
 func TestInventoryBoundsItsLines(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
-	w, err := zstd.NewWriter(&out, zstd.WithWindowSize(1<<20))
-	if err != nil {
-		t.Fatal(err)
-	}
+	w := must.Get(zstd.NewWriter(&out, zstd.WithWindowSize(1<<20)))(t)
 	spaces := bytes.Repeat([]byte(" "), 1<<20)
 	for range 80 {
-		if _, err := w.Write(spaces); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(w.Write(spaces))(t)
 	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, w.Close())
 	left := &out
 	if _, err := bag.ReadInventory(left); !errors.Is(err, bag.ErrInventory) {
 		t.Errorf("%v", err)
@@ -159,10 +143,7 @@ func TestInventoryBoundsItsLines(t *testing.T) {
 func TestInventoryCanBeReadAFileAtATime(t *testing.T) {
 	t.Parallel()
 	want := read(t, sample(t, bagtest.Spec{}))
-	inv, err := bag.OpenInventory(bytes.NewReader(inventory(t, want)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	inv := must.Get(bag.OpenInventory(bytes.NewReader(inventory(t, want))))(t)
 	defer inv.Close()
 	if inv.Count != len(want.Files) || inv.Bag.TopDir != want.TopDir || inv.Bag.StorageOption() != "Standard" {
 		t.Errorf("header: %d files, %+v", inv.Count, inv.Bag)

@@ -13,6 +13,7 @@ import (
 	"github.com/farol-preservation/farol/bag"
 	"github.com/farol-preservation/farol/bag/bagtest"
 	"github.com/farol-preservation/farol/bag/profile"
+	"github.com/farol-preservation/farol/internal/testenv/must"
 )
 
 func md5Of(content string) string { return fmt.Sprintf("%x", md5.Sum([]byte(content))) }
@@ -174,11 +175,7 @@ func TestManifestsAndTagFilesMayBeInAnotherEncoding(t *testing.T) {
 		return string(out)
 	}
 	shiftJIS := func(s string) string {
-		out, err := japanese.ShiftJIS.NewEncoder().String(s)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return out
+		return must.Get(japanese.ShiftJIS.NewEncoder().String(s))(t)
 	}
 	for _, tt := range []struct {
 		encoding string

@@ -13,19 +13,15 @@ import (
 
 	"github.com/farol-preservation/farol/bag"
 	"github.com/farol-preservation/farol/bag/tagfile"
+	"github.com/farol-preservation/farol/internal/testenv/must"
 )
 
 func manifestOf(t testing.TB, encoding string, paths ...string) string {
 	t.Helper()
 	var out bytes.Buffer
-	w, err := tagfile.NewManifestWriter(&out, bag.MD5, encoding)
-	if err != nil {
-		t.Fatal(err)
-	}
+	w := must.Get(tagfile.NewManifestWriter(&out, bag.MD5, encoding))(t)
 	for _, path := range paths {
-		if err := w.Add(path, bag.Digests{}); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, w.Add(path, bag.Digests{}))
 	}
 	return out.String()
 }
@@ -83,11 +79,8 @@ func TestManifestsRefuseWhatNobodyCouldRead(t *testing.T) {
 		{"ISO-2022-JP", "data/\x1b$B", "data/"}, // would switch the alphabet
 	} {
 		var out bytes.Buffer
-		w, err := tagfile.NewManifestWriter(&out, bag.SHA256, tt.encoding)
-		if err != nil {
-			t.Fatal(err)
-		}
-		err = w.Add(tt.path, bag.Digests{})
+		w := must.Get(tagfile.NewManifestWriter(&out, bag.SHA256, tt.encoding))(t)
+		err := w.Add(tt.path, bag.Digests{})
 		if err == nil || !strings.Contains(err.Error(), tt.says) || out.Len() > 0 || w.Size() > 0 {
 			t.Errorf("%s, %q: error %v, and %q was written", tt.encoding, tt.path, err, out.String())
 		}
@@ -99,10 +92,7 @@ func TestManifestsRefuseWhatNobodyCouldRead(t *testing.T) {
 		t.Error("no error for an encoding that cannot be read")
 	}
 	broken := errors.New("disk full")
-	w, err := tagfile.NewManifestWriter(brokenWriter{broken}, bag.MD5, "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	w := must.Get(tagfile.NewManifestWriter(brokenWriter{broken}, bag.MD5, ""))(t)
 	if err := w.Add("data/a", bag.Digests{}); !errors.Is(err, broken) {
 		t.Errorf("error %v, want that of the writer", err)
 	}
@@ -123,17 +113,11 @@ func TestManifestsReadBackAsTheyWereWritten(t *testing.T) {
 		encoding := rapid.SampledFrom(encodings).Draw(rt, "encoding")
 		drawn := rapid.SliceOfNDistinct(rapid.StringOfN(rapid.SampledFrom(letters), 1, 8, -1), 1, 6, rapid.ID).Draw(rt, "names")
 		var manifest bytes.Buffer
-		w, err := tagfile.NewManifestWriter(&manifest, bag.MD5, encoding)
-		if err != nil {
-			rt.Fatal(err)
-		}
+		w := must.Get(tagfile.NewManifestWriter(&manifest, bag.MD5, encoding))(rt)
 		var digests bag.Digests
 		var paths []string
 		var tar sparse
-		bagit, err := tagfile.BagitTxt(encoding)
-		if err != nil {
-			rt.Fatal(err)
-		}
+		bagit := must.Get(tagfile.BagitTxt(encoding))(rt)
 		tar.entry(t, "b/bagit.txt", member{content: string(bagit)})
 		for i, path := range drawn {
 			header, err := bag.EntryHeader("b/"+path, 0, restoredAt)

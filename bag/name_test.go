@@ -10,6 +10,7 @@ import (
 
 	"github.com/farol-preservation/farol/bag"
 	"github.com/farol-preservation/farol/bag/naming"
+	"github.com/farol-preservation/farol/internal/testenv/must"
 )
 
 func TestNamesThatNoBagCanHave(t *testing.T) {
@@ -59,9 +60,7 @@ func FuzzLegalNameComesBack(f *testing.F) {
 			if filepath.Dir(filepath.Join(dir, in)) != dir {
 				t.Fatalf("%q lies outside its directory", in)
 			}
-			if err := os.WriteFile(filepath.Join(dir, in), nil, 0o600); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, os.WriteFile(filepath.Join(dir, in), nil, 0o600))
 		}
 	})
 }

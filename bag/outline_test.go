@@ -15,15 +15,12 @@ import (
 
 	"github.com/farol-preservation/farol/bag"
 	"github.com/farol-preservation/farol/bag/bagtest"
+	"github.com/farol-preservation/farol/internal/testenv/must"
 )
 
 func outlined(t testing.TB, data []byte) []byte {
 	t.Helper()
-	out, err := bagtest.Outline(data)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return out
+	return must.Get(bagtest.Outline(data))(t)
 }
 
 func readOutline(t testing.TB, outline []byte, size int) *bag.Bag {

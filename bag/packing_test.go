@@ -15,6 +15,7 @@ import (
 
 	"github.com/farol-preservation/farol/bag"
 	"github.com/farol-preservation/farol/bag/bagtest"
+	"github.com/farol-preservation/farol/internal/testenv/must"
 )
 
 // rewritten is a tar with other headers and contents.
@@ -30,19 +31,12 @@ func rewritten(t *testing.T, data []byte, change func(h *tar.Header, content str
 		if err != nil {
 			t.Fatal(err)
 		}
-		content, err := io.ReadAll(r)
-		if err != nil {
-			t.Fatal(err)
-		}
+		content := must.Get(io.ReadAll(r))(t)
 		text := change(h, string(content))
 		h.Size, h.Format = int64(len(text)), tar.FormatPAX
-		if err := errors.Join(w.WriteHeader(h), second(w.Write([]byte(text)))); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, errors.Join(w.WriteHeader(h), second(w.Write([]byte(text)))))
 	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, w.Close())
 	return out.Bytes()
 }
 
@@ -84,13 +78,8 @@ func TestWhatMacOSAddsIsNamed(t *testing.T) {
 func TestWhatMacOSLeftInADirectoryIsNamed(t *testing.T) {
 	t.Parallel()
 	dir := unpacked(t, sample(t, bagtest.Spec{}))
-	if err := os.WriteFile(filepath.Join(dir, "data", "._hello.txt"), []byte("x"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	b, err := bag.ReadDir(t.Context(), dir, bag.ReadOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(filepath.Join(dir, "data", "._hello.txt"), []byte("x"), 0o600))
+	b := must.Get(bag.ReadDir(t.Context(), dir, bag.ReadOptions{}))(t)
 	v := b.Validate(nil)
 	if diff := cmp.Diff([]string{"apple-double"}, codes(v.Errors)); diff != "" || !strings.Contains(v.Errors[0].Message, "The directory contains") || !strings.Contains(v.Errors[0].Message, "-delete") {
 		t.Errorf("%s %+v", diff, v.Errors)
@@ -104,14 +93,10 @@ func unpacked(t *testing.T, data []byte) (dir string) {
 	rewritten(t, data, func(h *tar.Header, content string) string {
 		path := filepath.Join(parent, filepath.FromSlash(h.Name))
 		if h.Typeflag == tar.TypeDir {
-			if err := os.MkdirAll(path, 0o700); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, os.MkdirAll(path, 0o700))
 			return ""
 		}
-		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte(content), 0o600)); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte(content), 0o600)))
 		return content
 	})
 	return filepath.Join(parent, "sample-bag")

@@ -11,6 +11,7 @@ import (
 	"github.com/farol-preservation/farol/bag"
 	"github.com/farol-preservation/farol/bag/bagtest"
 	"github.com/farol-preservation/farol/bag/profile"
+	"github.com/farol-preservation/farol/internal/testenv/must"
 )
 
 // profile is one of the members given, in addition to those that every profile
@@ -21,11 +22,7 @@ func profileOf(t testing.TB, members string) *bag.Profile {
 	if members != "" {
 		text += ", " + members
 	}
-	p, err := profile.Load(strings.NewReader(text+"}"), "p.json")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return p
+	return must.Get(profile.Load(strings.NewReader(text+"}"), "p.json"))(t)
 }
 
 func TestEveryRuleOfAProfileIsObeyed(t *testing.T) {
@@ -158,10 +155,7 @@ func TestAWrongProfileIsRefusedWithItsFaults(t *testing.T) {
 func TestABagIsJudgedByTheProfileThatItNames(t *testing.T) {
 	t.Parallel()
 	mine := profileOf(t, `"Manifests-Required": ["sha512"]`)
-	all, err := bag.NewProfiles(mine)
-	if err != nil {
-		t.Fatal(err)
-	}
+	all := must.Get(bag.NewProfiles(mine))(t)
 	for identifier, want := range map[string]string{
 		"https://example.org/p.json":     "https://example.org/p.json",
 		"https://example.org/other.json": "aptrust-v2.3",
@@ -186,11 +180,7 @@ func TestABagIsJudgedByTheProfileThatItNames(t *testing.T) {
 
 func loaded(t testing.TB, text string) *bag.Profile {
 	t.Helper()
-	p, err := profile.Load(strings.NewReader(text), "p.json")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return p
+	return must.Get(profile.Load(strings.NewReader(text), "p.json"))(t)
 }
 
 // As in Python's fnmatch, by which the reference validator goes.
@@ -221,10 +211,7 @@ func TestPatternsOfFiles(t *testing.T) {
 		{"**a", "ba", true},
 		{"", "a", false},
 	} {
-		pattern, err := json.Marshal(tt.pattern)
-		if err != nil {
-			t.Fatal(err)
-		}
+		pattern := must.Get(json.Marshal(tt.pattern))(t)
 		p := loaded(t, fmt.Sprintf(`{"Payload-Files-Allowed": [%s]}`, pattern))
 		v := (&bag.Bag{Files: []*bag.File{{Path: "data/" + tt.name}}}).Validate(p)
 		refused := false

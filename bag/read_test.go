@@ -22,15 +22,12 @@ import (
 	"github.com/farol-preservation/farol/bag"
 	"github.com/farol-preservation/farol/bag/bagtest"
 	"github.com/farol-preservation/farol/bag/naming"
+	"github.com/farol-preservation/farol/internal/testenv/must"
 )
 
 func sample(t testing.TB, s bagtest.Spec) []byte {
 	t.Helper()
-	data, err := s.Bytes()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return data
+	return must.Get(s.Bytes())(t)
 }
 
 func read(t testing.TB, data []byte) *bag.Bag {
@@ -77,12 +74,9 @@ func TestReadKnowsWhereEachFileLiesAndWhatItIs(t *testing.T) {
 		{Path: "data/over", Size: 64<<10 + 1},
 		{Path: "data/large.bin", Size: 5<<20 + 17},
 	}})
-	b, err := bag.Read(t.Context(), bytes.NewReader(data), bag.ReadOptions{
+	b := must.Get(bag.Read(t.Context(), bytes.NewReader(data), bag.ReadOptions{
 		PartSize: func(int64) int64 { return 1 << 20 },
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	if len(b.Problems)+len(b.Warnings) > 0 {
 		t.Fatalf("problems %v, warnings %v", b.Problems, b.Warnings)
 	}
@@ -109,13 +103,10 @@ func TestReadDigestsPartsOfFilesLargerThanOnePart(t *testing.T) {
 	for _, size := range []int64{0, 999, 1000, 1001, 2000, 3333, 200_000} {
 		data := sample(t, bagtest.Spec{Files: []bagtest.File{{Path: "data/f", Size: size}}})
 		for _, withMD5 := range []bool{false, true} {
-			b, err := bag.Read(t.Context(), bytes.NewReader(data), bag.ReadOptions{
+			b := must.Get(bag.Read(t.Context(), bytes.NewReader(data), bag.ReadOptions{
 				PartSize: func(int64) int64 { return part },
 				PartMD5:  withMD5,
-			})
-			if err != nil {
-				t.Fatal(err)
-			}
+			}))(t)
 			f := file(t, b, "data/f")
 			var want *bag.PartDigests
 			for at := int64(0); size > part && at < size; at += part {
@@ -217,15 +208,9 @@ func TestReadRefusesSparseFilesWithoutReadingTheirHoles(t *testing.T) {
 		h.Name, h.Size, h.Typeflag = "b/data/x", 1, tar.TypeReg
 		var out bytes.Buffer
 		w := tar.NewWriter(&out)
-		if err := w.WriteHeader(&h); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := w.Write([]byte("x")); err != nil {
-			t.Fatal(err)
-		}
-		if err := w.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, w.WriteHeader(&h))
+		must.Get(w.Write([]byte("x")))(t)
+		must.Do(t, w.Close())
 		return out.Bytes()
 	}
 	// archive/tar refuses to write such files; so they are made by hand
@@ -362,10 +347,7 @@ func TestReadBoundsTheNumberOfFiles(t *testing.T) {
 	}}
 	for _, first := range []bool{false, true} {
 		spec.ManifestsFirst = first
-		b, err := bag.Read(t.Context(), bytes.NewReader(sample(t, spec)), bag.ReadOptions{MaxFiles: 5})
-		if err != nil {
-			t.Fatal(err)
-		}
+		b := must.Get(bag.Read(t.Context(), bytes.NewReader(sample(t, spec)), bag.ReadOptions{MaxFiles: 5}))(t)
 		if len(b.Files) > 6 || b.Validate(nil).Valid || b.Problems[0].Code != "too-many-files" {
 			t.Errorf("%d files, problems %v", len(b.Files), b.Problems)
 		}
@@ -393,9 +375,7 @@ func TestReadTellsItsProgress(t *testing.T) {
 		heard = append(heard, fmt.Sprint(files, " ", path))
 	}}
 	data := sample(t, bagtest.Spec{Files: []bagtest.File{{Path: "data/large", Size: 40 << 20}, {Path: "data/s", Content: "x"}}, Manifests: []string{"md5"}, TagManifests: []string{}})
-	if _, err := bag.Read(t.Context(), bytes.NewReader(data), o); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(bag.Read(t.Context(), bytes.NewReader(data), o))(t)
 	want := []string{
 		"0 bagit.txt", "1 bag-info.txt", "2 aptrust-info.txt", "3 data/large", "3 data/large",
 		"3 data/large", "4 data/s", "5 manifest-md5.txt",

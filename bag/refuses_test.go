@@ -8,16 +8,14 @@ import (
 	"testing"
 
 	"github.com/farol-preservation/farol/bag/finding"
+	"github.com/farol-preservation/farol/internal/testenv/must"
 )
 
 // A tar is refused for what the documentation calls an error of the tar, and never
 // for a warning, or for what is no fault of a bag.
 func TestRefusesForFaultsOfTheTarAlone(t *testing.T) {
 	t.Parallel()
-	page, err := os.ReadFile(filepath.Join("..", "docs", "validation-codes.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := must.Get(os.ReadFile(filepath.Join("..", "docs", "validation-codes.md")))(t)
 	_, rest, _ := strings.Cut(string(page), "## The tar\n")
 	tar, _, _ := strings.Cut(rest, "\n## ")
 	row := regexp.MustCompile("(?m)^\\| `([a-z-]+)` \\| ([^|]*) \\|")

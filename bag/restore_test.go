@@ -16,6 +16,7 @@ import (
 	"github.com/farol-preservation/farol/bag/bagtest"
 	"github.com/farol-preservation/farol/bag/profile"
 	"github.com/farol-preservation/farol/bag/tagfile"
+	"github.com/farol-preservation/farol/internal/testenv/must"
 )
 
 // index is ReadIndex of what is in memory.
@@ -241,11 +242,7 @@ func TestBagitTxtIsItselfInUTF8(t *testing.T) {
 func TestRestoreAlgorithmsFollowTheProfile(t *testing.T) {
 	t.Parallel()
 	load := func(rules string) *bag.Profile {
-		p, err := profile.Load(strings.NewReader(rules), "p")
-		if err != nil {
-			t.Fatal(err)
-		}
-		return p
+		return must.Get(profile.Load(strings.NewReader(rules), "p"))(t)
 	}
 	for _, tt := range []struct {
 		profile        *bag.Profile

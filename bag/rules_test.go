@@ -11,22 +11,17 @@ import (
 	"github.com/farol-preservation/farol/bag/bagtest"
 	"github.com/farol-preservation/farol/bag/finding"
 	"github.com/farol-preservation/farol/bag/profile"
+	"github.com/farol-preservation/farol/internal/testenv/must"
 )
 
 // The rules that the built-in profiles have no use for, but which a profile may
 // have.
 func TestProfilesMayBeStricterThanTheOnesWeHave(t *testing.T) {
 	t.Parallel()
-	data, err := bagtest.Spec{Unlisted: []bagtest.File{
+	data := must.Get(bagtest.Spec{Unlisted: []bagtest.File{
 		{Path: "manifest-sha224.txt", Content: "x"}, {Path: "fetch.txt", Content: "\n"},
-	}}.Bytes()
-	if err != nil {
-		t.Fatal(err)
-	}
-	b, err := Read(t.Context(), bytes.NewReader(data), ReadOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}}.Bytes())(t)
+	b := must.Get(Read(t.Context(), bytes.NewReader(data), ReadOptions{}))(t)
 	base := profile.Rules{
 		Serialization:       "required",
 		AcceptSerialization: []string{"application/tar"},

@@ -15,6 +15,7 @@ import (
 	"github.com/farol-preservation/farol/bag"
 	"github.com/farol-preservation/farol/bag/bagtest"
 	"github.com/farol-preservation/farol/bag/profile"
+	"github.com/farol-preservation/farol/internal/testenv/must"
 )
 
 // One rule of the profiles or of BagIt is broken in each row. A row says all
@@ -157,10 +158,7 @@ func TestValidateStopsCountingErrorsAtAThousand(t *testing.T) {
 func TestVerdictHasAFixedForm(t *testing.T) {
 	t.Parallel()
 	b := read(t, sample(t, bagtest.Spec{}))
-	got, err := json.Marshal(b.Validate(nil))
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := must.Get(json.Marshal(b.Validate(nil)))(t)
 	want := fmt.Sprintf(`{"valid":true,"errors":[],"warnings":[],"profile":"aptrust-v2.3","files":%d,"bytes":%d}`, len(b.Files), b.Bytes)
 	if string(got) != want {
 		t.Errorf("got  %s\nwant %s", got, want)
@@ -230,10 +228,7 @@ func TestTheStorageOptionComesFromTheProfilesOwnTag(t *testing.T) {
 
 func TestProfile22DoesNotHaveWasabiTexas(t *testing.T) {
 	t.Parallel()
-	p, err := profile.Named("aptrust-v2.2")
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := must.Get(profile.Named("aptrust-v2.2"))(t)
 	v := read(t, sample(t, bagtest.Spec{StorageOption: "Wasabi-TX"})).Validate(p)
 	if diff := cmp.Diff([]string{"tag-illegal-value"}, codes(v.Errors)); diff != "" || v.Profile != "aptrust-v2.2" {
 		t.Errorf("%s: %s", v.Profile, diff)
@@ -255,14 +250,8 @@ func TestARepeatedTagWithTwoValuesIsWarnedOf(t *testing.T) {
 // The codes are an interface; a code without a description is a riddle.
 func TestEveryCodeIsDescribed(t *testing.T) {
 	t.Parallel()
-	source, err := os.ReadFile(filepath.Join("finding", "finding.go"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	page, err := os.ReadFile("../docs/validation-codes.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	source := must.Get(os.ReadFile(filepath.Join("finding", "finding.go")))(t)
+	page := must.Get(os.ReadFile("../docs/validation-codes.md"))(t)
 	find := func(text []byte, pattern string) []string {
 		var out []string
 		for _, m := range regexp.MustCompile(pattern).FindAllSubmatch(text, -1) {

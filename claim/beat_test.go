@@ -12,6 +12,7 @@ import (
 	"github.com/farol-preservation/farol/claim/cursor"
 	"github.com/farol-preservation/farol/claim/process"
 	"github.com/farol-preservation/farol/claim/stages"
+	"github.com/farol-preservation/farol/internal/testenv/must"
 )
 
 // scripted is a store without troubles of its own, but for the calls that a test
@@ -51,11 +52,7 @@ func engineOn(t *testing.T, s store) *Engine {
 	t.Helper()
 	o := DefaultOptions()
 	o.Log = slog.New(slog.DiscardHandler)
-	e, err := newEngine(t.Context(), on(s), process.Kernel{Proc: "none", CGroup: "none"}, o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return e
+	return must.Get(newEngine(t.Context(), on(s), process.Kernel{Proc: "none", CGroup: "none"}, o))(t)
 }
 
 // onScript runs a test under a virtual clock, with an engine that runs on a

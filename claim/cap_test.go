@@ -7,6 +7,7 @@ import (
 
 	"github.com/farol-preservation/farol/claim"
 	"github.com/farol-preservation/farol/internal/testenv"
+	"github.com/farol-preservation/farol/internal/testenv/must"
 	"github.com/farol-preservation/farol/registry"
 )
 
@@ -71,16 +72,10 @@ func TestStageCapHoldsAcrossProcesses(t *testing.T) {
 	}
 	// All claims are under way before the first one is through: the ledger's rows
 	// are kept from them for so long.
-	tx, err := q.db.Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	tx := must.Get(q.db.Begin(t.Context()))(t)
 	defer tx.Rollback(context.Background()) //nolint:errcheck // it was rolled back, or the test has failed
-	_, err = tx.Exec(t.Context(), `INSERT INTO work_item_attempts (work_item_id, claim_token, stage, attempt, node, pid, worker)
-		SELECT id, 1, stage, 1, '', 1, '' FROM work_items`)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Get(tx.Exec(t.Context(), `INSERT INTO work_item_attempts (work_item_id, claim_token, stage, attempt, node, pid, worker)
+		SELECT id, 1, stage, 1, '', 1, '' FROM work_items`))(t)
 	claimAll(func() {
 		testenv.Eventually(t, "all claims to wait", func() bool {
 			return value[int](q, `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`) == processes

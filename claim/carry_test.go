@@ -12,6 +12,7 @@ import (
 
 	"github.com/farol-preservation/farol/claim"
 	"github.com/farol-preservation/farol/internal/testenv"
+	"github.com/farol-preservation/farol/internal/testenv/must"
 	"github.com/farol-preservation/farol/registry"
 )
 
@@ -123,10 +124,7 @@ func TestCapHoldsForWhatIsCarriedOn(t *testing.T) {
 				q.put("Storage Validation", 10)
 				q.put("Record", 10)
 			}
-			items, err := e.Claim(t.Context(), at("Storage Validation", each), each)
-			if err != nil {
-				t.Fatal(err)
-			}
+			items := must.Get(e.Claim(t.Context(), at("Storage Validation", each), each))(t)
 			for _, item := range items {
 				workers.Go(func() {
 					if _, err := e.Hold(context.Background(), item).Carry(context.Background(), claim.Done{Next: "Record"}); err != nil {
@@ -186,14 +184,9 @@ func TestLockedItemKeepsNoCapFromOthers(t *testing.T) {
 	e := q.engine()
 	h := q.claimOne(e, "Storage Validation")
 	other := q.put("Record", 10)
-	tx, err := q.db.Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	tx := must.Get(q.db.Begin(t.Context()))(t)
 	defer tx.Rollback(context.Background()) //nolint:errcheck // it was rolled back, or the test has failed
-	if _, err := tx.Exec(t.Context(), `SELECT FROM work_items WHERE id = $1 FOR UPDATE`, id); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(tx.Exec(t.Context(), `SELECT FROM work_items WHERE id = $1 FOR UPDATE`, id))(t)
 	var carrying sync.WaitGroup
 	carrying.Go(func() {
 		if _, err := h.Carry(context.Background(), claim.Done{Next: "Record"}); err != nil {
@@ -282,10 +275,7 @@ func TestFilterStillTakesWhatAClaimWouldTake(t *testing.T) {
 				for _, memory := range []int64{0, 4, 5} {
 					for _, without := range scopes {
 						f := claim.Filter{Stages: []claim.Want{{Stage: "Store", Most: 1}}, StorageOptions: options, Memory: memory, Without: without}
-						ids, err := e.Peek(t.Context(), f, 1)
-						if err != nil {
-							t.Fatal(err)
-						}
+						ids := must.Get(e.Peek(t.Context(), f, 1))(t)
 						if want := len(ids) == 1; f.StillTakes(item, need) != want {
 							t.Errorf("an item of option %q that needs %d bytes; %+v takes it: %v, want %v", item.StorageOption, need, f, !want, want)
 						}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/farol-preservation/farol/claim"
 	"github.com/farol-preservation/farol/internal/testenv"
+	"github.com/farol-preservation/farol/internal/testenv/must"
 	"github.com/farol-preservation/farol/registry"
 )
 
@@ -391,14 +392,9 @@ func TestClaimPassesOverLockedItems(t *testing.T) {
 	t.Parallel()
 	q := newQueue(t)
 	locked, free := q.put("Receive", 1), q.put("Receive", 1)
-	tx, err := q.db.Begin(context.Background())
-	if err != nil {
-		t.Fatal(err)
-	}
+	tx := must.Get(q.db.Begin(context.Background()))(t)
 	defer tx.Rollback(context.Background()) //nolint:errcheck // it only holds the lock
-	if _, err := tx.Exec(context.Background(), `SELECT FROM work_items WHERE id = $1 FOR UPDATE`, locked); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(tx.Exec(context.Background(), `SELECT FROM work_items WHERE id = $1 FOR UPDATE`, locked))(t)
 	ctx, cancel := context.WithTimeout(context.Background(), testenv.Patience)
 	defer cancel()
 	items, err := q.engine().Claim(ctx, at("Receive", 1), 1)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/farol-preservation/farol/claim"
 	"github.com/farol-preservation/farol/internal/testenv"
+	"github.com/farol-preservation/farol/internal/testenv/must"
 )
 
 // aboutAnHour is by how much clocks are set here, see [testenv.SetClock].
@@ -169,9 +170,7 @@ func TestClaimLostToAClockDoesNotCount(t *testing.T) {
 	q := newQueue(t)
 	q.put("Store", 1)
 	e := q.engine()
-	if err := e.Beat(context.Background()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, e.Beat(context.Background()))
 	h := q.claimOne(e, "Store")
 	testenv.SetClock(t, q.db, aboutAnHour)
 	if n := q.reap(e); n != 0 {
@@ -180,9 +179,7 @@ func TestClaimLostToAClockDoesNotCount(t *testing.T) {
 	if n := q.reap(q.engine()); n != 1 {
 		t.Fatalf("a worker that has just begun ended %d leases, want 1", n)
 	}
-	if err := e.Beat(context.Background()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, e.Beat(context.Background()))
 	if code := value[string](q, `SELECT error_code FROM work_item_attempts`); code != "clock-set" || h.Context().Err() == nil {
 		t.Errorf("the ledger says %q, the work goes on: %v", code, h.Context().Err() == nil)
 	}

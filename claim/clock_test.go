@@ -13,6 +13,7 @@ import (
 
 	"github.com/farol-preservation/farol/claim"
 	"github.com/farol-preservation/farol/internal/testenv"
+	"github.com/farol-preservation/farol/internal/testenv/must"
 	"github.com/farol-preservation/farol/registry"
 )
 
@@ -67,10 +68,7 @@ func TestOnlyTheDatabaseTellsTheTime(t *testing.T) {
 	config := connect(t, url, "recorded").Config()
 	r := &recorded{statements: map[string][][]any{}}
 	config.ConnConfig.Tracer = r
-	db, err := registry.Open(t.Context(), config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	db := must.Get(registry.Open(t.Context(), config))(t)
 	t.Cleanup(db.Close)
 	e := (&queue{t, db}).engine(quick)
 	running(t, e)
@@ -93,9 +91,7 @@ func TestOnlyTheDatabaseTellsTheTime(t *testing.T) {
 	})
 	q.put("Receive", 1)
 	q.carry(q.claimOne(e, "Receive"), claim.Done{Next: "Validate"})
-	if _, err := e.Archive(t.Context(), time.Nanosecond); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(e.Archive(t.Context(), time.Nanosecond))(t)
 	for _, words := range []string{
 		"'Item has started stage '", "ORDER BY id FOR UPDATE", "entered_token      = CASE", "FROM move_items(", "WITH mine AS", "WITH dead AS", "WITH RECURSIVE level",
 		"FROM stage_settings", "UPDATE size_bands", "WITH untaken AS", "move_stranded()", "INSERT INTO work_items_archive", "pg_notify", "FROM worker_processes",

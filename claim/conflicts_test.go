@@ -7,6 +7,7 @@ import (
 
 	"github.com/farol-preservation/farol/claim"
 	"github.com/farol-preservation/farol/internal/testenv"
+	"github.com/farol-preservation/farol/internal/testenv/must"
 )
 
 // Of two transactions that wait for each other the database undoes one. If that
@@ -21,16 +22,11 @@ func TestSettlingThatFellToADeadlockIsRepeated(t *testing.T) {
 		t.Fatalf("Claim = %d items, %v", len(items), err)
 	}
 
-	tx, err := q.db.Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	tx := must.Get(q.db.Begin(t.Context()))(t)
 	defer tx.Rollback(context.Background())
 	lock := func(id int64) {
 		t.Helper()
-		if _, err := tx.Exec(t.Context(), `SELECT FROM work_items WHERE id = $1 FOR UPDATE`, id); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(tx.Exec(t.Context(), `SELECT FROM work_items WHERE id = $1 FOR UPDATE`, id))(t)
 	}
 	if _, err := tx.Exec(t.Context(), `SET LOCAL deadlock_timeout = '9s'`); err != nil { // the other one is to be undone
 		t.Fatal(err)
@@ -50,9 +46,7 @@ func TestSettlingThatFellToADeadlockIsRepeated(t *testing.T) {
 		return value[int](q, `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`) == 1
 	})
 	lock(one) // returns when the settling was undone
-	if err := tx.Commit(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, tx.Commit(t.Context()))
 	settled.Wait()
 	if n := value[int](q, `SELECT count(*) FROM work_items WHERE stage = 'Validate' AND status = 'Pending'`); n != 2 {
 		t.Errorf("%d of the items have moved on, want 2", n)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/farol-preservation/farol/claim"
 	"github.com/farol-preservation/farol/internal/testenv"
+	"github.com/farol-preservation/farol/internal/testenv/must"
 	"github.com/farol-preservation/farol/registry"
 )
 
@@ -180,19 +181,14 @@ func (c *crew) account() {
 // of the thousands.
 func (c *crew) ledger() map[claimKey]string {
 	c.q.t.Helper()
-	rows, err := c.q.db.Query(context.Background(), `SELECT work_item_id, claim_token, concat(stage, ': ', outcome) FROM work_item_attempts`)
-	if err != nil {
-		c.q.t.Fatal(err)
-	}
+	rows := must.Get(c.q.db.Query(context.Background(), `SELECT work_item_id, claim_token, concat(stage, ': ', outcome) FROM work_item_attempts`))(c.q.t)
 	said := map[claimKey]string{}
 	var h claimKey
 	var text string
-	if _, err := pgx.ForEachRow(rows, []any{&h.item, &h.token, &text}, func() error {
+	must.Get(pgx.ForEachRow(rows, []any{&h.item, &h.token, &text}, func() error {
 		said[h] = text
 		return nil
-	}); err != nil {
-		c.q.t.Fatal(err)
-	}
+	}))(c.q.t)
 	return said
 }
 

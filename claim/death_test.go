@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/farol-preservation/farol/internal/testenv"
+	"github.com/farol-preservation/farol/internal/testenv/must"
 	"github.com/farol-preservation/farol/registry"
 )
 
@@ -120,22 +121,15 @@ func TestDeadWorkersItemMayBeLocked(t *testing.T) {
 	id := q.put("Receive", 1)
 	q.childDies("kill")
 	e := q.engine()
-	tx, err := q.db.Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	tx := must.Get(q.db.Begin(t.Context()))(t)
 	defer tx.Rollback(context.Background())
-	if _, err := tx.Exec(t.Context(), `SELECT FROM work_items WHERE id = $1 FOR UPDATE`, id); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(tx.Exec(t.Context(), `SELECT FROM work_items WHERE id = $1 FOR UPDATE`, id))(t)
 	for range 3 {
 		if n := q.reap(e); n != 0 {
 			t.Fatalf("reaped %d items that are locked", n)
 		}
 	}
-	if err := tx.Rollback(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, tx.Rollback(t.Context()))
 	q.reapsOne(e)
 	if r := q.row(id); r.Code != "killed" || !strings.Contains(r.Note, "The file in progress was data/killer.pdf.") {
 		t.Errorf("item = %+v", r)
@@ -187,13 +181,8 @@ func (q *queue) childDies(ending string) {
 	defer cancel()
 	cmd := exec.CommandContext(ctx, os.Args[0])
 	cmd.Env = append(os.Environ(), childVar+"="+ending+" "+q.db.Config().ConnString())
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		q.t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		q.t.Fatal(err)
-	}
+	out := must.Get(cmd.StdoutPipe())(q.t)
+	must.Do(q.t, cmd.Start())
 	if line, err := bufio.NewReader(out).ReadString('\n'); line != "ready\n" {
 		q.t.Errorf("the worker said %q, %v", line, err)
 	}

@@ -22,6 +22,7 @@ import (
 	"github.com/farol-preservation/farol/claim"
 	"github.com/farol-preservation/farol/internal/testenv"
 	"github.com/farol-preservation/farol/internal/testenv/injure"
+	"github.com/farol-preservation/farol/internal/testenv/must"
 )
 
 // kernelVar names the directories in which a test shows a process its kernel.
@@ -71,14 +72,11 @@ func childLives(h *claim.Hold, ending string) int {
 func kernelOf(t *testing.T) (dir string) {
 	t.Helper()
 	dir = t.TempDir()
-	err := errors.Join(
+	must.Do(t, errors.Join(
 		os.MkdirAll(filepath.Join(dir, "proc", "self"), 0o700), os.MkdirAll(filepath.Join(dir, "cgroup", "pod"), 0o700),
 		os.Symlink("/proc/sys", filepath.Join(dir, "proc", "sys")), os.Symlink("/proc/self/ns", filepath.Join(dir, "proc", "self", "ns")),
 		os.WriteFile(filepath.Join(dir, "proc", "self", "cgroup"), []byte("0::/pod\n"), 0o600),
-	)
-	if err != nil {
-		t.Fatal(err)
-	}
+	))
 	kernelKills(t, dir, 3)
 	return dir
 }
@@ -87,9 +85,7 @@ func kernelOf(t *testing.T) (dir string) {
 // memory ran out.
 func kernelKills(t *testing.T, dir string, n int) {
 	t.Helper()
-	if err := os.WriteFile(filepath.Join(dir, "cgroup", "pod", "memory.events"), fmt.Appendf(nil, "oom %d\noom_kill %d\n", n, n), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(filepath.Join(dir, "cgroup", "pod", "memory.events"), fmt.Appendf(nil, "oom %d\noom_kill %d\n", n, n), 0o600))
 }
 
 func newUnder(ctx context.Context, db *pgxpool.Pool, o claim.Options, dir string) (*claim.Engine, error) {
@@ -139,9 +135,7 @@ func (v *victim) says(want string) {
 
 func (v *victim) signal(s syscall.Signal) {
 	v.t.Helper()
-	if err := v.Process.Signal(s); err != nil {
-		v.t.Fatal(err)
-	}
+	must.Do(v.t, v.Process.Signal(s))
 }
 
 func (v *victim) ends() {
@@ -252,19 +246,13 @@ func TestEachCauseOfDeathIsNamed(t *testing.T) {
 			q.t = t
 			id := q.put("Receive", 1)
 			dir := kernelOf(t)
-			e, err := newUnder(t.Context(), q.db, claim.DefaultOptions(), dir)
-			if err != nil {
-				t.Fatal(err)
-			}
+			e := must.Get(newUnder(t.Context(), q.db, claim.DefaultOptions(), dir))(t)
 			t.Cleanup(e.Close)
 			at := *q.db.Config().ConnConfig
 			proxy := testenv.NewProxy(t, net.JoinHostPort(at.Host, itoa(at.Port)))
 			through := q.db.Config().ConnString()
 			if tc.ending == "cut-off" {
-				u, err := url.Parse(through)
-				if err != nil {
-					t.Fatal(err)
-				}
+				u := must.Get(url.Parse(through))(t)
 				u.Host = proxy.Addr()
 				through = u.String()
 			}
@@ -410,22 +398,15 @@ func TestStalledReaperHoldsUpNobody(t *testing.T) {
 	t.Parallel()
 	q := newQueue(t)
 	q.put("Receive", 1)
-	tx, err := q.db.Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	tx := must.Get(q.db.Begin(t.Context()))(t)
 	defer tx.Rollback(context.Background())
 	v := q.victim(t, "stands-still", q.db.Config().ConnString())
-	if _, err := tx.Exec(t.Context(), `LOCK TABLE worker_processes IN SHARE MODE`); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(tx.Exec(t.Context(), `LOCK TABLE worker_processes IN SHARE MODE`))(t)
 	testenv.Eventually(t, "the worker to wait in the middle of reaping", func() bool {
 		return value[bool](q, `SELECT EXISTS (SELECT FROM pg_locks l JOIN pg_stat_activity a USING (pid)
 			WHERE l.locktype = 'advisory' AND l.granted AND a.datname = current_database() AND a.wait_event_type = 'Lock')`)
 	})
 	v.signal(syscall.SIGSTOP)
-	if err := tx.Rollback(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, tx.Rollback(t.Context()))
 	q.reapsLapsed(t)
 }

@@ -16,6 +16,9 @@ import (
 // OfRequests is the statement for requests that is made of one for ingests.
 func OfRequests(ingests string) string { return ofRequests(ingests) }
 
+// PeekOf is the statement that lists what one that claims would claim.
+func PeekOf(claims string) string { return peekOf(claims) }
+
 // RecordServed records how far the virtual start times have come, as Run does every second.
 func (e *Engine) RecordServed(ctx context.Context) error { return e.claims.recordServed(ctx) }
 

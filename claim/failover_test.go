@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/farol-preservation/farol/internal/testenv"
+	"github.com/farol-preservation/farol/internal/testenv/must"
 	"github.com/farol-preservation/farol/registry"
 )
 
@@ -89,10 +90,7 @@ func testPool(t testing.TB, url string) *pgxpool.Pool {
 
 func connect(t testing.TB, url, name string, options ...registry.Option) *pgxpool.Pool {
 	t.Helper()
-	db, err := registry.Connect(context.Background(), url, name, options...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	db := must.Get(registry.Connect(context.Background(), url, name, options...))(t)
 	t.Cleanup(db.Close)
 	return db
 }
@@ -135,10 +133,7 @@ func caughtUp(t testing.TB, standby, primary *testenv.Server) {
 // ask reads a value from a server, on a connection of its own.
 func ask[T any](t testing.TB, s *testenv.Server, sql string) T {
 	t.Helper()
-	conn, err := pgx.Connect(context.Background(), s.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := must.Get(pgx.Connect(context.Background(), s.URL))(t)
 	defer conn.Close(context.Background())
 	var v T
 	if err := conn.QueryRow(context.Background(), sql).Scan(&v); err != nil {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/farol-preservation/farol/claim"
 	"github.com/farol-preservation/farol/internal/testenv"
+	"github.com/farol-preservation/farol/internal/testenv/must"
 )
 
 // cost is what an item adds to its institution's virtual time: its bytes, and a
@@ -104,9 +105,7 @@ func (s *bandSim) serve() float64 {
 	}
 	s.served += cost(a.size)
 	s.last = cost(a.size)
-	if err := s.e.RecordServed(context.Background()); err != nil {
-		s.rt.Fatal(err)
-	}
+	must.Do(s.rt, s.e.RecordServed(context.Background()))
 	s.q.settle(h, claim.Done{Next: "Validate"}, nil)
 	return float64(waited) / float64(bound)
 }
@@ -129,9 +128,7 @@ func TestInstitutionsShareByBytes(t *testing.T) {
 		for range n {
 			h := q.claimOne(e, "Receive")
 			of[h.Item.InstitutionID]++
-			if err := e.RecordServed(context.Background()); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, e.RecordServed(context.Background()))
 		}
 		return of
 	}
@@ -196,9 +193,7 @@ func TestOvertakingMovesNoStartTimes(t *testing.T) {
 			for range 2 { // the first of the flood has an earlier virtual start time than one that was put back
 				claimed[q.claimOne(e, "Receive").Item.ID] = true
 			}
-			if err := e.RecordServed(context.Background()); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, e.RecordServed(context.Background()))
 			if start := value[int64](q, `SELECT virtual_time FROM size_bands WHERE band = 0`); !claimed[last] || start > 61*mib {
 				t.Errorf("the item is claimed: %v, and then the virtual time %d is served; want at most that of the second item", claimed[last], start)
 			}
@@ -222,9 +217,7 @@ func TestOverduePriorityGetsEverySecondClaim(t *testing.T) {
 	if first := q.claimOne(e, "Receive").Item.ID; slices.Contains(low, first) {
 		t.Fatal("the worse priority was claimed before anyone found it overdue")
 	}
-	if err := e.FindOverdue(context.Background()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, e.FindOverdue(context.Background()))
 	var got []int64
 	for range 10 {
 		if id := q.claimOne(e, "Receive").Item.ID; slices.Contains(low, id) {
@@ -252,9 +245,7 @@ func TestClaimAtAnOverduePriorityIsFilled(t *testing.T) {
 	}
 	e := q.engine()
 	q.claimOne(e, "Receive") // a partition is looked at for overdue priorities once it has been claimed from
-	if err := e.FindOverdue(context.Background()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, e.FindOverdue(context.Background()))
 	for i, want := range []int{8, 8, 7, 0, 0} {
 		items, err := e.Claim(t.Context(), at("Receive", 8), 8)
 		if err != nil || len(items) != want {
@@ -293,12 +284,9 @@ func drainTime(t *testing.T, huge bool) int64 {
 	var through []int64
 	for now := int64(0); ; {
 		for _, p := range pools {
-			items, err := e.Claim(context.Background(), claim.Filter{
+			items := must.Get(e.Claim(context.Background(), claim.Filter{
 				Stages: at("Receive", p.free).Stages, MinSize: p.min, MaxSize: p.max,
-			}, p.free)
-			if err != nil {
-				t.Fatal(err)
-			}
+			}, p.free))(t)
 			p.free -= len(items)
 			for _, item := range items {
 				heap.Push(&running, finish{now + item.Size/mib, e.Hold(context.Background(), item), p})

@@ -17,6 +17,7 @@ import (
 
 	"github.com/farol-preservation/farol/claim"
 	"github.com/farol-preservation/farol/internal/testenv"
+	"github.com/farol-preservation/farol/internal/testenv/must"
 	"github.com/farol-preservation/farol/registry"
 )
 
@@ -263,10 +264,7 @@ func (h *history) audit(q *queue) {
 		SELECT work_item_id AS item, claim_token AS token, worker, stage, attempt, outcome,
 			coalesce(claimed_at >= lag(ended_at) OVER w, lag(claim_token) OVER w IS NULL) AS in_order
 		FROM work_item_attempts WINDOW w AS (PARTITION BY work_item_id ORDER BY claim_token) ORDER BY 1, 2`)
-	ledger, err := pgx.CollectRows(rows, pgx.RowToStructByName[ledgerRow])
-	if err != nil {
-		q.t.Fatal(err)
-	}
+	ledger := must.Get(pgx.CollectRows(rows, pgx.RowToStructByName[ledgerRow]))(q.t)
 	slices.SortFunc(h.claims, func(a, b historyClaim) int {
 		return cmp.Or(cmp.Compare(a.item, b.item), cmp.Compare(a.token, b.token))
 	})

@@ -11,6 +11,7 @@ import (
 
 	"github.com/farol-preservation/farol/claim"
 	"github.com/farol-preservation/farol/internal/testenv"
+	"github.com/farol-preservation/farol/internal/testenv/must"
 	"github.com/farol-preservation/farol/registry"
 )
 
@@ -42,15 +43,9 @@ func TestIdleWorkerAsksLittle(t *testing.T) {
 	t.Parallel()
 	q := newQueue(t)
 	counted := &transactions{}
-	db, err := registry.Connect(t.Context(), q.db.Config().ConnString(), "idle", func(c *pgxpool.Config) { c.ConnConfig.Tracer = counted })
-	if err != nil {
-		t.Fatal(err)
-	}
+	db := must.Get(registry.Connect(t.Context(), q.db.Config().ConnString(), "idle", func(c *pgxpool.Config) { c.ConnConfig.Tracer = counted }))(t)
 	t.Cleanup(db.Close)
-	e, err := claim.New(t.Context(), db, claim.DefaultOptions())
-	if err != nil {
-		t.Fatal(err)
-	}
+	e := must.Get(claim.New(t.Context(), db, claim.DefaultOptions()))(t)
 	t.Cleanup(e.Close)
 	running(t, e)
 	ctx, stopPools := context.WithCancel(t.Context())

@@ -6,6 +6,7 @@ import (
 
 	"github.com/farol-preservation/farol/claim"
 	"github.com/farol-preservation/farol/internal/testenv"
+	"github.com/farol-preservation/farol/internal/testenv/must"
 )
 
 // An item that comes to lie before the cursor of a partition, without a notification, is
@@ -22,10 +23,7 @@ func TestWhatComesLateIsFoundBesideTheClaims(t *testing.T) {
 	q.exec(`UPDATE work_items SET run_at = now() WHERE id = $1`, late) // the engine is not notified, since it does not listen
 	var got []claim.Item
 	testenv.Eventually(t, "the late item", func() bool {
-		items, err := e.Claim(context.Background(), at("Receive", 1), 1)
-		if err != nil {
-			t.Fatal(err)
-		}
+		items := must.Get(e.Claim(context.Background(), at("Receive", 1), 1))(t)
 		got = append(got, items...)
 		if len(got) == 0 {
 			e.RescansAreExpensive(at("Receive", 1)) // after a scan that took no time a full rescan is allowed

@@ -10,6 +10,7 @@ import (
 
 	"github.com/farol-preservation/farol/claim"
 	"github.com/farol-preservation/farol/internal/testenv"
+	"github.com/farol-preservation/farol/internal/testenv/must"
 	"github.com/farol-preservation/farol/registry"
 )
 
@@ -86,10 +87,7 @@ func TestThousandZombiesChangeNothing(t *testing.T) {
 	q := newQueue(t)
 	q.putMany("Receive", items)
 	before, after := q.engine(quiet), q.engine(quiet)
-	zombies, err := claimAll(before, "Receive", 100)
-	if err != nil {
-		t.Fatal(err)
-	}
+	zombies := must.Get(claimAll(before, "Receive", 100))(t)
 	q.lapse()
 	q.reap(after)
 	q.exec(`UPDATE work_items SET run_at = now()`)
@@ -147,10 +145,7 @@ func TestTenThousandKillsLoseNothing(t *testing.T) {
 	killed, done := 0, 0
 	for round := 0; done < items; round++ {
 		e := q.engine(quiet) // each process lives for one round
-		got, err := e.Claim(context.Background(), at("Cleanup", items), items)
-		if err != nil {
-			t.Fatal(err)
-		}
+		got := must.Get(e.Claim(context.Background(), at("Cleanup", items), items))(t)
 		var ends []claim.Ending
 		for i, item := range got {
 			if killed < kills && (item.ID+int64(i+round))%7 != 0 {

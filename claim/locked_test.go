@@ -10,19 +10,15 @@ import (
 
 	"github.com/farol-preservation/farol/claim"
 	"github.com/farol-preservation/farol/internal/testenv"
+	"github.com/farol-preservation/farol/internal/testenv/must"
 )
 
 // cancels cancels an item in a transaction that it does not commit.
 func (q *queue) cancels(id int64) pgx.Tx {
 	q.t.Helper()
-	tx, err := q.db.Begin(context.Background())
-	if err != nil {
-		q.t.Fatal(err)
-	}
+	tx := must.Get(q.db.Begin(context.Background()))(q.t)
 	q.t.Cleanup(func() { tx.Rollback(context.Background()) }) //nolint:errcheck // it may have ended
-	if _, err := tx.Exec(context.Background(), `SELECT cancel($1)`, id); err != nil {
-		q.t.Fatal(err)
-	}
+	must.Get(tx.Exec(context.Background(), `SELECT cancel($1)`, id))(q.t)
 	return tx
 }
 
@@ -38,9 +34,7 @@ func TestClaimPassesOverALockedItem(t *testing.T) {
 	if err != nil || len(items) != 1 || items[0].ID != other {
 		t.Fatalf("Claim = %+v, %v; want item %d", items, err, other)
 	}
-	if err := tx.Rollback(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, tx.Rollback(t.Context()))
 	testenv.Eventually(t, "the item that was locked", func() bool {
 		items, err := e.Claim(t.Context(), at("Receive", 2), 2)
 		return err == nil && len(items) == 1 && items[0].ID == locked
@@ -73,17 +67,13 @@ func TestLockedItemHoldsUpNoOtherLease(t *testing.T) {
 	if err := errors.Join(locked.Context().Err(), other.Context().Err()); err != nil {
 		t.Errorf("the work was stopped: %v", err)
 	}
-	if err := tx.Rollback(ctx); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, tx.Rollback(ctx))
 	if err := e.Beat(ctx); err != nil || !renewed(locked) {
 		t.Errorf("after the transaction: %v, renewed: %v", err, renewed(locked))
 	}
 
 	tx = q.cancels(locked.Item.ID)
-	if err := tx.Commit(ctx); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, tx.Commit(ctx))
 	if err := e.Beat(ctx); err != nil || !errors.Is(context.Cause(locked.Context()), claim.ErrLost) || other.Context().Err() != nil {
 		t.Errorf("after the item was cancelled: %v, %v, %v", err, context.Cause(locked.Context()), other.Context().Err())
 	}
@@ -99,17 +89,10 @@ func TestOpenDrainHoldsUpNoLease(t *testing.T) {
 	e := q.engine()
 	q.put("Receive", 1)
 	h := q.claimOne(e, "Receive")
-	if err := e.Beat(ctx); err != nil {
-		t.Fatal(err)
-	}
-	tx, err := q.db.Begin(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, e.Beat(ctx))
+	tx := must.Get(q.db.Begin(ctx))(t)
 	defer tx.Rollback(context.Background()) //nolint:errcheck // it has ended
-	if _, err := tx.Exec(ctx, `SELECT drain_worker($1)`, e.Worker()); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(tx.Exec(ctx, `SELECT drain_worker($1)`, e.Worker()))(t)
 	q.exec(`UPDATE work_items SET lease_expires_at = now() + interval '5 seconds'`)
 	if err := e.Beat(ctx); err != nil || !value[bool](q, `SELECT lease_expires_at > now() + interval '10 seconds' FROM work_items WHERE id = $1`, h.Item.ID) {
 		t.Errorf("while the order is open: %v, or the lease is not renewed", err)
@@ -119,9 +102,7 @@ func TestOpenDrainHoldsUpNoLease(t *testing.T) {
 		t.Error("the worker drains by an order that is not committed")
 	default:
 	}
-	if err := errors.Join(tx.Commit(ctx), e.Beat(ctx)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, errors.Join(tx.Commit(ctx), e.Beat(ctx)))
 	select {
 	case <-e.Draining():
 	default:
@@ -185,9 +166,7 @@ func TestLockedItemHoldsUpNoOtherRemoteLease(t *testing.T) {
 	if _, _, err := r.Renew(t.Context(), other.ID, other.Token, ""); err != nil {
 		t.Errorf("Renew of the other item = %v", err)
 	}
-	if err := tx.Rollback(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, tx.Rollback(t.Context()))
 	if _, _, err := r.Renew(t.Context(), locked.ID, locked.Token, ""); err != nil {
 		t.Errorf("Renew after the transaction = %v", err)
 	}

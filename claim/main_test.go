@@ -12,6 +12,7 @@ import (
 
 	"github.com/farol-preservation/farol/claim"
 	"github.com/farol-preservation/farol/internal/testenv"
+	"github.com/farol-preservation/farol/internal/testenv/must"
 	"github.com/farol-preservation/farol/registry"
 )
 
@@ -70,10 +71,7 @@ func (q *queue) engine(change ...func(*claim.Options)) *claim.Engine {
 	for _, c := range change {
 		c(&o)
 	}
-	e, err := claim.New(context.Background(), q.db, o)
-	if err != nil {
-		q.t.Fatal(err)
-	}
+	e := must.Get(claim.New(context.Background(), q.db, o))(q.t)
 	q.t.Cleanup(e.Close)
 	return e
 }
@@ -103,11 +101,7 @@ func (q *queue) lapse() {
 
 func (q *queue) reap(e *claim.Engine) int {
 	q.t.Helper()
-	n, err := e.Reap(context.Background())
-	if err != nil {
-		q.t.Fatal(err)
-	}
-	return n
+	return must.Get(e.Reap(context.Background()))(q.t)
 }
 
 // row is what a transition leaves of an item.
@@ -123,13 +117,10 @@ type row struct {
 
 func (q *queue) row(id int64) (r row) {
 	q.t.Helper()
-	err := q.db.QueryRow(context.Background(), `
+	must.Do(q.t, q.db.QueryRow(context.Background(), `
 		SELECT stage, status, attempt, retry, needs_admin_review, lease_expires_at IS NOT NULL, run_at <= now(), note, error_code
 		FROM work_items WHERE id = $1`, id).
-		Scan(&r.Stage, &r.Status, &r.Attempt, &r.Retry, &r.Review, &r.Leased, &r.Due, &r.Note, &r.Code)
-	if err != nil {
-		q.t.Fatal(err)
-	}
+		Scan(&r.Stage, &r.Status, &r.Attempt, &r.Retry, &r.Review, &r.Leased, &r.Due, &r.Note, &r.Code))
 	return r
 }
 

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/farol-preservation/farol/claim"
+	"github.com/farol-preservation/farol/internal/testenv/must"
 )
 
 // An item whose lists do not fit into a worker's memory goes back without an attempt,
@@ -18,19 +19,13 @@ func TestItemWaitsForAWorkerThatHasTheMemory(t *testing.T) {
 	worker := func(memory string) *claim.Engine {
 		e := q.engine()
 		e.Describe([]byte(`[{"name": "p", "stages": ["Receive"], "actions": ["Ingest"], "slots": 1, "memory": ` + memory + `}]`))
-		if err := e.Beat(context.Background()); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, e.Beat(context.Background()))
 		return e
 	}
 	takes := func(e *claim.Engine, memory int64) []claim.Item {
 		f := at("Receive", 1)
 		f.Memory = memory
-		items, err := e.Claim(context.Background(), f, 1)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return items
+		return must.Get(e.Claim(context.Background(), f, 1))(t)
 	}
 	small := worker("104857600")
 	for _, item := range takes(small, 100*mib) {
@@ -48,9 +43,7 @@ func TestItemWaitsForAWorkerThatHasTheMemory(t *testing.T) {
 	}
 	tidy := func() {
 		t.Helper()
-		if err := small.Tidy(context.Background()); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, small.Tidy(context.Background()))
 	}
 	tidy() // too early
 	if r := q.row(id); r.Status != "Pending" {

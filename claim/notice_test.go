@@ -7,6 +7,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/farol-preservation/farol/internal/testenv/must"
 )
 
 // announcing is a store that notes what others are notified of.
@@ -37,10 +39,7 @@ func TestNoticeHasAllThatAStatementPut(t *testing.T) {
 			e := engineOn(t, notices)
 			ctx, stop := context.WithCancel(t.Context())
 			go e.notices.announce(ctx)
-			items, err := e.Claim(t.Context(), Filter{Stages: []Want{{"A", store.slots()}}}, store.slots())
-			if err != nil {
-				t.Fatal(err)
-			}
+			items := must.Get(e.Claim(t.Context(), Filter{Stages: []Want{{"A", store.slots()}}}, store.slots()))(t)
 			slices.SortFunc(items, func(a, b Item) int { return int(a.Band - b.Band) })
 			endings := make([]Ending, len(items))
 			for i, item := range items {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/farol-preservation/farol/claim"
 	"github.com/farol-preservation/farol/internal/testenv"
+	"github.com/farol-preservation/farol/internal/testenv/must"
 )
 
 // pin takes a snapshot that keeps vacuum, which is off as well, from removing
@@ -20,10 +21,7 @@ func (q *queue) pin() {
 	for _, table := range []string{"work_items", "work_item_attempts", "pipeline_messages_0", "uploads_in_work"} {
 		q.exec(fmt.Sprintf(`ALTER TABLE %s SET (autovacuum_enabled = off)`, table))
 	}
-	tx, err := q.db.BeginTx(context.Background(), pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly})
-	if err != nil {
-		q.t.Fatal(err)
-	}
+	tx := must.Get(q.db.BeginTx(context.Background(), pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}))(q.t)
 	q.t.Cleanup(func() {
 		if _, err := tx.Exec(context.Background(), `SELECT`); err != nil {
 			q.t.Errorf("the snapshot was not kept to the end: %v", err)
@@ -33,9 +31,7 @@ func (q *queue) pin() {
 	for _, sql := range []string{ // our own sessions do not stay idle for long
 		`SET LOCAL idle_in_transaction_session_timeout = 0`, `SELECT count(*) FROM work_items`,
 	} {
-		if _, err := tx.Exec(context.Background(), sql); err != nil {
-			q.t.Fatal(err)
-		}
+		must.Get(tx.Exec(context.Background(), sql))(q.t)
 	}
 }
 
@@ -91,9 +87,7 @@ func TestWhatIsGoneIsNotReadAgain(t *testing.T) {
 		t.Errorf("a claim of 10 items read %d blocks, want at most 100", least)
 	}
 
-	if err := e.FindOverdue(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, e.FindOverdue(t.Context()))
 	if read := p.reads("overdue_ingest", "work_items_ready"); read[0] > 100 {
 		t.Errorf("a look for overdue priorities read %d blocks, want at most 100", read[0])
 	}
@@ -111,17 +105,13 @@ func TestWhatIsGoneIsNotReadAgain(t *testing.T) {
 	})
 
 	for range 2 { // the first round goes all the way
-		if _, err := capped.Reap(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(capped.Reap(t.Context()))(t)
 	}
 	if read := p.reads("reap_due", "work_items_lease"); read[0] < blocks {
 		t.Errorf("a round that goes all the way read %d blocks: the leases that are over are not in its way", read[0])
 	}
 	testenv.Eventually(t, "a round to begin where the one before did", func() bool {
-		if _, err := capped.Reap(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(capped.Reap(t.Context()))(t)
 		read := p.reads("reap_due", "work_items_lease")
 		return read[len(read)-1] <= 200
 	})

@@ -14,6 +14,7 @@ import (
 
 	"github.com/farol-preservation/farol/claim"
 	"github.com/farol-preservation/farol/internal/testenv"
+	"github.com/farol-preservation/farol/internal/testenv/must"
 	"github.com/farol-preservation/farol/registry"
 )
 
@@ -167,10 +168,7 @@ func (p *planned) listen(url string, options ...registry.Option) *claim.Engine {
 	}
 	config := connect(p.t, url, "planned", options...).Config()
 	config.ConnConfig.OnNotice = p.hear
-	db, err := registry.Open(context.Background(), config)
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	db := must.Get(registry.Open(context.Background(), config))(p.t)
 	p.t.Cleanup(db.Close)
 	return (&queue{p.t, db}).engine(func(o *claim.Options) { o.Log = slog.New(slog.DiscardHandler) })
 }
@@ -181,16 +179,11 @@ func (p *planned) work(url string, options ...registry.Option) {
 	p.t.Helper()
 	e := p.listen(url, options...)
 
-	tx, err := p.db.Begin(context.Background())
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	tx := must.Get(p.db.Begin(context.Background()))(p.t)
 	defer tx.Rollback(context.Background())
 	const locked, limit = 30, 40
-	if _, err := tx.Exec(context.Background(), `SELECT FROM work_items
-		WHERE status = 'Pending' AND retry AND stage IN ('Store', 'Record') ORDER BY priority, virtual_start LIMIT $1 FOR UPDATE SKIP LOCKED`, locked); err != nil {
-		p.t.Fatal(err)
-	}
+	must.Get(tx.Exec(context.Background(), `SELECT FROM work_items
+		WHERE status = 'Pending' AND retry AND stage IN ('Store', 'Record') ORDER BY priority, virtual_start LIMIT $1 FOR UPDATE SKIP LOCKED`, locked))(p.t)
 	wants := claim.Filter{Stages: []claim.Want{{Stage: "Record", Most: limit}, {Stage: "Store", Most: limit}, {Stage: "Receive", Most: limit}}}
 	narrow := wants
 	narrow.Institutions = []string{"test.edu"}

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/farol-preservation/farol/claim"
+	"github.com/farol-preservation/farol/internal/testenv/must"
 	"github.com/farol-preservation/farol/registry"
 )
 
@@ -31,13 +32,10 @@ func policies() map[string][]registry.Stage {
 // be none.
 func (q *queue) putAs(action, stage, status string) int64 {
 	q.t.Helper()
-	conn, err := q.db.Acquire(context.Background())
-	if err != nil {
-		q.t.Fatal(err)
-	}
+	conn := must.Get(q.db.Acquire(context.Background()))(q.t)
 	defer conn.Release()
 	var id int64
-	err = conn.QueryRow(context.Background(), `
+	err := conn.QueryRow(context.Background(), `
 		INSERT INTO work_items (institution_id, action, stage, status, retry, name, bucket, etag, size, bag_date, object_identifier,
 			attempt, claim_token, lease_expires_at, node, pid, worker)
 		SELECT id, $1::text, $2::text, $3::text, $3 IN ('Pending', 'Started'), $4, 'b', 'e', 1, now(), 'test.edu/o',

@@ -13,6 +13,7 @@ import (
 
 	"github.com/farol-preservation/farol/claim"
 	"github.com/farol-preservation/farol/internal/testenv"
+	"github.com/farol-preservation/farol/internal/testenv/must"
 	"github.com/farol-preservation/farol/registry"
 )
 
@@ -25,10 +26,7 @@ func TestTheQueueWorksThroughAPooler(t *testing.T) {
 	pooled := testenv.Pooled(t, direct)
 	c := newCrew(t, testPool(t, direct), 300)
 	c.q.exec(`UPDATE stage_settings SET cap = 2 WHERE action = 'Ingest' AND stage = 'Validate'`)
-	session, err := registry.Session(direct, "listener")
-	if err != nil {
-		t.Fatal(err)
-	}
+	session := must.Get(registry.Session(direct, "listener"))(t)
 	listening := func(o *claim.Options) { o.Direct = session }
 	gone := (&queue{t, connect(t, pooled, "crew", registry.ThroughPooler)}).engine(listening)
 	c.q.claimOne(gone, "Receive") // and sends no heartbeat
@@ -67,19 +65,13 @@ func unspoilt(t *testing.T, pooled string) {
 	seen := map[int]bool{}
 	testenv.Eventually(t, "both sessions", func() bool {
 		for range 2 {
-			conn, err := pgx.Connect(t.Context(), pooled+"&default_query_exec_mode=simple_protocol")
-			if err != nil {
-				t.Fatal(err)
-			}
+			conn := must.Get(pgx.Connect(t.Context(), pooled+"&default_query_exec_mode=simple_protocol"))(t)
 			defer conn.Close(context.Background())
-			tx, err := conn.Begin(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
+			tx := must.Get(conn.Begin(t.Context()))(t)
 			defer tx.Rollback(context.Background())
 			var pid int
 			var left string
-			err = tx.QueryRow(t.Context(), `
+			must.Do(t, tx.QueryRow(t.Context(), `
 				SELECT pg_backend_pid(), concat_ws(', ',
 					(SELECT string_agg(name || ' = ' || setting, ', ') FROM pg_settings
 						WHERE setting IS DISTINCT FROM reset_val AND name <> 'application_name' AND context NOT IN ('internal', 'postmaster')
@@ -87,10 +79,7 @@ func unspoilt(t *testing.T, pooled string) {
 					(SELECT string_agg('prepared ' || name, ', ') FROM pg_prepared_statements),
 					(SELECT string_agg('listens to ' || c, ', ') FROM pg_listening_channels() c),
 					(SELECT string_agg('holds a lock ' || mode, ', ') FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid()))`).
-				Scan(&pid, &left)
-			if err != nil {
-				t.Fatal(err)
-			}
+				Scan(&pid, &left))
 			if left != "" {
 				t.Fatalf("left in a session: %s", left)
 			}

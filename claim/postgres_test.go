@@ -8,6 +8,7 @@ import (
 
 	"github.com/farol-preservation/farol/claim/lane"
 	"github.com/farol-preservation/farol/internal/testenv"
+	"github.com/farol-preservation/farol/internal/testenv/must"
 	"github.com/farol-preservation/farol/registry"
 )
 
@@ -21,15 +22,9 @@ func TestTransactionsOfSleepersEnd(t *testing.T) {
 		if options != nil {
 			at = testenv.Pooled(t, url)
 		}
-		db, err := registry.Connect(t.Context(), at, "test", options...)
-		if err != nil {
-			t.Fatal(err)
-		}
+		db := must.Get(registry.Connect(t.Context(), at, "test", options...))(t)
 		t.Cleanup(db.Close)
-		p, err := newPostgres(db, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		p := must.Get(newPostgres(db, nil))(t)
 		t.Cleanup(p.close)
 		for _, l := range []lane.Lane{p.hot, p.beat, p.upkeep} {
 			err := l.Transact(t.Context(), func(tx pgx.Tx) error {
@@ -52,9 +47,7 @@ func TestTransactionsOfSleepersEnd(t *testing.T) {
 
 func idles(t *testing.T, db *pgxpool.Pool) (most string) {
 	t.Helper()
-	if err := db.QueryRow(t.Context(), `SHOW idle_in_transaction_session_timeout`).Scan(&most); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, db.QueryRow(t.Context(), `SHOW idle_in_transaction_session_timeout`).Scan(&most))
 	return most
 }
 
@@ -64,17 +57,11 @@ func TestRenewedLeaseIsNotReaped(t *testing.T) {
 	t.Parallel()
 	db := testenv.Database(t)
 	var id int64
-	err := db.QueryRow(t.Context(), `
+	must.Do(t, db.QueryRow(t.Context(), `
 		WITH i AS (INSERT INTO institutions (name, identifier, receiving_bucket, restore_bucket) VALUES ('Test', 'test.edu', 'receiving', 'restore') RETURNING id)
 		INSERT INTO work_items (institution_id, action, stage, name, bucket, etag, size, bag_date)
-		SELECT id, 'Ingest', 'Receive', 'a.tar', 'receiving', 'e', 1, now() FROM i RETURNING id`).Scan(&id)
-	if err != nil {
-		t.Fatal(err)
-	}
-	e, err := New(t.Context(), db, DefaultOptions())
-	if err != nil {
-		t.Fatal(err)
-	}
+		SELECT id, 'Ingest', 'Receive', 'a.tar', 'receiving', 'e', 1, now() FROM i RETURNING id`).Scan(&id))
+	e := must.Get(New(t.Context(), db, DefaultOptions()))(t)
 	t.Cleanup(e.Close)
 	if items, err := e.Claim(t.Context(), Filter{Stages: []Want{{"Receive", 1}}}, 1); err != nil || len(items) != 1 {
 		t.Fatalf("Claim = %v, %v", items, err)
@@ -83,9 +70,7 @@ func TestRenewedLeaseIsNotReaped(t *testing.T) {
 		lease string
 		want  int
 	}{{"now() + interval '1 hour'", 0}, {"now() - interval '1 second'", 1}} {
-		if _, err := db.Exec(t.Context(), `UPDATE work_items SET lease_expires_at = `+step.lease); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(db.Exec(t.Context(), `UPDATE work_items SET lease_expires_at = `+step.lease))(t)
 		if list, err := reapIn(t.Context(), db, []int64{id}, newDeaths(nil, nil)); err != nil || len(list) != step.want {
 			t.Errorf("with a lease until %s, %d items are reaped, %v; want %d", step.lease, len(list), err, step.want)
 		}

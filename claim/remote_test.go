@@ -12,6 +12,7 @@ import (
 	"github.com/farol-preservation/farol/claim"
 	"github.com/farol-preservation/farol/claim/remote"
 	"github.com/farol-preservation/farol/internal/testenv"
+	"github.com/farol-preservation/farol/internal/testenv/must"
 )
 
 // scanned is a queue with a stage behind Validate that programs work over HTTP.
@@ -221,9 +222,7 @@ func TestStagesAreAddedAndRemovedUnderWay(t *testing.T) {
 	}
 	// The engine tidies too, and passes over what another is moving.
 	testenv.Eventually(t, "the item to go on", func() bool {
-		if err := e.Tidy(ctx); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, e.Tidy(ctx))
 		return q.row(id).Stage != "Virus Scan" //nolint:contextcheck // like all reads of the tests
 	})
 	if got := q.row(id); got.Stage != "Reingest Check" || got.Status != "Pending" || !got.Due {

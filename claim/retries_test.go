@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/farol-preservation/farol/claim"
+	"github.com/farol-preservation/farol/internal/testenv/must"
 )
 
 // The mirror is notified of each attempt after which the item is tried at the same
@@ -38,8 +39,6 @@ func TestRetriesAreReported(t *testing.T) {
 	q.settle(q.claimOne(e, "Receive"), claim.Done{Next: "Validate"}, nil)
 	reports("a stage that is done", 0)
 	q.exec(`INSERT INTO topic_retries (topic, work_item_id, created_at) VALUES ('ingest01_prefetch', $1, now() - interval '25 hours')`, id)
-	if err := e.Tidy(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, e.Tidy(t.Context()))
 	reports("what no mirror took for a day", 0)
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/farol-preservation/farol/claim"
 	"github.com/farol-preservation/farol/internal/testenv"
+	"github.com/farol-preservation/farol/internal/testenv/must"
 	"github.com/farol-preservation/farol/registry"
 )
 
@@ -108,10 +109,7 @@ func TestItemThatComesBackStopsTheWorkBefore(t *testing.T) {
 func TestProcessWithoutDatabaseStopsItself(t *testing.T) {
 	t.Parallel()
 	url := testenv.DatabaseURL(t)
-	direct, err := registry.Connect(context.Background(), url, "test")
-	if err != nil {
-		t.Fatal(err)
-	}
+	direct := must.Get(registry.Connect(context.Background(), url, "test"))(t)
 	defer direct.Close()
 	host := direct.Config().ConnConfig
 	if strings.HasPrefix(host.Host, "/") {
@@ -119,10 +117,7 @@ func TestProcessWithoutDatabaseStopsItself(t *testing.T) {
 	}
 	addr := host.Host + ":" + itoa(host.Port)
 	proxy := testenv.NewProxy(t, addr)
-	cut, err := registry.Connect(context.Background(), strings.Replace(url, addr, proxy.Addr(), 1), "test")
-	if err != nil {
-		t.Fatal(err)
-	}
+	cut := must.Get(registry.Connect(context.Background(), strings.Replace(url, addr, proxy.Addr(), 1), "test"))(t)
 	defer cut.Close()
 	q := &queue{t, direct}
 	q.exec(`INSERT INTO institutions (name, identifier, receiving_bucket, restore_bucket) VALUES ('Test', 'test.edu', 'receiving', 'restore')`)
@@ -195,9 +190,7 @@ func TestLateWorkerDoesNotRenewAnothersLease(t *testing.T) {
 	q.exec(`UPDATE work_items SET run_at = now()`)
 	q.claimOne(next, "Receive")
 	lease := value[time.Time](q, `SELECT lease_expires_at FROM work_items`)
-	if err := late.Beat(context.Background()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, late.Beat(context.Background()))
 	if err := h.Check(context.Background()); !errors.Is(err, claim.ErrLost) {
 		t.Errorf("Check = %v, want ErrLost", err)
 	}
@@ -215,9 +208,7 @@ func TestLateHeartbeatShortensNoLease(t *testing.T) {
 	e := q.engine()
 	h := q.claimOne(e, "Receive")
 	q.exec(`UPDATE work_items SET lease_expires_at = now() + interval '1 hour'`)
-	if err := e.Beat(context.Background()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, e.Beat(context.Background()))
 	if left := value[float64](q, `SELECT extract(epoch FROM lease_expires_at - now())::float8 FROM work_items`); left < 3500 {
 		t.Errorf("%v seconds are left of an hour", left)
 	}

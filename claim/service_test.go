@@ -15,6 +15,7 @@ import (
 	"github.com/farol-preservation/farol/claim"
 	"github.com/farol-preservation/farol/fault"
 	"github.com/farol-preservation/farol/internal/testenv"
+	"github.com/farol-preservation/farol/internal/testenv/must"
 )
 
 // What fails around an item costs it nothing: neither an attempt nor its place in
@@ -130,9 +131,7 @@ func TestDoubtNeedsASecondWitness(t *testing.T) {
 		e, bad := q.engine(), q.engine()
 		alive(q, e)
 		alive(q, bad)
-		if err := bad.Report(t.Context(), claim.ServiceReport{Service: "s3:receiving", State: claim.ServiceFailing}); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, bad.Report(t.Context(), claim.ServiceReport{Service: "s3:receiving", State: claim.ServiceFailing}))
 		if first, second := look(q, e), look(q, e); first != "Pending" || second != "Suspended" {
 			t.Errorf("at first %s, then %s", first, second)
 		}
@@ -187,12 +186,9 @@ func TestServicesAreHeldByMost(t *testing.T) {
 		VALUES ('elsewhere', 'n', 1, 'h', 1, '[{"stages": ["Receive"], "actions": ["Ingest"], "slots": 1}]', '1 hour')`)
 	report := func(e *claim.Engine, service string, state claim.ServiceState, own bool) {
 		t.Helper()
-		err := e.Report(t.Context(), claim.ServiceReport{
+		must.Do(t, e.Report(t.Context(), claim.ServiceReport{
 			Service: service, State: state, OfProcess: own, Code: "x", Said: "503 SlowDown", NextProbe: time.Minute, Scopes: []claim.Scope{{Steps: []string{"Store"}}},
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		}))
 	}
 	state := func(service string) string {
 		t.Helper()
@@ -243,9 +239,7 @@ func TestPeopleAreAlertedToAServiceOnce(t *testing.T) {
 	}
 	report := func(state claim.ServiceState) {
 		t.Helper()
-		if err := e.Report(t.Context(), claim.ServiceReport{Service: "redis", State: state, Code: "progress-full", Said: "OOM"}); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, e.Report(t.Context(), claim.ServiceReport{Service: "redis", State: state, Code: "progress-full", Said: "OOM"}))
 	}
 	report(claim.ServiceFailing)
 	if n := alerts(); n != 0 {
@@ -272,14 +266,9 @@ func TestHeartbeatDoesNotWaitForReports(t *testing.T) {
 	t.Parallel()
 	q := newQueue(t)
 	e := q.engine()
-	tx, err := q.db.Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	tx := must.Get(q.db.Begin(t.Context()))(t)
 	defer tx.Rollback(context.Background())
-	if _, err := tx.Exec(t.Context(), `LOCK TABLE service_reports`); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(tx.Exec(t.Context(), `LOCK TABLE service_reports`))(t)
 	const reports = 9 // more than a process has connections for the queue
 	reported := make(chan error, reports)
 	for i := range reports {
@@ -299,9 +288,7 @@ func TestHeartbeatDoesNotWaitForReports(t *testing.T) {
 	if n := len(reported); n != 0 {
 		t.Errorf("%d reports did not wait for the lock", n)
 	}
-	if err := tx.Rollback(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, tx.Rollback(t.Context()))
 	for range reports {
 		if err := <-reported; err != nil {
 			t.Errorf("report: %v", err)

@@ -11,6 +11,7 @@ import (
 	"github.com/farol-preservation/farol/claim/lane"
 	"github.com/farol-preservation/farol/claim/process"
 	"github.com/farol-preservation/farol/claim/stages"
+	"github.com/farol-preservation/farol/internal/testenv/must"
 )
 
 // slowToAnswer has made every move when it is asked for, and says so later.
@@ -40,10 +41,7 @@ func (s *slowToAnswer) renew(context.Context, worker, time.Duration, []heldLease
 func TestItemThatIsBeingSettledIsNotLost(t *testing.T) {
 	t.Parallel()
 	s := &slowToAnswer{moved: make(chan struct{}), answer: make(chan struct{})}
-	e, err := newEngine(t.Context(), on(s), process.Kernel{}, Options{Poll: 1, Log: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	e := must.Get(newEngine(t.Context(), on(s), process.Kernel{}, Options{Poll: 1, Log: slog.New(slog.DiscardHandler)}))(t)
 	h := e.Hold(t.Context(), Item{ID: 1, Token: 1, Lease: time.Minute, asked: time.Now()})
 	var settled sync.WaitGroup
 	settled.Go(func() {
@@ -52,9 +50,7 @@ func TestItemThatIsBeingSettledIsNotLost(t *testing.T) {
 		}
 	})
 	<-s.moved
-	if err := e.leases.heartbeat(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, e.leases.heartbeat(t.Context()))
 	if err := h.Context().Err(); err != nil {
 		t.Errorf("the heartbeat ended the work: %v", context.Cause(h.Context()))
 	}
@@ -91,10 +87,7 @@ func (s *statements) settle(_ context.Context, moves []move, _ identity, _ stage
 func TestMixedEndsAreFewStatements(t *testing.T) {
 	t.Parallel()
 	s := &statements{}
-	e, err := newEngine(t.Context(), on(s), process.Kernel{}, Options{Poll: 1, Log: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	e := must.Get(newEngine(t.Context(), on(s), process.Kernel{}, Options{Poll: 1, Log: slog.New(slog.DiscardHandler)}))(t)
 	var ends []Ending
 	for id := range int64(20) {
 		end := Ending{Item: Item{ID: id, Token: 1, Action: "Ingest", Stage: "Store"}, Done: Done{Next: "Storage Validation"}}

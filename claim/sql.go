@@ -8,13 +8,11 @@ import (
 )
 
 // The queue's statements, each whole in a file of its own that begins with what it does
-// and the indexes that it relies on, but for those that ofRequests makes. Variants of a
+// and the indexes that it relies on, but for those that ofRequests and peekOf make. Variants of a
 // statement differ in what they must; tests compare them, and their plans.
 var (
 	//go:embed sql/claim_ingest.sql
 	claimIngestSQL string
-	//go:embed sql/peek_ingest.sql
-	peekIngestSQL string
 	//go:embed sql/behind_cursor_ingest.sql
 	behindCursorIngestSQL string
 	//go:embed sql/overdue_ingest.sql
@@ -64,6 +62,7 @@ var (
 //nolint:gochecknoglobals // constants, but for Go
 var (
 	claimRequestsSQL        = ofRequests(claimIngestSQL)
+	peekIngestSQL           = peekOf(claimIngestSQL)
 	peekRequestsSQL         = ofRequests(peekIngestSQL)
 	behindCursorRequestsSQL = ofRequests(behindCursorIngestSQL)
 	overdueRequestsSQL      = ofRequests(overdueIngestSQL)
@@ -75,6 +74,17 @@ func ofRequests(ingests string) string {
 	return strings.NewReplacer("_ingest", "_requests", "ingests", "requests of one action", "work_items_ready", "work_items_requested",
 		"w.stage = stage.stage", "w.stage = 'Requested'", "w.stage = cursor.stage", "w.stage = 'Requested'",
 		"w.stage = ANY (without.steps)", "w.action = ANY (without.steps)").Replace(ingests)
+}
+
+// peekOf makes of a statement that claims the one that lists what it would claim, in its
+// order, and locks none of it.
+func peekOf(claims string) string {
+	_, found, _ := strings.Cut(claims, "AS note\n")
+	found, _, _ = strings.Cut(found, "\t) found\n")
+	const head = "-- peek_ingest: lists the ingests that claim_ingest would take, in its order, and takes\n" +
+		"-- none. The parameters are those of claim_ingest, up to $15.\n" +
+		"-- Index: work_items_ready, work_items_lease\n"
+	return head + "SELECT ready.id\n" + strings.Replace(found, "\t\t\t\tFOR UPDATE SKIP LOCKED\n", "", 1)
 }
 
 // ofAction is the variant of a statement for an action.

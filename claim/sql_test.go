@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -15,6 +16,7 @@ import (
 	"github.com/farol-preservation/farol/claim"
 	"github.com/farol-preservation/farol/claim/lane"
 	"github.com/farol-preservation/farol/internal/testenv"
+	"github.com/farol-preservation/farol/internal/testenv/must"
 )
 
 // statement is a file of claim/sql.
@@ -39,14 +41,14 @@ func statements(t testing.TB) map[string]statement {
 	named := regexp.MustCompile(`(?m)^-- Index: (none|[a-z_, ]+$)`)
 	texts := map[string]string{}
 	for _, file := range files {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := must.Get(os.ReadFile(file))(t)
 		name := strings.TrimSuffix(filepath.Base(file), ".sql")
 		texts[name] = string(text)
+	}
+	texts["peek_ingest"] = claim.PeekOf(texts["claim_ingest"])
+	for name, text := range maps.Clone(texts) {
 		if of, ingests := strings.CutSuffix(name, "_ingest"); ingests {
-			texts[of+"_requests"] = claim.OfRequests(string(text))
+			texts[of+"_requests"] = claim.OfRequests(text)
 		}
 	}
 	all := map[string]statement{}
@@ -176,10 +178,7 @@ func TestStatementsUseTheirIndexes(t *testing.T) {
 	q := &queue{t, testenv.Database(t)}
 	q.fill()
 	q.exec(`ANALYZE`)
-	conn, err := q.db.Acquire(context.Background())
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := must.Get(q.db.Acquire(context.Background()))(t)
 	defer conn.Release()
 	exec := func(sql string) {
 		t.Helper()
@@ -191,9 +190,7 @@ func TestStatementsUseTheirIndexes(t *testing.T) {
 	for name, s := range statements(t) {
 		exec(fmt.Sprintf("PREPARE %s AS %s", name, strings.Join(s.lines, "\n")))
 		var parameters int
-		if err := conn.QueryRow(context.Background(), `SELECT cardinality(parameter_types) FROM pg_prepared_statements WHERE name = $1`, name).Scan(&parameters); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, conn.QueryRow(context.Background(), `SELECT cardinality(parameter_types) FROM pg_prepared_statements WHERE name = $1`, name).Scan(&parameters))
 		arguments := ""
 		if parameters > 0 {
 			arguments = "(" + strings.Join(slices.Repeat([]string{"NULL"}, parameters), ", ") + ")"

@@ -6,6 +6,7 @@ import (
 
 	"github.com/farol-preservation/farol/claim"
 	"github.com/farol-preservation/farol/internal/testenv"
+	"github.com/farol-preservation/farol/internal/testenv/must"
 )
 
 // What comes to wait for an item at the moment of its end must not wait
@@ -30,15 +31,10 @@ func TestItemThatEndsFreesWhatComesToWaitInBetween(t *testing.T) {
 			first := q.put("Cleanup", 1)
 			q.exec(tc.prepare)
 			h := q.claimOne(q.engine(), "Cleanup")
-			tx, err := q.db.Begin(context.Background())
-			if err != nil {
-				t.Fatal(err)
-			}
+			tx := must.Get(q.db.Begin(context.Background()))(t)
 			defer tx.Rollback(context.Background()) //nolint:errcheck // it was committed, or the test has failed
 			var second int64
-			if err := tx.QueryRow(context.Background(), tc.arrive, first).Scan(&second); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, tx.QueryRow(context.Background(), tc.arrive, first).Scan(&second))
 
 			settled := make(chan error, 1)
 			go func() { settled <- h.Settle(context.Background(), claim.Done{}, nil) }()
@@ -46,9 +42,7 @@ func TestItemThatEndsFreesWhatComesToWaitInBetween(t *testing.T) {
 				return len(settled) == 1 || value[bool](q, `SELECT EXISTS (SELECT FROM pg_stat_activity
 					WHERE datname = current_database() AND wait_event_type = 'Lock')`)
 			})
-			if err := tx.Commit(context.Background()); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, tx.Commit(context.Background()))
 			if err := <-settled; err != nil {
 				t.Fatal(err)
 			}

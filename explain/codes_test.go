@@ -17,6 +17,7 @@ import (
 
 	"github.com/farol-preservation/farol/fault"
 	"github.com/farol-preservation/farol/internal/reference"
+	"github.com/farol-preservation/farol/internal/testenv/must"
 )
 
 // codesInUse are those that the code base gives to findings, errors and items,
@@ -26,7 +27,7 @@ func codesInUse(t *testing.T) map[string]string {
 	codes := map[string]string{}
 	inSQL := regexp.MustCompile(`(?:error_code|m\.code|m\.end_code)\s*:?=(?:\s*'[a-z-]+'|\s*CASE .*)|CASE .* AS code`)
 	given := regexp.MustCompile(`(?:=|THEN|ELSE)\s*'([a-z-]+)'`)
-	err := filepath.WalkDir("..", func(path string, d fs.DirEntry, err error) error {
+	must.Do(t, filepath.WalkDir("..", func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() || strings.HasSuffix(path, "_test.go") {
 			return err
 		}
@@ -57,10 +58,7 @@ func codesInUse(t *testing.T) map[string]string {
 			return true
 		})
 		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 	for _, code := range []string{
 		"record-refused", "storage-digest", "target-missing", "virus-scanner", // of earlier versions, which may be on record
 	} {
@@ -184,10 +182,7 @@ func TestEveryCodeIsDocumented(t *testing.T) {
 	t.Parallel()
 	for name, bags := range map[string]bool{"validation-codes.md": true, filepath.Join("reference", "codes.md"): false} {
 		path := filepath.Join("..", "docs", name)
-		page, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		page := must.Get(os.ReadFile(path))(t)
 		const begin = "<!-- generated: begin -->\n"
 		before, _, _ := strings.Cut(string(page), begin)
 		reference.Fresh(t, path, before+begin+codesTables(bags))

@@ -6,16 +6,14 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/farol-preservation/farol/internal/testenv/must"
 	"github.com/farol-preservation/farol/record"
 )
 
 // Each reason of why_not() has a remedy here: the one of the database is in SQL.
 func TestRemediesAreNoSQL(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile("../migrations/repeatable/32_why_not.sql")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile("../migrations/repeatable/32_why_not.sql"))(t)
 	other, reasons := int64(8), map[string]bool{}
 	for _, m := range regexp.MustCompile(`(?:SELECT|THEN|ELSE) '([a-z]+(?: [a-z]+)?)'(?:,| END)`).FindAllStringSubmatch(string(text), -1) {
 		reasons[m[1]] = true

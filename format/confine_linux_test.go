@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/farol-preservation/farol/internal/testenv/must"
 )
 
 const tryArg = "try-what-is-refused"
@@ -55,17 +57,10 @@ func tryAll(secret string) {
 func TestAChildIsConfined(t *testing.T) {
 	t.Parallel()
 	secret := filepath.Join(t.TempDir(), "secret")
-	if err := os.WriteFile(secret, []byte("x"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(secret, []byte("x"), 0o600))
 	dir := filepath.Join(t.TempDir(), tempPrefix+"test")
-	if err := os.Mkdir(dir, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	exe, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Mkdir(dir, 0o700))
+	exe := must.Get(os.Executable())(t)
 	cmd := exec.CommandContext(t.Context(), exe, tryArg, secret)
 	cmd.Env = []string{"TMPDIR=" + dir}
 	said, err := cmd.CombinedOutput()
@@ -80,9 +75,7 @@ func TestAChildIsConfined(t *testing.T) {
 // Another process of the same user cannot read the memory of the parent.
 func TestParentHidesItself(t *testing.T) {
 	t.Parallel()
-	if err := hide(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, hide())
 	if dumpable, err := unix.PrctlRetInt(unix.PR_GET_DUMPABLE, 0, 0, 0, 0); err != nil || dumpable != 0 {
 		t.Errorf("dumpable = %d, %v", dumpable, err)
 	}

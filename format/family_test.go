@@ -13,6 +13,8 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+
+	"github.com/farol-preservation/farol/internal/testenv/must"
 )
 
 const childArg = "serve-format"
@@ -61,35 +63,23 @@ type family struct {
 
 func start(t testing.TB, o Options) family {
 	t.Helper()
-	exe, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	exe := must.Get(os.Executable())(t)
 	pids := filepath.Join(t.TempDir(), "pids")
 	o.Command = []string{exe, childArg, pids}
 	if o.Memory == 0 {
 		o.Memory = 8 << 30 // the race detector's share
 	}
-	i, err := Start(t.Context(), o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	i := must.Get(Start(t.Context(), o))(t)
 	t.Cleanup(i.Close)
 	return family{i, pids}
 }
 
 func (f family) pids(t testing.TB) []int {
 	t.Helper()
-	list, err := os.ReadFile(f.pidFile)
-	if err != nil {
-		t.Fatal(err)
-	}
+	list := must.Get(os.ReadFile(f.pidFile))(t)
 	var pids []int
 	for line := range strings.FieldsSeq(string(list)) {
-		pid, err := strconv.Atoi(line)
-		if err != nil {
-			t.Fatal(err)
-		}
+		pid := must.Get(strconv.Atoi(line))(t)
 		pids = append(pids, pid)
 	}
 	return pids
@@ -163,16 +153,9 @@ func docx(t testing.TB) string {
 	t.Helper()
 	var b bytes.Buffer
 	w := zip.NewWriter(&b)
-	part, err := w.Create("[Content_Types].xml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := io.WriteString(part, docxTypes); err != nil {
-		t.Fatal(err)
-	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
+	part := must.Get(w.Create("[Content_Types].xml"))(t)
+	must.Get(io.WriteString(part, docxTypes))(t)
+	must.Do(t, w.Close())
 	return b.String()
 }
 
@@ -181,31 +164,17 @@ func docx(t testing.TB) string {
 func bomb(t testing.TB, mebis int) string {
 	t.Helper()
 	var unit, b bytes.Buffer
-	d, err := flate.NewWriter(&unit, flate.BestCompression)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := d.Write(make([]byte, mebi)); err != nil {
-		t.Fatal(err)
-	}
-	if err := d.Flush(); err != nil {
-		t.Fatal(err)
-	}
+	d := must.Get(flate.NewWriter(&unit, flate.BestCompression))(t)
+	must.Get(d.Write(make([]byte, mebi)))(t)
+	must.Do(t, d.Flush())
 	packed := append(bytes.Repeat(unit.Bytes(), mebis), 3, 0) // an empty last block
 	w := zip.NewWriter(&b)
-	part, err := w.CreateRaw(&zip.FileHeader{
+	part := must.Get(w.CreateRaw(&zip.FileHeader{
 		Name: "[Content_Types].xml", Method: zip.Deflate,
 		CompressedSize64: uint64(len(packed)), UncompressedSize64: uint64(mebis) * mebi,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := part.Write(packed); err != nil {
-		t.Fatal(err)
-	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
+	must.Get(part.Write(packed))(t)
+	must.Do(t, w.Close())
 	return b.String()
 }
 

@@ -12,6 +12,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/farol-preservation/farol/internal/testenv/must"
 )
 
 // .go and .xml prove that Siegfried answers: the extension map has other types.
@@ -75,10 +77,7 @@ func TestAKilledChildCostsItsFileOnly(t *testing.T) {
 	f := start(t, Options{Workers: 1})
 	f.identify(t, "a.pdf", pdf)
 	kill := func() error { return syscall.Kill(f.youngest(t), syscall.SIGKILL) }
-	got, err := f.Identify(t.Context(), "big.pdf", 300*mebi, hooked{bigPDF(), kill})
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := must.Get(f.Identify(t.Context(), "big.pdf", 300*mebi, hooked{bigPDF(), kill}))(t)
 	if got.MIME != "application/pdf" || got.Reason != Crashed || got.IdentifiedBy != ByExtensionMap ||
 		!strings.Contains(got.Detail, "signal: killed") {
 		t.Errorf("the killer file is %+v", got)
@@ -96,9 +95,7 @@ func TestAChildKilledInIdlenessCostsNoFile(t *testing.T) {
 	f := start(t, Options{Workers: 1})
 	f.identify(t, "a.pdf", pdf)
 	idle := <-f.slots
-	if err := syscall.Kill(f.youngest(t), syscall.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, syscall.Kill(f.youngest(t), syscall.SIGKILL))
 	<-idle.exited
 	f.slots <- idle
 	if got := f.identify(t, "b.pdf", pdf); got.IdentifiedBy != BySiegfried {
@@ -257,13 +254,9 @@ func TestAChildLeavesNoFilesBehind(t *testing.T) {
 	f := start(t, Options{Workers: 1})
 	f.identify(t, "a.pdf", pdf)
 	dir := temp(t, f.youngest(t))
-	if err := os.WriteFile(filepath.Join(dir, "siegfried"), nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(filepath.Join(dir, "siegfried"), nil, 0o600))
 	kill := func() error { return syscall.Kill(f.youngest(t), syscall.SIGKILL) }
-	if _, err := f.Identify(t.Context(), "big.pdf", 300*mebi, hooked{bigPDF(), kill}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(f.Identify(t.Context(), "big.pdf", 300*mebi, hooked{bigPDF(), kill}))(t)
 	if _, err := os.Stat(dir); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("its directory: %v, want none", err)
 	}
@@ -274,18 +267,11 @@ func TestAChildWithoutAParentLeavesNoDirectory(t *testing.T) {
 	t.Parallel()
 	f := start(t, Options{Workers: 1})
 	dir := filepath.Join(t.TempDir(), tempPrefix+"x")
-	if err := os.Mkdir(dir, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	c, err := launchIn(t.Context(), f.opts, dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Mkdir(dir, 0o700))
+	c := must.Get(launchIn(t.Context(), f.opts, dir))(t)
 	greeted := c.greet(f.opts)
 	spilled := os.WriteFile(filepath.Join(dir, "siegfried"), nil, 0o600)
-	if err := errors.Join(greeted, spilled, c.in.Close(), c.cmd.Wait()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, errors.Join(greeted, spilled, c.in.Close(), c.cmd.Wait()))
 	if _, err := os.Stat(dir); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("its directory: %v, want none", err)
 	}
@@ -293,10 +279,7 @@ func TestAChildWithoutAParentLeavesNoDirectory(t *testing.T) {
 
 func temp(t *testing.T, pid int) string {
 	t.Helper()
-	env, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
-	if err != nil {
-		t.Fatal(err)
-	}
+	env := must.Get(os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid)))(t)
 	return strings.Trim(strings.TrimPrefix(string(env), "TMPDIR="), "\x00")
 }
 
@@ -304,10 +287,7 @@ func temp(t *testing.T, pid int) string {
 func TestAChildThatDoesNotStartIsAnError(t *testing.T) {
 	t.Parallel()
 	for _, command := range [][]string{{"/does/not/exist"}, {"/bin/echo", "no frames at all"}, {"/bin/false"}} {
-		i, err := Start(t.Context(), Options{Command: command})
-		if err != nil {
-			t.Fatal(err)
-		}
+		i := must.Get(Start(t.Context(), Options{Command: command}))(t)
 		got, err := i.Identify(t.Context(), "a.txt", 1, strings.NewReader("a"))
 		if err == nil {
 			t.Errorf("%v: %+v", command, got)
@@ -349,15 +329,10 @@ func TestManyCallersShareTheChildren(t *testing.T) {
 func TestABusyChildEndsWithItsInput(t *testing.T) {
 	t.Parallel()
 	f := start(t, Options{Workers: 1})
-	c, err := startChild(t.Context(), f.opts)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(startChild(t.Context(), f.opts))(t)
 	content := bomb(t, 200)
 	busy := subject{"bomb.docx", int64(len(content)), []byte(content)}
-	if err := writeFrame(c.writer, kindFile, busy.encode()...); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, writeFrame(c.writer, kindFile, busy.encode()...))
 	c.stop()
 	// had it finished the file first, it would have ended well
 	if code := c.cmd.ProcessState.ExitCode(); code != 1 {
@@ -383,13 +358,8 @@ func TestTheChildrenEndWithTheContextOfStart(t *testing.T) {
 	t.Parallel()
 	f := start(t, Options{Workers: 1})
 	ctx, cancel := context.WithCancel(t.Context())
-	i, err := Start(ctx, f.opts)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := i.Identify(t.Context(), "a.txt", 1, strings.NewReader("a")); err != nil {
-		t.Fatal(err)
-	}
+	i := must.Get(Start(ctx, f.opts))(t)
+	must.Get(i.Identify(t.Context(), "a.txt", 1, strings.NewReader("a")))(t)
 	cancel()
 	<-i.closed
 	i.Close()

@@ -13,6 +13,8 @@ import (
 	"github.com/richardlehane/siegfried"
 	"github.com/richardlehane/siegfried/pkg/static"
 	"pgregory.net/rapid"
+
+	"github.com/farol-preservation/farol/internal/testenv/must"
 )
 
 // A child that waits for content, or loops, must not outlive its parent.
@@ -26,13 +28,9 @@ func TestServeEndsWithItsInputEvenWithAFileInHand(t *testing.T) {
 	w, r := bufio.NewWriter(parent), bufio.NewReader(asked)
 	file := subject{"big.pdf", 300 * mebi, make([]byte, headSize)}
 	expect(t, r, kindReady)
-	if err := writeFrame(w, kindFile, file.encode()...); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, writeFrame(w, kindFile, file.encode()...))
 	expect(t, r, kindRead)
-	if err := parent.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, parent.Close())
 	if err := <-ended; !errors.Is(err, io.ErrUnexpectedEOF) {
 		t.Errorf("run = %v, want an unexpected end", err)
 	}
@@ -74,9 +72,7 @@ func TestSlicesAreTheFilesBytes(t *testing.T) {
 	t.Parallel()
 	const largest = 5 * mebi
 	whole := make([]byte, largest)
-	if _, err := content(largest).ReadAt(whole, 0); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(content(largest).ReadAt(whole, 0))(t)
 	rapid.Check(t, func(t *rapid.T) {
 		size := rapid.Int64Range(1, largest).Draw(t, "size")
 		budget := rapid.Int64Range(1, largest).Draw(t, "budget")
@@ -135,9 +131,7 @@ func TestASourceMayBeSlicedByMany(t *testing.T) {
 	const size = 3 * mebi
 	r := content(size)
 	head := make([]byte, headSize)
-	if _, err := r.ReadAt(head, 0); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(r.ReadAt(head, 0))(t)
 	s := newSource(subject{"a", size, head}, size, func(want span) []byte {
 		p := make([]byte, want.n)
 		if _, err := r.ReadAt(p, want.off); err != nil {
@@ -169,9 +163,7 @@ func TestPayloadsSurviveTheWay(t *testing.T) {
 		head := rapid.SliceOfN(rapid.Byte(), 0, 100).Draw(t, "head")
 		sent := subject{name, int64(len(head)), head}
 		var wire bytes.Buffer
-		if err := writeFrame(bufio.NewWriter(&wire), kindFile, sent.encode()...); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, writeFrame(bufio.NewWriter(&wire), kindFile, sent.encode()...))
 		f, err := readFrame(&wire)
 		if err != nil || f.kind != kindFile || wire.Len() > 0 {
 			t.Fatalf("frame %q, %v, %d bytes left", f.kind, err, wire.Len())
@@ -198,9 +190,7 @@ func FuzzServe(f *testing.F) {
 	seed := func(frames ...frame) {
 		var b bytes.Buffer
 		for _, fr := range frames {
-			if err := writeFrame(bufio.NewWriter(&b), fr.kind, fr.payload); err != nil {
-				f.Fatal(err)
-			}
+			must.Do(f, writeFrame(bufio.NewWriter(&b), fr.kind, fr.payload))
 		}
 		f.Add(b.Bytes())
 	}

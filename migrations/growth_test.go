@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/farol-preservation/farol/internal/testenv/must"
 )
 
 // named are the tables that do not grow: settings, rows for each name, and work in progress.
@@ -19,10 +21,7 @@ func TestTheManualSaysWhatEachTableGrowsBy(t *testing.T) {
 	t.Parallel()
 	owner, super := empty(t)
 	up(t, owner)
-	page, err := os.ReadFile("../docs/operators.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := must.Get(os.ReadFile("../docs/operators.md"))(t)
 	_, section, _ := strings.Cut(string(page), "\n## What the database grows by\n")
 	section, _, _ = strings.Cut(section, "\n## ")
 	tables := strings.Fields(value[string](t, super, `SELECT string_agg(relname, ' ') FROM pg_class

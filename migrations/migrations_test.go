@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/farol-preservation/farol/internal/testenv"
+	"github.com/farol-preservation/farol/internal/testenv/must"
 	"github.com/farol-preservation/farol/migrations"
 )
 
@@ -21,10 +22,7 @@ func TestMain(m *testing.M) { testenv.MainAlone(m) }
 // and may create no roles; and a superuser's connection to it.
 func empty(t *testing.T) (owner string, super *pgx.Conn) {
 	t.Helper()
-	u, err := url.Parse(testenv.DatabaseURL(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	u := must.Get(url.Parse(testenv.DatabaseURL(t)))(t)
 	admin := connect(t, u.String())
 	name, password := "plain_"+strings.ToLower(rand.Text()[:12]), rand.Text()
 	exec(t, admin, `CREATE ROLE `+name+` LOGIN PASSWORD '`+password+`'`)
@@ -43,11 +41,7 @@ func empty(t *testing.T) (owner string, super *pgx.Conn) {
 
 func connect(t *testing.T, url string) *pgx.Conn {
 	t.Helper()
-	c, err := pgx.Connect(t.Context(), url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return c
+	return must.Get(pgx.Connect(t.Context(), url))(t)
 }
 
 func exec(t *testing.T, c *pgx.Conn, sql string) {

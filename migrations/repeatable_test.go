@@ -6,16 +6,14 @@ import (
 	"regexp"
 	"testing"
 
+	"github.com/farol-preservation/farol/internal/testenv/must"
 	"github.com/farol-preservation/farol/migrations"
 )
 
 // files are those with a state in the database.
 func files(t *testing.T, url string, in func(migrations.Applied) bool) (names []string) {
 	t.Helper()
-	list, err := migrations.Status(t.Context(), url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	list := must.Get(migrations.Status(t.Context(), url))(t)
 	for _, m := range list {
 		if in(m) {
 			names = append(names, m.File)
@@ -72,9 +70,7 @@ func TestRepeatableFilesAreAppliedWhenTheyChange(t *testing.T) {
 	if files := replaced(t, owner); len(files) != 1 || files[0] != "20_new_items.sql" {
 		t.Errorf("replaced since are %v", files)
 	}
-	if err := migrations.Reapply(t.Context(), owner); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, migrations.Reapply(t.Context(), owner))
 	if files := replaced(t, owner); value[int64](t, super, `SELECT virtual_cost(1)`) == 0 || len(files) != 0 {
 		t.Errorf("an earlier content was not applied again, of %v", files)
 	}
@@ -114,10 +110,7 @@ func TestTextsOfTheDatabaseNameNoCommands(t *testing.T) {
 	}
 	command := regexp.MustCompile("(?m)^[ \\t]*[^ \\t\\n-].*`farol [a-z].*$") // of no comment
 	for _, file := range files {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := must.Get(os.ReadFile(file))(t)
 		for _, line := range command.FindAllString(string(text), -1) {
 			t.Errorf("%s: %s", file, line)
 		}

@@ -15,6 +15,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/farol-preservation/farol/internal/testenv"
+	"github.com/farol-preservation/farol/internal/testenv/must"
 	"github.com/farol-preservation/farol/migrations"
 )
 
@@ -25,10 +26,7 @@ func login(t *testing.T, super *pgx.Conn, at, grants string) *pgx.Conn {
 	name, password := "role_"+strings.ToLower(rand.Text()[:12]), rand.Text()
 	exec(t, super, `CREATE ROLE `+name+` LOGIN PASSWORD '`+password+`'`)
 	exec(t, super, strings.ReplaceAll(grants, "$role", name))
-	u, err := url.Parse(at)
-	if err != nil {
-		t.Fatal(err)
-	}
+	u := must.Get(url.Parse(at))(t)
 	u.User = url.UserPassword(name, password)
 	c := connect(t, u.String())
 	t.Cleanup(func() {
@@ -117,9 +115,7 @@ func TestAuditorReadsAndNothingElse(t *testing.T) {
 
 func up(t *testing.T, url string) {
 	t.Helper()
-	if err := migrations.Up(t.Context(), url); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, migrations.Up(t.Context(), url))
 }
 
 // What one role has done until now is parted into owner and worker as docs/operators.md
@@ -128,10 +124,7 @@ func TestOneRoleIsPartedIntoTwo(t *testing.T) {
 	t.Parallel()
 	both, super := empty(t)
 	up(t, both)
-	u, err := url.Parse(both)
-	if err != nil {
-		t.Fatal(err)
-	}
+	u := must.Get(url.Parse(both))(t)
 	old := u.User.Username()
 	owner := login(t, super, both, ``)
 	exec(t, super, `REASSIGN OWNED BY `+old+` TO `+owner.Config().User)
@@ -161,10 +154,7 @@ func TestOneRoleIsPartedIntoTwo(t *testing.T) {
 func TestRolesOfANewCluster(t *testing.T) {
 	t.Parallel()
 	server := testenv.NewServer(t)
-	u, err := url.Parse(server.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
+	u := must.Get(url.Parse(server.URL))(t)
 	u.Path = "/postgres"
 	super := connect(t, u.String())
 	exec(t, super, `DROP DATABASE farol WITH (FORCE)`)

@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/farol-preservation/farol/internal/reference"
+	"github.com/farol-preservation/farol/internal/testenv/must"
 )
 
 const schemaIntro = `# The schema
@@ -51,16 +52,10 @@ func schemaText(t *testing.T, c *pgx.Conn) string {
 	t.Helper()
 	var b strings.Builder
 	b.WriteString(schemaIntro + "\n## Tables\n\n| table | what it has | read by |\n|---|---|---|\n")
-	files, err := filepath.Glob("0*.sql")
-	if err != nil {
-		t.Fatal(err)
-	}
+	files := must.Get(filepath.Glob("0*.sql"))(t)
 	var own []string
 	for _, file := range files {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := must.Get(os.ReadFile(file))(t)
 		section := ""
 		for _, table := range regexp.MustCompile(`(?m)^CREATE TABLE (\w+)`).FindAllStringSubmatch(string(text), -1) {
 			name := table[1]

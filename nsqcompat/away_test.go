@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/farol-preservation/farol/internal/testenv"
+	"github.com/farol-preservation/farol/internal/testenv/must"
 )
 
 // nsqd keeps over a restart what it had; what it loses is published again.
@@ -43,13 +44,9 @@ func TestWhatIsEmptiedIsFilledAgain(t *testing.T) {
 	q.items(700)
 	q.claim("Receive", 3)
 	q.shows(receiveTopic, 697, 3, 0)
-	if err := at(q.nsqd).post(t.Context(), "/channel/empty", map[string][]string{"topic": {receiveTopic}, "channel": {receiveTopic + channelSuffix}}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, at(q.nsqd).post(t.Context(), "/channel/empty", map[string][]string{"topic": {receiveTopic}, "channel": {receiveTopic + channelSuffix}}))
 	q.shows(receiveTopic, 697, 3, 0)
-	if err := at(q.nsqd).post(t.Context(), "/topic/delete", map[string][]string{"topic": {receiveTopic}}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, at(q.nsqd).post(t.Context(), "/topic/delete", map[string][]string{"topic": {receiveTopic}}))
 	q.shows(receiveTopic, 697, 3, 0)
 }
 
@@ -59,16 +56,10 @@ func TestOldMessagesGo(t *testing.T) {
 	q := newQueue(t)
 	p := publisher{addr: q.nsqd.TCPAddr}
 	defer p.drop()
-	if err := at(q.nsqd).post(t.Context(), "/topic/create", map[string][]string{"topic": {receiveTopic}}); err != nil {
-		t.Fatal(err)
-	}
-	if err := at(q.nsqd).post(t.Context(), "/channel/create", map[string][]string{"topic": {receiveTopic}, "channel": {receiveTopic + channelSuffix}}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, at(q.nsqd).post(t.Context(), "/topic/create", map[string][]string{"topic": {receiveTopic}}))
+	must.Do(t, at(q.nsqd).post(t.Context(), "/channel/create", map[string][]string{"topic": {receiveTopic}, "channel": {receiveTopic + channelSuffix}}))
 	for n := range 3000 {
-		if err := p.send(t.Context(), receiveTopic, [][]byte{fmt.Append(nil, n)}); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, p.send(t.Context(), receiveTopic, [][]byte{fmt.Append(nil, n)}))
 	}
 	q.items(4)
 	start(t, q.db, q.options())

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/farol-preservation/farol/internal/testenv"
+	"github.com/farol-preservation/farol/internal/testenv/must"
 	"github.com/farol-preservation/farol/registry/topiclog"
 )
 
@@ -62,10 +63,7 @@ func (q *queue) agrees() (list []TopicFigures, took time.Duration) {
 		}
 	}()
 	testenv.Eventually(q.t, "the same figures on both sides", func() bool {
-		is, err := count(q.t.Context(), q.db, topiclog.Position{XID: 1 << 62}, 90)
-		if err != nil {
-			q.t.Fatal(err)
-		}
+		is := must.Get(count(q.t.Context(), q.db, topiclog.Position{XID: 1 << 62}, 90))(q.t)
 		stats, err := at(q.nsqd).stats(q.t.Context())
 		if err != nil {
 			return false

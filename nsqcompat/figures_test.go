@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/farol-preservation/farol/internal/testenv"
+	"github.com/farol-preservation/farol/internal/testenv/must"
 )
 
 // queue is a registry in which a test moves items as the engine does, and an nsqd
@@ -38,15 +39,12 @@ func (q *queue) options() MirrorOptions {
 // items adds n ingests, and returns the first id.
 func (q *queue) items(n int) (first int64) {
 	q.t.Helper()
-	err := q.db.QueryRow(q.t.Context(), `
+	must.Do(q.t, q.db.QueryRow(q.t.Context(), `
 		WITH put AS (
 			INSERT INTO work_items (institution_id, action, stage, name, bucket, etag, bag_date, size, object_identifier)
 			SELECT i.id, 'Ingest', 'Receive', gen_random_uuid() || '.tar', 'receiving', 'e', now(), 1, 'x' FROM institutions i, generate_series(1, $1)
 			RETURNING id)
-		SELECT min(id) FROM put`, n).Scan(&first)
-	if err != nil {
-		q.t.Fatal(err)
-	}
+		SELECT min(id) FROM put`, n).Scan(&first))
 	return first
 }
 
@@ -101,10 +99,7 @@ func (q *queue) shown(topic string) TopicFigures {
 
 func (q *queue) timeouts(topic string) int64 {
 	q.t.Helper()
-	stats, err := at(q.nsqd).stats(q.t.Context())
-	if err != nil {
-		q.t.Fatal(err)
-	}
+	stats := must.Get(at(q.nsqd).stats(q.t.Context()))(q.t)
 	t, _ := stats.topic(topic)
 	c, _ := t.channel(topic + channelSuffix)
 	return c.TimedOut

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/farol-preservation/farol/internal/testenv"
+	"github.com/farol-preservation/farol/internal/testenv/must"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/fixity"
 	"github.com/farol-preservation/farol/registry/topiclog"
@@ -29,21 +30,15 @@ func (q *queue) files(n int, targets ...string) {
 
 func (q *queue) feed(n int) {
 	q.t.Helper()
-	if _, err := fixity.In(registry.New(q.db)).Feed(q.t.Context(), n, time.Hour); err != nil {
-		q.t.Fatal(err)
-	}
+	must.Get(fixity.In(registry.New(q.db)).Feed(q.t.Context(), n, time.Hour))(q.t)
 }
 
 // check has a worker take n copies.
 func (q *queue) check(n int) []fixity.Copy {
 	q.t.Helper()
-	list, err := fixity.In(registry.New(q.db)).Claim(q.t.Context(), fixity.Claim{
+	return must.Get(fixity.In(registry.New(q.db)).Claim(q.t.Context(), fixity.Claim{
 		Worker: "w", Targets: []string{"Standard-VA", "Standard-OR", "Glacier-VA"}, Most: n, Days: 90, Lease: time.Hour,
-	})
-	if err != nil {
-		q.t.Fatal(err)
-	}
-	return list
+	}))(q.t)
 }
 
 // The depth of the topic is what a worker would take: due by its policy, as far as
@@ -61,9 +56,7 @@ func TestDepthOfFixityChecksIsWhatIsDueAndAllowed(t *testing.T) {
 	took := q.check(3)
 	q.shows(topiclog.FixityTopic, 4, 3, 0)
 	for _, c := range took {
-		if err := fixity.In(registry.New(q.db)).Drop(t.Context(), fixity.Hold{ID: c.ID, Token: c.Token}); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, fixity.In(registry.New(q.db)).Drop(t.Context(), fixity.Hold{ID: c.ID, Token: c.Token}))
 	}
 	q.exec(`UPDATE storage_records SET last_fixity_at = now() WHERE id = ANY ($1)`, []int64{took[0].ID, took[1].ID, took[2].ID})
 	q.shows(topiclog.FixityTopic, 4, 0, 0)
@@ -122,9 +115,7 @@ func TestFixityChecksFollowTheirTopic(t *testing.T) {
 	}
 	order := func(path string) {
 		t.Helper()
-		if err := at(q.nsqd).post(t.Context(), path, url.Values{"topic": {topiclog.FixityTopic}}); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, at(q.nsqd).post(t.Context(), path, url.Values{"topic": {topiclog.FixityTopic}}))
 	}
 	order("/topic/pause")
 	is("t paused in NSQ true")
@@ -159,9 +150,7 @@ func TestEmptyingIsAnswered(t *testing.T) {
 	q.shows(receiveTopic, 20, 0, 0)
 	q.shows(topiclog.FixityTopic, 5, 0, 0)
 	for i, topic := range []string{receiveTopic, topiclog.FixityTopic} {
-		if err := at(q.nsqd).post(t.Context(), "/channel/empty", url.Values{"topic": {topic}, "channel": {topic + channelSuffix}}); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, at(q.nsqd).post(t.Context(), "/channel/empty", url.Values{"topic": {topic}, "channel": {topic + channelSuffix}}))
 		a := q.answers(i + 1)[i]
 		if a.Accepted || a.Topic != topic || a.Body != "empty" || !strings.Contains(a.Answer, "nothing was changed in Farol") {
 			t.Errorf("answer = %+v", a)

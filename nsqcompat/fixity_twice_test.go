@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/farol-preservation/farol/internal/testenv/must"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/fixity"
 	"github.com/farol-preservation/farol/registry/topiclog"
@@ -27,11 +28,9 @@ func TestFileJustCheckedIsAnsweredAndNotChecked(t *testing.T) {
 			if n > 0 {
 				t.Errorf("%s is checked again", c.Identifier)
 			}
-			if _, err := fixity.In(registry.New(q.db)).Record(t.Context(), fixity.Result{
+			must.Get(fixity.In(registry.New(q.db)).Record(t.Context(), fixity.Result{
 				Hold: fixity.Hold{ID: c.ID, Token: c.Token}, Key: c.Key, Algorithm: "sha256", Expected: c.SHA256, Found: c.SHA256,
-			}); err != nil {
-				t.Fatal(err)
-			}
+			}))(t)
 		}
 		q.shows(topiclog.FixityTopic, 0, 0, 0)
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/nsqio/go-nsq"
 
 	"github.com/farol-preservation/farol/internal/testenv"
+	"github.com/farol-preservation/farol/internal/testenv/must"
 	"github.com/farol-preservation/farol/registry/topiclog"
 )
 
@@ -54,19 +55,14 @@ func subscribe(t *testing.T, addr, topic string) *subscriber {
 	config.MaxInFlight = 1
 	config.LookupdPollInterval = 100 * time.Millisecond // after this it connects again, too
 	config.MaxBackoffDuration = 0
-	consumer, err := nsq.NewConsumer(topic, "test", config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	consumer := must.Get(nsq.NewConsumer(topic, "test", config))(t)
 	s := &subscriber{topic: topic, bodies: make(chan string, 10_000)}
 	consumer.SetLogger(nil, nsq.LogLevelMax)
 	consumer.AddHandler(nsq.HandlerFunc(func(m *nsq.Message) error {
 		s.bodies <- string(m.Body)
 		return nil
 	}))
-	if err := consumer.ConnectToNSQD(addr); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, consumer.ConnectToNSQD(addr))
 	t.Cleanup(func() {
 		consumer.Stop()
 		<-consumer.StopChan
@@ -96,9 +92,7 @@ func (s *subscriber) end(t *testing.T, addr string) []string {
 	t.Helper()
 	p := publisher{addr: addr}
 	defer p.drop()
-	if err := p.send(t.Context(), s.topic, [][]byte{[]byte("end")}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, p.send(t.Context(), s.topic, [][]byte{[]byte("end")}))
 	var list []string
 	for {
 		body := s.take(t, 1)[0]
@@ -113,10 +107,7 @@ func (s *subscriber) end(t *testing.T, addr string) []string {
 // finished.
 func inFlight(t *testing.T, nsqd *testenv.NSQServer, topic string) int {
 	t.Helper()
-	stats, err := at(nsqd).stats(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	stats := must.Get(at(nsqd).stats(t.Context()))(t)
 	of, _ := stats.topic(topic)
 	if len(of.Channels) != 1 {
 		t.Fatalf("stats of %s = %+v; want one channel", topic, of)
@@ -134,10 +125,7 @@ func newTestLeader(t *testing.T, db *pgxpool.Pool, o MirrorOptions) (*leader, to
 	pace := newPace(m.o.Poll)
 	l := newLeader(m.o, m.records, pace, &m.counted)
 	t.Cleanup(l.out.nsqd.drop)
-	conn, err := m.connect(t.Context(), pace)
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := must.Get(m.connect(t.Context(), pace))(t)
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), callTimeout)
 		defer cancel()
@@ -149,8 +137,6 @@ func newTestLeader(t *testing.T, db *pgxpool.Pool, o MirrorOptions) (*leader, to
 	if locked, err := log.Lock(t.Context()); err != nil || !locked {
 		t.Fatalf("Lock = %t, %v", locked, err)
 	}
-	if _, err := log.Register(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(log.Register(t.Context()))(t)
 	return l, log
 }

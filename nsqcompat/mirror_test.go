@@ -15,6 +15,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/farol-preservation/farol/internal/testenv"
+	"github.com/farol-preservation/farol/internal/testenv/must"
 	"github.com/farol-preservation/farol/registry/topiclog"
 	"github.com/farol-preservation/farol/retry"
 )
@@ -27,16 +28,14 @@ func TestNewItemIsPublishedAsItsDecimalID(t *testing.T) {
 	start(t, db, MirrorOptions{NSQDTCPAddr: nsqd.TCPAddr})
 	prefetch := subscribe(t, nsqd.TCPAddr, "ingest01_prefetch")
 	var id string
-	if err := db.QueryRow(t.Context(), `
+	must.Do(t, db.QueryRow(t.Context(), `
 		WITH i AS (
 			INSERT INTO institutions (name, identifier, receiving_bucket, restore_bucket)
 			VALUES ('Test', 'test.edu', 'receiving', 'restore') RETURNING id
 		)
 		INSERT INTO work_items (institution_id, action, stage, name, bucket, etag, bag_date, size, object_identifier)
 		SELECT id, 'Ingest', 'Receive', 'bag.tar', 'receiving', 'e', now(), 1, 'test.edu/bag' FROM i
-		RETURNING id::text`).Scan(&id); err != nil {
-		t.Fatal(err)
-	}
+		RETURNING id::text`).Scan(&id))
 	if got := prefetch.take(t, 1); got[0] != id {
 		t.Errorf("body = %q, want %q", got[0], id)
 	}
@@ -74,31 +73,20 @@ func TestMessageThatCommitsLateIsNotPassedOver(t *testing.T) {
 	late := subscribe(t, nsqd.TCPAddr, "late")
 	m, log := newTestLeader(t, db, MirrorOptions{NSQDTCPAddr: nsqd.TCPAddr})
 
-	slow, err := db.Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	slow := must.Get(db.Begin(t.Context()))(t)
 	defer slow.Rollback(t.Context())
-	if _, err := slow.Exec(t.Context(), `INSERT INTO topic_messages (topic, body) VALUES ('late', 'first')`); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(slow.Exec(t.Context(), `INSERT INTO topic_messages (topic, body) VALUES ('late', 'first')`))(t)
 	testenv.PutMessages(t, db, "late", "second")
 	for range 3 {
-		if _, err := m.step(t.Context(), log); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(m.step(t.Context(), log))(t)
 	}
 	if n := m.counted.stats().Published; n != 0 {
 		t.Fatalf("%d messages published past an open transaction, want none", n)
 	}
 
-	if err := slow.Commit(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, slow.Commit(t.Context()))
 	testenv.Eventually(t, "both published", func() bool {
-		if _, err := m.step(t.Context(), log); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(m.step(t.Context(), log))(t)
 		return m.counted.stats().Published == 2
 	})
 	if diff := cmp.Diff([]string{"first", "second"}, late.take(t, 2)); diff != "" {
@@ -143,10 +131,7 @@ func TestEveryCommittedMessageArrivesOnceWhileMany(t *testing.T) {
 	writers.Wait()
 	for i, topic := range topics {
 		rows, _ := db.Query(t.Context(), `SELECT body FROM topic_messages WHERE topic = $1 ORDER BY xid, id`, topic)
-		want, err := pgx.CollectRows(rows, pgx.RowTo[string])
-		if err != nil {
-			t.Fatal(err)
-		}
+		want := must.Get(pgx.CollectRows(rows, pgx.RowTo[string]))(t)
 		got := subscribers[i].take(t, len(want))
 		got = append(got, subscribers[i].end(t, nsqd.TCPAddr)...)
 		if diff := cmp.Diff(want, got); diff != "" {
@@ -215,14 +200,9 @@ func TestCrashAfterPublishingRepeatsTheBatchAndSkipsNothing(t *testing.T) {
 	crash := subscribe(t, nsqd.TCPAddr, "crash")
 	testenv.Exec(t, db, `INSERT INTO topic_readers (name) VALUES ('nsq-mirror')`)
 	testenv.PutMessages(t, db, "crash", testenv.Numbers(1, 25)...)
-	holder, err := db.Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	holder := must.Get(db.Begin(t.Context()))(t)
 	defer holder.Rollback(t.Context())
-	if _, err := holder.Exec(t.Context(), `SELECT FROM topic_readers FOR UPDATE`); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(holder.Exec(t.Context(), `SELECT FROM topic_readers FOR UPDATE`))(t)
 
 	start(t, db, MirrorOptions{NSQDTCPAddr: nsqd.TCPAddr, Batch: 10})
 	if diff := cmp.Diff(testenv.Numbers(1, 10), crash.take(t, 10)); diff != "" {
@@ -235,9 +215,7 @@ func TestCrashAfterPublishingRepeatsTheBatchAndSkipsNothing(t *testing.T) {
 			WHERE datname = current_database() AND wait_event_type = 'Lock'`).Scan(&killed)
 		return err == nil && killed
 	})
-	if err := holder.Rollback(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, holder.Rollback(t.Context()))
 
 	got := crash.take(t, 25)
 	if diff := cmp.Diff(testenv.Numbers(1, 25), append(got, crash.end(t, nsqd.TCPAddr)...)); diff != "" {
@@ -252,14 +230,9 @@ func TestOrderlyEndRepeatsNothing(t *testing.T) {
 	orderly := subscribe(t, nsqd.TCPAddr, "orderly")
 	testenv.PutMessages(t, db, "orderly", "1", "2")
 	m, log := newTestLeader(t, db, MirrorOptions{NSQDTCPAddr: nsqd.TCPAddr})
-	holder, err := db.Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	holder := must.Get(db.Begin(t.Context()))(t)
 	defer holder.Rollback(t.Context())
-	if _, err := holder.Exec(t.Context(), `SELECT FROM topic_readers FOR UPDATE`); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(holder.Exec(t.Context(), `SELECT FROM topic_readers FOR UPDATE`))(t)
 
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -274,9 +247,7 @@ func TestOrderlyEndRepeatsNothing(t *testing.T) {
 	orderly.take(t, 2)
 	testenv.Eventually(t, "the answer", func() bool { return m.counted.stats().Published == 2 })
 	cancel()
-	if err := holder.Rollback(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, holder.Rollback(t.Context()))
 	if err := <-ended; err != nil {
 		t.Fatal(err)
 	}
@@ -398,15 +369,10 @@ func TestCountsArePlannedOnce(t *testing.T) {
 	t.Parallel()
 	q := newQueue(t)
 	m := NewMirror(q.db, q.options())
-	conn, err := m.connect(t.Context(), newPace(m.o.Poll))
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := must.Get(m.connect(t.Context(), newPace(m.o.Poll)))(t)
 	defer conn.Close(context.Background()) //nolint:errcheck // it only counted
 	for range 10 {
-		if _, err := count(t.Context(), conn, topiclog.Position{}, 90); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(count(t.Context(), conn, topiclog.Position{}, 90))(t)
 	}
 	var planned int
 	if err := conn.QueryRow(t.Context(), `SELECT coalesce(sum(custom_plans), 0) FROM pg_prepared_statements`).Scan(&planned); err != nil || planned > 0 {

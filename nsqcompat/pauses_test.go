@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/farol-preservation/farol/internal/testenv"
+	"github.com/farol-preservation/farol/internal/testenv/must"
 )
 
 // paused waits until both sides have a pause of Receive, or none, and makes sure
@@ -33,9 +34,7 @@ func (q *queue) post(path string, channel string) {
 	if channel != "" {
 		query.Set("channel", channel)
 	}
-	if err := at(q.nsqd).post(q.t.Context(), path, query); err != nil {
-		q.t.Fatal(err)
-	}
+	must.Do(q.t, at(q.nsqd).post(q.t.Context(), path, query))
 }
 
 // A pause holds on both sides, and ends on both when it is ended where it was made,

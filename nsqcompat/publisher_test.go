@@ -12,6 +12,7 @@ import (
 	"github.com/nsqio/go-nsq"
 
 	"github.com/farol-preservation/farol/internal/testenv"
+	"github.com/farol-preservation/farol/internal/testenv/must"
 )
 
 // A connection that broke while there was nothing to send costs one failure
@@ -95,10 +96,7 @@ func TestOtherServersAreNotTakenForNSQD(t *testing.T) {
 // one thing, whatever it was.
 func speaker(t *testing.T, says string) string {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	listener := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	t.Cleanup(func() { listener.Close() }) //nolint:errcheck // the test is over
 	go func() {
 		for {

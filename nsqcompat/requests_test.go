@@ -12,20 +12,15 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/farol-preservation/farol/internal/testenv"
+	"github.com/farol-preservation/farol/internal/testenv/must"
 	"github.com/farol-preservation/farol/registry/topiclog"
 )
 
 // pub publishes as an old script does.
 func (q *queue) pub(topic, body string) {
 	q.t.Helper()
-	request, err := http.NewRequestWithContext(q.t.Context(), http.MethodPost, "http://"+q.nsqd.HTTPAddr+"/pub?topic="+topic, strings.NewReader(body))
-	if err != nil {
-		q.t.Fatal(err)
-	}
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		q.t.Fatal(err)
-	}
+	request := must.Get(http.NewRequestWithContext(q.t.Context(), http.MethodPost, "http://"+q.nsqd.HTTPAddr+"/pub?topic="+topic, strings.NewReader(body)))(q.t)
+	response := must.Get(http.DefaultClient.Do(request))(q.t)
 	defer response.Body.Close()
 	if response.StatusCode != http.StatusOK {
 		q.t.Fatalf("pub = %s", response.Status)
@@ -158,22 +153,14 @@ func TestRequestWaitsForTheDatabase(t *testing.T) {
 	q := newQueue(t)
 	config := q.db.Config()
 	config.ConnConfig.RuntimeParams["lock_timeout"] = "100"
-	impatient, err := pgxpool.NewWithConfig(t.Context(), config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	impatient := must.Get(pgxpool.NewWithConfig(t.Context(), config))(t)
 	t.Cleanup(impatient.Close)
 	m, _ := start(t, impatient, q.options())
 	testenv.Eventually(t, "the link", func() bool { return len(m.Figures()) == 15 })
 	id := q.parked()
-	tx, err := q.db.Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	tx := must.Get(q.db.Begin(t.Context()))(t)
 	defer tx.Rollback(context.WithoutCancel(t.Context()))
-	if _, err := tx.Exec(t.Context(), `SELECT FROM work_items WHERE id = $1 FOR UPDATE`, id); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(tx.Exec(t.Context(), `SELECT FROM work_items WHERE id = $1 FOR UPDATE`, id))(t)
 	q.pub(validateTopic, fmt.Sprint(id))
 	testenv.Eventually(t, "that it was given back", func() bool {
 		stats, err := at(q.nsqd).stats(t.Context())
@@ -181,9 +168,7 @@ func TestRequestWaitsForTheDatabase(t *testing.T) {
 		worker, _ := topic.channel(validateTopic + channelSuffix)
 		return err == nil && worker.Requeued > 0
 	})
-	if err := tx.Rollback(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, tx.Rollback(t.Context()))
 	if a := q.answers(1)[0]; !a.Accepted {
 		t.Errorf("answer = %+v", a)
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/nsqio/go-nsq"
 
 	"github.com/farol-preservation/farol/internal/testenv"
+	"github.com/farol-preservation/farol/internal/testenv/must"
 )
 
 // A request is found behind all that waits, soon, also where that is more than nsqd
@@ -236,10 +237,7 @@ func (q *queue) stolen(topic string) string {
 	q.t.Helper()
 	config := nsq.NewConfig()
 	config.MaxInFlight = 1
-	consumer, err := nsq.NewConsumer(topic, topic+channelSuffix, config)
-	if err != nil {
-		q.t.Fatal(err)
-	}
+	consumer := must.Get(nsq.NewConsumer(topic, topic+channelSuffix, config))(q.t)
 	consumer.SetLogger(nil, nsq.LogLevelMax)
 	bodies := make(chan string, 1)
 	consumer.AddHandler(nsq.HandlerFunc(func(m *nsq.Message) error {
@@ -247,9 +245,7 @@ func (q *queue) stolen(topic string) string {
 		bodies <- string(m.Body)
 		return nil
 	}))
-	if err := consumer.ConnectToNSQD(q.nsqd.TCPAddr); err != nil {
-		q.t.Fatal(err)
-	}
+	must.Do(q.t, consumer.ConnectToNSQD(q.nsqd.TCPAddr))
 	body := <-bodies
 	consumer.Stop()
 	<-consumer.StopChan
@@ -265,20 +261,13 @@ func TestRequestThatWaitsForTheDatabaseSpoilsNothing(t *testing.T) {
 	q.items(20)
 	q.claim("Receive", 2)
 	q.shows(receiveTopic, 18, 2, 0)
-	tx, err := q.db.Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	tx := must.Get(q.db.Begin(t.Context()))(t)
 	defer tx.Rollback(context.WithoutCancel(t.Context())) //nolint:errcheck // it has been committed
-	if _, err := tx.Exec(t.Context(), `LOCK TABLE topic_requests`); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(tx.Exec(t.Context(), `LOCK TABLE topic_requests`))(t)
 	q.pub(receiveTopic, "31337")
 	q.shows(receiveTopic, 18, 3, 0)
 	q.stays(18, 3)
-	if err := tx.Commit(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, tx.Commit(t.Context()))
 	q.answers(1)
 	q.shows(receiveTopic, 18, 2, 0)
 }

@@ -10,19 +10,14 @@ import (
 
 	"github.com/farol-preservation/farol/internal/testenv"
 	"github.com/farol-preservation/farol/internal/testenv/injure"
+	"github.com/farol-preservation/farol/internal/testenv/must"
 )
 
 func throughProxy(t *testing.T, config *pgxpool.Config, proxy *injure.Proxy) *pgxpool.Pool {
 	t.Helper()
-	at, err := netip.ParseAddrPort(proxy.Addr())
-	if err != nil {
-		t.Fatal(err)
-	}
+	at := must.Get(netip.ParseAddrPort(proxy.Addr()))(t)
 	config.ConnConfig.Host, config.ConnConfig.Port, config.ConnConfig.Fallbacks = at.Addr().String(), at.Port(), nil
-	db, err := pgxpool.NewWithConfig(t.Context(), config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	db := must.Get(pgxpool.NewWithConfig(t.Context(), config))(t)
 	t.Cleanup(db.Close)
 	return db
 }
@@ -51,10 +46,7 @@ func TestRestoreIntoAnotherClusterLosesNoMessage(t *testing.T) {
 		t.Errorf("messages (-want +got):\n%s", diff)
 	}
 	rows, _ := db.Query(t.Context(), `SELECT name || ' ' || xid || ' ' || message_id FROM topic_readers WHERE name <> 'nsq-mirror' ORDER BY name`)
-	got, err := pgx.CollectRows(rows, pgx.RowTo[string])
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := must.Get(pgx.CollectRows(rows, pgx.RowTo[string]))(t)
 	if diff := cmp.Diff([]string{"done 3 3", "slow 3 0"}, got); diff != "" {
 		t.Errorf("other readers (-want +got):\n%s", diff)
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/farol-preservation/farol/internal/testenv"
+	"github.com/farol-preservation/farol/internal/testenv/must"
 )
 
 // An nsqd that takes every connection and never answers, or only after seconds,
@@ -100,19 +101,12 @@ func TestUnreadMessagesAreNotMissing(t *testing.T) {
 	q := newQueue(t)
 	q.linked(q.options())
 	other := subscribe(t, q.nsqd.TCPAddr, receiveTopic)
-	tx, err := q.db.Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	tx := must.Get(q.db.Begin(t.Context()))(t)
 	defer tx.Rollback(context.WithoutCancel(t.Context()))
-	if _, err := tx.Exec(t.Context(), `INSERT INTO topic_messages (topic, body) VALUES ('late', '1')`); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(tx.Exec(t.Context(), `INSERT INTO topic_messages (topic, body) VALUES ('late', '1')`))(t)
 	q.items(7)
 	q.stays(0, 0)
-	if err := tx.Commit(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, tx.Commit(t.Context()))
 	q.shows(receiveTopic, 7, 0, 0)
 	if got := other.end(t, q.nsqd.TCPAddr); len(got) != 7 {
 		t.Errorf("%d messages came of 7 items", len(got))

@@ -6,6 +6,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/farol-preservation/farol/internal/testenv"
+	"github.com/farol-preservation/farol/internal/testenv/must"
 )
 
 // A server for people knows whether a mirror runs and when one published last, as a database
@@ -14,10 +15,7 @@ func TestServersKnowWhetherAMirrorRuns(t *testing.T) {
 	t.Parallel()
 	at, nsqd := testenv.DatabaseURL(t), testenv.NSQ(t)
 	pool := func(url string) *pgxpool.Pool {
-		db, err := pgxpool.New(t.Context(), url)
-		if err != nil {
-			t.Fatal(err)
-		}
+		db := must.Get(pgxpool.New(t.Context(), url))(t)
 		t.Cleanup(db.Close)
 		return db
 	}

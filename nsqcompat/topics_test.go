@@ -6,6 +6,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/farol-preservation/farol/internal/testenv"
+	"github.com/farol-preservation/farol/internal/testenv/must"
 )
 
 // Dashboards are set up for topics that may get no message for weeks, and compare
@@ -23,10 +24,7 @@ func TestTopicsAndChannelsAreThereBeforeTheFirstMessage(t *testing.T) {
 		want[topic] = []string{topic + "_worker_chan"}
 	}
 	got := func() map[string][]string {
-		stats, err := at(nsqd).stats(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		stats := must.Get(at(nsqd).stats(t.Context()))(t)
 		there := map[string][]string{}
 		for _, topic := range stats.Topics {
 			for _, channel := range topic.Channels {

@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/farol-preservation/farol/internal/testenv"
+	"github.com/farol-preservation/farol/internal/testenv/must"
 	"github.com/farol-preservation/farol/pipeline"
 	"github.com/farol-preservation/farol/pipeline/pipelinetest"
 	"github.com/farol-preservation/farol/progress"
@@ -214,9 +215,7 @@ func TestWorkerWithAnotherBucketTouchesNoCopy(t *testing.T) {
 				elsewhere := a.Created(b.Name() + "-elsewhere").Name()
 				a.Deps.Targets[name] = a.Opened(storage.Target{Name: name, Bucket: elsewhere, Provider: b.Provider(), StorageClass: b.Class()})
 			}
-			if err := tc.ask(a); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, tc.ask(a))
 			stop := a.Start()
 			testenv.Eventually(t, "the worker to give the item back", func() bool {
 				return pipelinetest.Value[int](a, `SELECT count(*) FROM work_item_attempts WHERE outcome = 'held' AND error_code = 'settings-missing'`) > 0

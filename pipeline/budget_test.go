@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/farol-preservation/farol/claim"
+	"github.com/farol-preservation/farol/internal/testenv/must"
 )
 
 // Large bags wait for each other, and small ones do not wait. A bag that gives up waiting
@@ -21,22 +22,14 @@ func TestLargeBagsShareTheMemoryBudget(t *testing.T) {
 		w := &Work{Log: slog.New(slog.NewTextHandler(waits, nil)), memory: r}
 		return w, w.Enter(ctx, files)
 	}
-	first, err := enter(t.Context(), 60_000)
-	if err != nil {
-		t.Fatal(err)
-	}
+	first := must.Get(enter(t.Context(), 60_000))(t)
 	if err := first.Enter(t.Context(), 60_000); err != nil { // it has its memory already
 		t.Fatal(err)
 	}
 	for range 20 {
-		if _, err := enter(t.Context(), fewFiles); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(enter(t.Context(), fewFiles))(t)
 	}
-	second, err := enter(t.Context(), 40_000)
-	if err != nil {
-		t.Fatal(err)
-	}
+	second := must.Get(enter(t.Context(), 40_000))(t)
 	gone, stop := context.WithTimeoutCause(t.Context(), time.Millisecond, claim.ErrLost)
 	defer stop()
 	if _, err := enter(gone, 40_000); !errors.Is(err, claim.ErrLost) {

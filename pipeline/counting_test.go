@@ -16,6 +16,7 @@ import (
 	"github.com/farol-preservation/farol/bag/bagtest"
 	"github.com/farol-preservation/farol/claim"
 	"github.com/farol-preservation/farol/internal/testenv"
+	"github.com/farol-preservation/farol/internal/testenv/must"
 	"github.com/farol-preservation/farol/pipeline"
 	"github.com/farol-preservation/farol/pipeline/ingest"
 	"github.com/farol-preservation/farol/pipeline/pipelinetest"
@@ -102,9 +103,7 @@ func TestFiguresAreRightAtTheEndOfEachStage(t *testing.T) {
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", step.Stage, diff)
 		}
-		if err := w.Hold.Settle(t.Context(), claim.Done{Next: steps[i+1].Stage, Note: step.Note}, nil); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, w.Hold.Settle(t.Context(), claim.Done{Next: steps[i+1].Stage, Note: step.Note}, nil))
 	}
 }
 
@@ -185,9 +184,7 @@ func TestFiguresComeBackAfterFLUSHALL(t *testing.T) {
 	testenv.Eventually(t, "the first figures", known)
 	hand := w.Count.Take(3, "data/a", 1, 50)
 	w.Count.Finish(hand, 50)
-	if err := client.FlushDB(t.Context()).Err(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, client.FlushDB(t.Context()).Err())
 	if c, ok := a.counters(id); ok {
 		t.Errorf("right after FLUSHDB: %+v", c)
 	}

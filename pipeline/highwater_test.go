@@ -6,6 +6,7 @@ import (
 
 	"github.com/farol-preservation/farol/claim"
 	"github.com/farol-preservation/farol/internal/testenv"
+	"github.com/farol-preservation/farol/internal/testenv/must"
 	"github.com/farol-preservation/farol/pipeline"
 	"github.com/farol-preservation/farol/pipeline/pipelinetest"
 	"github.com/farol-preservation/farol/progress"
@@ -29,9 +30,7 @@ func TestAttemptsThatMakeProgressDoNotCount(t *testing.T) {
 		for _, n := range before {
 			m.Compare(t.Context(), n)
 		}
-		if err := w.Hold.Settle(t.Context(), claim.Done{}, errors.New("trouble")); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, w.Hold.Settle(t.Context(), claim.Done{}, errors.New("trouble")))
 		a.Exec(`UPDATE work_items SET run_at = now() WHERE run_at > now() AND retry`)
 	}
 	expect := func(status registry.Status, count int) {
@@ -52,9 +51,7 @@ func TestAttemptsThatMakeProgressDoNotCount(t *testing.T) {
 	expect("Pending", 1)
 	attempt(40) // what was lost in the meantime is no progress when it is made again
 	expect("Pending", 2)
-	if err := client.FlushDB(t.Context()).Err(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, client.FlushDB(t.Context()).Err())
 	attempt(5)
 	expect("Suspended", 3)
 }
@@ -78,9 +75,7 @@ func TestOnlyTheClaimResetsAttempts(t *testing.T) {
 	}
 	first := a.Hold(engine, "Receive")
 	resets(first.Item.Token, false)
-	if err := first.Hold.Settle(t.Context(), claim.Done{}, errors.New("trouble")); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, first.Hold.Settle(t.Context(), claim.Done{}, errors.New("trouble")))
 	a.Exec(`UPDATE work_items SET run_at = now() WHERE run_at > now() AND retry`)
 	second := a.Hold(engine, "Receive")
 	resets(first.Item.Token, false)

@@ -17,6 +17,7 @@ import (
 	"github.com/farol-preservation/farol/claim"
 	"github.com/farol-preservation/farol/fault"
 	"github.com/farol-preservation/farol/format"
+	"github.com/farol-preservation/farol/internal/testenv/must"
 	"github.com/farol-preservation/farol/pipeline/cause"
 	"github.com/farol-preservation/farol/pipeline/copies"
 	"github.com/farol-preservation/farol/progress"
@@ -163,19 +164,14 @@ func (b *wokenBoard) Wake() { b.wakes++ }
 func TestChildrenThatDoNotStartAreNoFilesFault(t *testing.T) {
 	t.Parallel()
 	plain := filepath.Join(t.TempDir(), "plain")
-	if err := os.WriteFile(plain, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(plain, nil, 0o600))
 	for command, want := range map[string]string{
 		"/none/farol": "identifier-missing",
 		plain:         "identifier-denied",
 		"/bin/false":  "identifier-unavailable",
 	} {
-		formats, err := format.Start(t.Context(), format.Options{Command: []string{command}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		err = Deps{Formats: formats}.identifierProbe(t.Context())
+		formats := must.Get(format.Start(t.Context(), format.Options{Command: []string{command}}))(t)
+		err := Deps{Formats: formats}.identifierProbe(t.Context())
 		if f := claim.FaultIn(err); f == nil || f.Service != "identifier" || f.Code() != want {
 			t.Errorf("%s: %v is %+v, want %s", command, err, f, want)
 		}

@@ -9,6 +9,7 @@ import (
 	"github.com/farol-preservation/farol/bag/bagtest"
 	"github.com/farol-preservation/farol/claim"
 	"github.com/farol-preservation/farol/internal/testenv"
+	"github.com/farol-preservation/farol/internal/testenv/must"
 	"github.com/farol-preservation/farol/pipeline"
 	"github.com/farol-preservation/farol/pipeline/pipelinetest"
 )
@@ -74,17 +75,11 @@ func TestDrain(t *testing.T) {
 	a.sized(3, 1)
 	eo := claim.DefaultOptions()
 	eo.Log, eo.Heartbeat, eo.Lease = a.Deps.Log, time.Hour, 4*time.Hour
-	engine, err := claim.New(context.Background(), a.DB, eo)
-	if err != nil {
-		t.Fatal(err)
-	}
+	engine := must.Get(claim.New(context.Background(), a.DB, eo))(t)
 	defer engine.Close()
-	r, err := pipeline.NewRunner(engine, a.Deps, []pipeline.Step{{Action: "Ingest", Stage: "Receive", Note: "done", Run: g}, {Action: "Ingest", Stage: "Validate", Note: "", Run: g}}, pipeline.RunnerOptions{
+	r := must.Get(pipeline.NewRunner(engine, a.Deps, []pipeline.Step{{Action: "Ingest", Stage: "Receive", Note: "done", Run: g}, {Action: "Ingest", Stage: "Validate", Note: "", Run: g}}, pipeline.RunnerOptions{
 		Pools: []pipeline.Pool{{Name: "one", Stages: []string{"Receive"}, Slots: 2}}, Grace: time.Minute, Log: a.Deps.Log,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	stopped := make(chan error, 1)
 	go func() { stopped <- r.Run(context.Background()) }()
 	testenv.Eventually(t, "two bags in work", func() bool { return g.In.Load() == 2 })

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/farol-preservation/farol/fault"
+	"github.com/farol-preservation/farol/internal/testenv/must"
 )
 
 // A directory for temporary files has to be there, writable, and have some space.
@@ -25,9 +26,7 @@ func TestDiskIsLookedAt(t *testing.T) {
 		t.Errorf("left behind: %v, %v", left, err)
 	}
 	file := filepath.Join(dir, "file")
-	if err := os.WriteFile(file, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(file, nil, 0o600))
 	for bad, code := range map[string]string{
 		filepath.Join(dir, "nowhere"): "disk-missing", file: "disk-unavailable", "/proc": "", // in which nobody writes, and which has no space
 	} {

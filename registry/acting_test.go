@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/farol-preservation/farol/internal/testenv"
+	"github.com/farol-preservation/farol/internal/testenv/must"
 	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/requests"
@@ -19,10 +20,7 @@ import (
 // signedIn is the same archive as the server for people sees it.
 func (a *archive) signedIn(url string) *registry.Registry {
 	a.t.Helper()
-	db, err := pgxpool.New(context.Background(), testenv.WebURL(a.t, url))
-	if err != nil {
-		a.t.Fatal(err)
-	}
+	db := must.Get(pgxpool.New(context.Background(), testenv.WebURL(a.t, url)))(a.t)
 	a.t.Cleanup(db.Close)
 	return registry.New(db)
 }
@@ -31,10 +29,7 @@ func (a *archive) signedIn(url string) *registry.Registry {
 func webArchive(t *testing.T) (*archive, *registry.Registry) {
 	t.Helper()
 	url := testenv.DatabaseURL(t)
-	db, err := pgxpool.New(t.Context(), url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	db := must.Get(pgxpool.New(t.Context(), url))(t)
 	t.Cleanup(db.Close)
 	a := &archive{registry.New(db), t, db, record.Institution{}}
 	a.in = a.institution("test.edu")
@@ -49,7 +44,7 @@ func TestEveryRecordNamesThePersonWhoActs(t *testing.T) {
 	a, web := webArchive(t)
 	a.exec(`INSERT INTO work_items (institution_id, action, stage, name, bucket, etag, size, bag_date) VALUES ($1, 'Ingest', 'Receive', 'bag.tar', 'b', 'e', 1, now())`, a.in.ID)
 	item := value[int64](a, `SELECT id FROM work_items`)
-	err := web.As(t.Context(), ann, func(ctx context.Context) error {
+	must.Do(t, web.As(t.Context(), ann, func(ctx context.Context) error {
 		if _, err := web.Cancel(ctx, item, ""); err != nil {
 			return err
 		}
@@ -58,10 +53,7 @@ func TestEveryRecordNamesThePersonWhoActs(t *testing.T) {
 		}
 		_, _, err := web.AddToken(ctx, record.Token{Name: "t", Rights: []string{registry.RightPull}})
 		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 	for what, sql := range map[string]string{
 		"the change of the item":  `SELECT actor FROM work_item_audit`,
 		"the note of the item":    `SELECT substring(note FROM 'ann@archive.org') FROM work_items`,
@@ -73,9 +65,7 @@ func TestEveryRecordNamesThePersonWhoActs(t *testing.T) {
 			t.Errorf("%s names %q", what, got)
 		}
 	}
-	if _, err := web.Pause(t.Context(), registry.Store, "maintenance"); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(web.Pause(t.Context(), registry.Store, "maintenance"))(t)
 	if last := value[string](a, `SELECT actor FROM stage_settings_audit ORDER BY id DESC LIMIT 1`); strings.Contains(last, "ann") {
 		t.Errorf("after her transaction ann acts on: %q", last)
 	}
@@ -114,9 +104,7 @@ func TestActionsAreRecordedWithWhatTheyDid(t *testing.T) {
 		entry.Institution = in.ID
 		return err
 	}
-	if err := web.Act(t.Context(), ann, &entry, add); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, web.Act(t.Context(), ann, &entry, add))
 	if err := web.Act(t.Context(), ann, &entry, add); !errors.Is(err, registry.ErrRefused) {
 		t.Fatalf("the same institution again: %v", err)
 	}
@@ -144,10 +132,7 @@ func TestActionsAreRecordedWithWhatTheyDid(t *testing.T) {
 func TestActionsAreKept(t *testing.T) {
 	t.Parallel()
 	a, web := webArchive(t)
-	err := web.Act(t.Context(), ann, &registry.AuditEntry{Operation: "users.add"}, func(context.Context) error { return nil })
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, web.Act(t.Context(), ann, &registry.AuditEntry{Operation: "users.add"}, func(context.Context) error { return nil }))
 	part := value[string](a, `SELECT tableoid::regclass::text FROM actions`)
 	for _, sql := range []string{`UPDATE actions SET actor = 'x'`, `DELETE FROM actions`, `UPDATE ` + part + ` SET actor = 'x'`, `DELETE FROM ` + part} {
 		if _, err := a.db.Exec(t.Context(), sql); err == nil || !strings.Contains(err.Error(), "kept as they were recorded") {
@@ -187,13 +172,9 @@ func TestSignedInPeopleDecideForThemselves(t *testing.T) {
 		return err
 	}
 	refusedFor(t, as(second, request), "cannot act for")
-	if err := as(first, request); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, as(first, request))
 	refusedFor(t, as(first, approve), "cannot act for")
-	if err := as(strings.ToUpper(second), approve); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, as(strings.ToUpper(second), approve))
 	if got := value[string](a, `SELECT concat_ws(' ', requested_as, approved_as, on_paper) FROM deletion_requests`); got != first+" "+strings.ToUpper(second) {
 		t.Errorf("on record: %s", got)
 	}
@@ -208,10 +189,7 @@ func TestTwoPeopleInTheDatabase(t *testing.T) {
 	a.user("reader@test.edu", registry.RoleInstitutionalUser, "test.edu")
 	a.institution("other.edu")
 	a.user("admin@other.edu", registry.RoleInstitutionalAdmin, "other.edu")
-	d, err := requests.In(a.Registry).RequestDeletion(t.Context(), first, []string{"test.edu/o1"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := must.Get(requests.In(a.Registry).RequestDeletion(t.Context(), first, []string{"test.edu/o1"}))(t)
 	id := fmt.Sprint(d.ID)
 	who := func(email string) string { return `(SELECT id FROM users WHERE email = '` + email + `')` }
 	for _, sql := range []string{
@@ -232,9 +210,7 @@ func TestTwoPeopleInTheDatabase(t *testing.T) {
 			t.Errorf("%s: %v, want it refused", sql, err)
 		}
 	}
-	if _, err := requests.In(a.Registry).ApproveDeletion(t.Context(), d.ID, second, paper); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(requests.In(a.Registry).ApproveDeletion(t.Context(), d.ID, second, paper))(t)
 	a.refuses(`UPDATE deletion_requests SET approved_by = NULL, approved_at = NULL, on_paper = NULL`, "")
 	a.refuses(`UPDATE deletion_requests SET on_paper = 'another'`, "")
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/farol-preservation/farol/internal/testenv"
+	"github.com/farol-preservation/farol/internal/testenv/must"
 	"github.com/farol-preservation/farol/registry"
 )
 
@@ -20,9 +21,7 @@ func (a *archive) order() string {
 
 func (a *archive) addStage(name, after registry.Stage) {
 	a.t.Helper()
-	if _, err := a.AddStage(context.Background(), registry.NewStage{Name: name, After: after}); err != nil {
-		a.t.Fatal(err)
-	}
+	must.Get(a.AddStage(context.Background(), registry.NewStage{Name: name, After: after}))(a.t)
 }
 
 // Stages are put in and taken out anywhere, and the others keep their order.

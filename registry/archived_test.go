@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/farol-preservation/farol/internal/testenv"
+	"github.com/farol-preservation/farol/internal/testenv/must"
 	"github.com/farol-preservation/farol/registry"
 )
 
@@ -77,9 +78,7 @@ func TestOldVersionsStayParked(t *testing.T) {
 	}
 	again := repeated[0]
 	a.exec(`UPDATE work_items SET status = 'Failed' WHERE id = $1`, again)
-	if _, err := a.Requeue(context.Background(), older, ""); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(a.Requeue(context.Background(), older, ""))(t)
 	if _, err := a.Requeue(context.Background(), again, ""); err == nil || !strings.Contains(err.Error(), "is the same upload, and is in the queue") {
 		t.Errorf("Requeue of the same upload = %v, want it refused", err)
 	}
@@ -92,10 +91,7 @@ func TestReleasedItemGoesOnWhereItStood(t *testing.T) {
 	a := newArchive(t)
 	id := a.standing("Started")
 	entered := value[int64](a, `SELECT entered_token FROM work_items`)
-	item, err := a.Release(context.Background(), id)
-	if err != nil {
-		t.Fatal(err)
-	}
+	item := must.Get(a.Release(context.Background(), id))(t)
 	if item.Status != "Pending" || item.Stage != "Store" || item.Attempt != 0 || item.ClaimToken != 5 || item.Worker != nil ||
 		item.RunAt == nil || item.RunAt.After(item.UpdatedAt) || !strings.HasPrefix(item.Note, "Taken from the worker w by ") {
 		t.Errorf("item = %+v", item)

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/farol-preservation/farol/internal/testenv/must"
 	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/requests"
@@ -33,11 +34,8 @@ func (a *archive) working(item int64) requests.DeletionWork {
 	a.scene(fmt.Sprintf(`UPDATE work_items SET status = 'Started', claim_token = claim_token + 1, lease_expires_at = now() + interval '1 hour', node = 'n', pid = 1,
 		worker = 'w', attempt = 1, stage_started_at = now() WHERE id = %d`, item))
 	w := requests.DeletionWork{Item: item}
-	err := a.db.QueryRow(context.Background(), `SELECT claim_token, intellectual_object_id, coalesce(generic_file_id, 0), deletion_request_id FROM work_items WHERE id = $1`, item).
-		Scan(&w.Token, &w.ObjectID, &w.FileID, &w.DeletionID)
-	if err != nil {
-		a.t.Fatal(err)
-	}
+	must.Do(a.t, a.db.QueryRow(context.Background(), `SELECT claim_token, intellectual_object_id, coalesce(generic_file_id, 0), deletion_request_id FROM work_items WHERE id = $1`, item).
+		Scan(&w.Token, &w.ObjectID, &w.FileID, &w.DeletionID))
 	return w
 }
 
@@ -140,9 +138,7 @@ func TestWhoStopsADeletion(t *testing.T) {
 			if n := value[int](a, `SELECT count(*) FROM work_items WHERE deletion_request_id = $1 AND status = 'Pending'`, d.ID); n != 1 {
 				t.Errorf("%s: %d items are left", by, n)
 			}
-			if _, err := requests.In(a.Registry).CancelDeletion(ctx, d.ID, first, ""); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(requests.In(a.Registry).CancelDeletion(ctx, d.ID, first, ""))(t)
 		}
 	}
 }
@@ -228,10 +224,7 @@ func TestStopMeetsApprovalAndWorker(t *testing.T) {
 		all.Wait()
 	}
 	for round := range 15 {
-		d, err := records.RequestDeletion(ctx, first, []string{"test.edu/o1"})
-		if err != nil {
-			t.Fatal(err)
-		}
+		d := must.Get(records.RequestDeletion(ctx, first, []string{"test.edu/o1"}))(t)
 		var approved, one, two error
 		stop := func(by string, err *error) func() {
 			return func() { _, *err = records.CancelDeletion(ctx, d.ID, by, "") }

@@ -12,16 +12,14 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/farol-preservation/farol/internal/testenv/must"
 	"github.com/farol-preservation/farol/registry"
 )
 
 // before are statements of testdata/events_before.sql.
 func before(t *testing.T, name string) string {
 	t.Helper()
-	text, err := os.ReadFile("testdata/events_before.sql")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile("testdata/events_before.sql"))(t)
 	_, sql, found := strings.Cut(string(text), "-- name: "+name+"\n")
 	if !found {
 		t.Fatalf("there is no statement %q", name)
@@ -150,10 +148,7 @@ func TestEventsAreThoseOfBefore(t *testing.T) {
 					rec.Validation = registry.Validation{
 						By: pick(r, hostile()...), Software: "Farol %p", Warnings: r.IntN(2), Found: pick(r, hostile()...), At: time.Unix(1e9, 1000),
 					}
-					object, err := a.Record(t.Context(), rec)
-					if err != nil {
-						t.Fatal(err)
-					}
+					object := must.Get(a.Record(t.Context(), rec))(t)
 					a.recordPlain(t, rec, object, known)
 					a.same(t, fmt.Sprint("version ", version, ", try ", try))
 				}
@@ -197,10 +192,7 @@ func TestEventsByHandReadAsTheyWereWritten(t *testing.T) {
 	}
 	a.same(t, "written by hand")
 	rows, _ := a.db.Query(t.Context(), `SELECT identifier::text FROM premis_events ORDER BY identifier`)
-	identifiers, err := pgx.CollectRows(rows, pgx.RowTo[string])
-	if err != nil {
-		t.Fatal(err)
-	}
+	identifiers := must.Get(pgx.CollectRows(rows, pgx.RowTo[string]))(t)
 	for i, identifier := range identifiers {
 		for _, table := range []string{"premis_events", "plain_events"} {
 			switch i % 3 {
@@ -231,17 +223,13 @@ func TestRecordingIsRepeatedAfterEventsWereChanged(t *testing.T) {
 			list = append(list, fileRecord(fmt.Sprintf("data/%d", i), 1))
 		}
 		rec := a.recording(item, 3, list...)
-		if _, err := a.Record(t.Context(), rec); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(a.Record(t.Context(), rec))(t)
 		a.exec(`UPDATE premis_events SET updated_at = updated_at`)
 		if n := value[int](a, `SELECT count(*) FROM event_records WHERE item IS NOT NULL`); n != 0 {
 			t.Fatalf("%d rows are of more than one event", n)
 		}
 		before := a.rows(`SELECT e::text FROM premis_events e ORDER BY id`)
-		if _, err := a.Record(t.Context(), rec); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(a.Record(t.Context(), rec))(t)
 		if diff := cmp.Diff(before, a.rows(`SELECT e::text FROM premis_events e ORDER BY id`)); diff != "" {
 			t.Errorf("%d files: events (-before +now):\n%s", files, diff)
 		}

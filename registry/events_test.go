@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/farol-preservation/farol/internal/testenv"
+	"github.com/farol-preservation/farol/internal/testenv/must"
 	"github.com/farol-preservation/farol/registry"
 )
 
@@ -102,10 +103,7 @@ func (a *archive) events(where string) []string {
 		SELECT event_type || ' ' || CASE WHEN date_time = created_at THEN 'now' ELSE to_char(date_time AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI') END
 			|| ' ' || concat_ws(' | ', outcome, detail, outcome_detail, outcome_information, object, agent)
 		FROM premis_events WHERE `+where)
-	list, err := pgx.CollectRows(rows, pgx.RowTo[string])
-	if err != nil {
-		a.t.Fatal(err)
-	}
+	list := must.Get(pgx.CollectRows(rows, pgx.RowTo[string]))(a.t)
 	slices.Sort(list)
 	return list
 }
@@ -122,10 +120,7 @@ func TestEachVersionHasItsEvents(t *testing.T) {
 	if n := value[int](a, `SELECT count(*) FROM premis_events WHERE generic_file_id IS NOT NULL`); n != 11+10+10 {
 		t.Errorf("%d events of the file, want 31", n)
 	}
-	events, err := a.ObjectEvents(context.Background(), object)
-	if err != nil {
-		t.Fatal(err)
-	}
+	events := must.Get(a.ObjectEvents(context.Background(), object))(t)
 	var types []string
 	for _, e := range events {
 		types = append(types, e.EventType)
@@ -208,11 +203,9 @@ func TestEventsOfIdentificationAndVirusChecks(t *testing.T) {
 				t.Errorf("events (-want +got):\n%s", diff)
 			}
 			var kept registry.Format
-			if err := a.db.QueryRow(context.Background(), `SELECT file_format, format_puid, format_name, format_method, format_identified_by,
+			must.Do(t, a.db.QueryRow(context.Background(), `SELECT file_format, format_puid, format_name, format_method, format_identified_by,
 				format_signature_version, format_reason, format_identified_at FROM generic_files`).Scan(&kept.MIME, &kept.PUID, &kept.Name,
-				&kept.Method, &kept.IdentifiedBy, &kept.SignatureVersion, &kept.Reason, &kept.At); err != nil {
-				t.Fatal(err)
-			}
+				&kept.Method, &kept.IdentifiedBy, &kept.SignatureVersion, &kept.Reason, &kept.At))
 			kept.At = kept.At.UTC()
 			if diff := cmp.Diff(f.Format, kept); diff != "" {
 				t.Errorf("format (-want +got):\n%s", diff)
@@ -231,9 +224,7 @@ func TestEventTypesHaveTheirTerms(t *testing.T) {
 	rows, _ := a.db.Query(context.Background(), `SELECT DISTINCT event_type, event_type_uri FROM premis_events`)
 	got := map[string]string{}
 	var eventType, uri string
-	if _, err := pgx.ForEachRow(rows, []any{&eventType, &uri}, func() error { got[eventType] = uri; return nil }); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(pgx.ForEachRow(rows, []any{&eventType, &uri}, func() error { got[eventType] = uri; return nil }))(t)
 	want := map[string]string{
 		"access assignment": loc + "poa", "creation": loc + "cre", "fixity check": loc + "fix", "format identification": loc + "for",
 		"identifier assignment": "https://github.com/farol-preservation/farol/blob/main/docs/auditors.md#identifier-assignment",

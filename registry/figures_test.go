@@ -13,17 +13,14 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/farol-preservation/farol/internal/testenv"
+	"github.com/farol-preservation/farol/internal/testenv/must"
 	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
 )
 
 func (a *archive) figures() registry.Figures {
 	a.t.Helper()
-	f, err := a.Figures(context.Background())
-	if err != nil {
-		a.t.Fatal(err)
-	}
-	return f
+	return must.Get(a.Figures(context.Background()))(a.t)
 }
 
 // Metrics and the views say the same of the same queue.
@@ -86,17 +83,12 @@ func TestFiguresReadOnlyWhatTheyMust(t *testing.T) {
 		}
 		for i, most := range []float64{1001 + 10, 10} { // 1000 of 3000 that wait, and what failed
 			var plan string
-			err := a.Look(context.Background(), func(tx pgx.Tx) error {
+			must.Do(t, a.Look(context.Background(), func(tx pgx.Tx) error {
 				sql := strings.ReplaceAll(registry.FiguresSQL()[i], "$1", "1000")
 				return tx.QueryRow(context.Background(), `EXPLAIN (ANALYZE, FORMAT JSON) `+sql).Scan(&plan)
-			})
-			if err != nil {
-				t.Fatal(err)
-			}
+			}))
 			var nodes []struct{ Plan node }
-			if err := json.Unmarshal([]byte(plan), &nodes); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, json.Unmarshal([]byte(plan), &nodes))
 			if read := nodes[0].Plan.read(); read > most {
 				t.Errorf("statement %d reads %v rows of items, want %v at most\n%s", i, read, most, plan)
 			}
@@ -111,27 +103,17 @@ func TestOldSnapshotsAreFound(t *testing.T) {
 	server.Exec(`ALTER SYSTEM SET max_prepared_transactions = 5`)
 	server.End(syscall.SIGINT)
 	server.Start()
-	db, err := registry.Connect(context.Background(), server.URL, "test")
-	if err != nil {
-		t.Fatal(err)
-	}
+	db := must.Get(registry.Connect(context.Background(), server.URL, "test"))(t)
 	t.Cleanup(db.Close)
 	a := &archive{registry.New(db), t, db, record.Institution{}}
 	a.in = a.institution("test.edu")
 
-	tx, err := db.Begin(context.Background())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := tx.Exec(context.Background(), `SELECT pg_current_xact_id()`); err != nil {
-		t.Fatal(err)
-	}
+	tx := must.Get(db.Begin(context.Background()))(t)
+	must.Get(tx.Exec(context.Background(), `SELECT pg_current_xact_id()`))(t)
 	if held := a.oldest("transaction"); held.Seconds <= 0 || held.Seconds > 60 || held.Transactions < 1 || !strings.HasSuffix(held.Name, " test idle in transaction") {
 		t.Errorf("an open transaction: %+v", held)
 	}
-	if _, err := tx.Exec(context.Background(), `PREPARE TRANSACTION 'forgotten'`); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(tx.Exec(context.Background(), `PREPARE TRANSACTION 'forgotten'`))(t)
 	if err := tx.Rollback(context.Background()); err != nil { // of nothing: the transaction is the server's now
 		t.Fatal(err)
 	}
@@ -147,16 +129,11 @@ func TestOldSnapshotsAreFound(t *testing.T) {
 	standby := server.Standby()
 	standby.Exec(`ALTER SYSTEM SET hot_standby_feedback = on`)
 	standby.Exec(`SELECT pg_reload_conf()`)
-	pin, err := pgx.Connect(context.Background(), standby.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
+	pin := must.Get(pgx.Connect(context.Background(), standby.URL))(t)
 	t.Cleanup(func() { pin.Close(context.Background()) })
 	pinned := func(kind, name string) {
 		t.Helper()
-		if _, err := pin.Exec(context.Background(), `BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM work_items`); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(pin.Exec(context.Background(), `BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM work_items`))(t)
 		testenv.Eventually(t, "the standby to tell of its snapshot", func() bool { return a.oldest(kind).Name == name })
 		if held := a.oldest(kind); held.Seconds > 60 {
 			t.Errorf("nothing was handed on since: %+v", held)
@@ -166,9 +143,7 @@ func TestOldSnapshotsAreFound(t *testing.T) {
 		if held := a.oldest(kind); held.Seconds < 3600 || held.Seconds > 3660 || held.Transactions < 1 {
 			t.Errorf("a hand-off an hour ago: %+v", held)
 		}
-		if _, err := pin.Exec(context.Background(), `ROLLBACK`); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(pin.Exec(context.Background(), `ROLLBACK`))(t)
 		testenv.Eventually(t, "the standby to let go", func() bool { return a.oldest(kind).Seconds == 0 })
 	}
 	pinned("standby", "standby walreceiver 127.0.0.1")

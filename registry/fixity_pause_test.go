@@ -3,6 +3,7 @@ package registry_test
 import (
 	"testing"
 
+	"github.com/farol-preservation/farol/internal/testenv/must"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/fixity"
 )
@@ -23,9 +24,7 @@ func TestPausedFixityChecksAreNotClaimed(t *testing.T) {
 		if err != nil || list[len(list)-1].Stage != registry.FixityStage || !list[len(list)-1].Paused {
 			t.Fatalf("Pause(%q) = %+v, %v; want fixity checks among them", stage, list, err)
 		}
-		if _, err := fixity.In(a.Registry).Request(t.Context(), "test.edu/bag/data/2", "", false); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(fixity.In(a.Registry).Request(t.Context(), "test.edu/bag/data/2", "", false))(t)
 		if got := names(a.claims(fixity.Claim{Most: 3})); got != "" {
 			t.Errorf("while %q is paused %s is claimed", stage, got)
 		}
@@ -39,13 +38,9 @@ func TestPausedFixityChecksAreNotClaimed(t *testing.T) {
 	if err != nil || len(kept) != 1 {
 		t.Errorf("KeepFixity = %v, %v; what runs goes on", kept, err)
 	}
-	if _, err := a.Resume(t.Context(), ""); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(a.Resume(t.Context(), ""))(t)
 	paused(string(registry.FixityStage))
-	if _, err := a.Resume(t.Context(), registry.FixityStage); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(a.Resume(t.Context(), registry.FixityStage))(t)
 	if got := names(a.claims(fixity.Claim{Most: 1})); got != "2 VA" {
 		t.Errorf("afterwards %s is claimed, want what was asked for", got)
 	}

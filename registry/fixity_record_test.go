@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/farol-preservation/farol/internal/testenv/must"
 	"github.com/farol-preservation/farol/registry/fixity"
 )
 
@@ -174,9 +175,7 @@ func TestResultThatCameTooLateIsDropped(t *testing.T) {
 			a.exec(`UPDATE storage_records SET key = 'other' WHERE id = $1`, c.ID)
 		},
 		"given back": func(a *archive, c fixity.Copy) {
-			if err := fixity.In(a.Registry).Release(context.Background(), hold(c)); err != nil {
-				a.t.Fatal(err)
-			}
+			must.Do(a.t, fixity.In(a.Registry).Release(context.Background(), hold(c)))
 		},
 		"recorded before": func(a *archive, c fixity.Copy) { a.recorded(matching(c)) },
 	} {
@@ -220,19 +219,12 @@ func TestResultOfABusyFileIsKeptForLater(t *testing.T) {
 		a := newArchive(t)
 		a.withCopies(2)
 		list := a.due()
-		tx, err := a.db.Begin(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := tx.Exec(t.Context(), sql+` WHERE id = (SELECT min(id) FROM generic_files)`); err != nil {
-			t.Fatal(err)
-		}
+		tx := must.Get(a.db.Begin(t.Context()))(t)
+		must.Get(tx.Exec(t.Context(), sql+` WHERE id = (SELECT min(id) FROM generic_files)`))(t)
 		if ends := a.recorded(matching(list[0]), matching(list[1])); ends[0] != fixity.Busy || ends[1] != fixity.Recorded {
 			t.Errorf("%s: ends %v, want the first busy and the second recorded", sql, ends)
 		}
-		if err := tx.Commit(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, tx.Commit(t.Context()))
 		if ends := a.recorded(matching(list[0])); ends[0] != fixity.Recorded {
 			t.Errorf("%s: then %v", sql, ends)
 		}
@@ -300,9 +292,7 @@ func TestReportEndsChecksThatWait(t *testing.T) {
 	a := newArchive(t)
 	a.withCopies(2)
 	list := a.due()
-	if err := fixity.In(a.Registry).Release(t.Context(), hold(list[0])); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, fixity.In(a.Registry).Release(t.Context(), hold(list[0])))
 	for _, c := range list {
 		result := matching(c)
 		result.Token, result.At = 0, time.Now()

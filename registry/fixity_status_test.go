@@ -10,17 +10,14 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/farol-preservation/farol/internal/testenv/must"
 	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry/fixity"
 )
 
 func (a *archive) status() record.FixityStatus {
 	a.t.Helper()
-	s, err := fixity.In(a.Registry).Status(context.Background(), fixity.StatusQuery{Days: 90, Tries: 3, Worst: 4})
-	if err != nil {
-		a.t.Fatal(err)
-	}
-	return s
+	return must.Get(fixity.In(a.Registry).Status(context.Background(), fixity.StatusQuery{Days: 90, Tries: 3, Worst: 4}))(a.t)
 }
 
 func (a *archive) target(s record.FixityStatus, name string) record.FixityTarget {
@@ -45,9 +42,7 @@ func TestStatusCountsWhatIsOverdue(t *testing.T) {
 	a.exec(`UPDATE generic_files SET state = 'D' WHERE identifier LIKE '%/9'`)
 	list := a.claims(fixity.Claim{Most: 3})
 	for range 3 {
-		if _, err := fixity.In(a.Registry).Retry(t.Context(), fixity.Trouble{Hold: hold(list[1]), Error: "no answer"}); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(fixity.In(a.Registry).Retry(t.Context(), fixity.Trouble{Hold: hold(list[1]), Error: "no answer"}))(t)
 		a.exec(`UPDATE fixity_checks SET worker = 'w' WHERE storage_record_id = $1`, list[1].ID)
 	}
 	a.exec(`UPDATE fixity_checks SET worker = '' WHERE storage_record_id = $1`, list[1].ID)
@@ -143,10 +138,7 @@ func TestStatusOfManyCopiesIsEstimated(t *testing.T) {
 	a.exec(`ANALYZE storage_records`)
 	a.exec(`UPDATE fixity_feed SET allowance = 0, fed = 20, every = '1 hour', fed_at = now()`)
 	exact := a.status()
-	s, err := fixity.In(a.Registry).Status(t.Context(), fixity.StatusQuery{Days: 90, Tries: 3, Worst: 4, Count: 4000})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(fixity.In(a.Registry).Status(t.Context(), fixity.StatusQuery{Days: 90, Tries: 3, Worst: 4, Count: 4000}))(t)
 	near := func(what string, got, want float64) {
 		t.Helper()
 		if got < want*0.93 || got > want*1.07 {
@@ -210,9 +202,7 @@ func TestRequestedChecksGoFirst(t *testing.T) {
 	a.checked("1", "Standard-OR", 500*day)
 	a.checked("2", "Standard-OR", 400*day)
 	for _, c := range a.claims(fixity.Claim{Most: 1}) {
-		if err := fixity.In(a.Registry).Release(t.Context(), hold(c)); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, fixity.In(a.Registry).Release(t.Context(), hold(c)))
 	}
 	if _, err := fixity.In(a.Registry).Request(t.Context(), "test.edu/bag/data/2", "Standard-OR", false); err != nil {
 		t.Error(err)
@@ -261,12 +251,9 @@ func TestClaimsGoByIndex(t *testing.T) {
 	a.exec(`INSERT INTO storage_records (generic_file_id, url, target, bucket, key, stored_at, verified_at, last_fixity_at)
 		SELECT generic_file_id, url || n, target, bucket, key || n, now(), now(), now() - interval '1 hour' * n FROM storage_records, generate_series(1, 20000) n`)
 	a.exec(`ANALYZE storage_records`)
-	claim, err := os.ReadFile("fixity/claim.sql")
-	if err != nil {
-		t.Fatal(err)
-	}
+	claim := must.Get(os.ReadFile("fixity/claim.sql"))(t)
 	for _, mode := range []string{"force_generic_plan", "force_custom_plan"} {
-		err := pgx.BeginFunc(t.Context(), a.db, func(tx pgx.Tx) error {
+		must.Do(t, pgx.BeginFunc(t.Context(), a.db, func(tx pgx.Tx) error {
 			if _, err := tx.Exec(t.Context(), `SET LOCAL plan_cache_mode = `+mode); err != nil {
 				return err
 			}
@@ -281,9 +268,6 @@ func TestClaimsGoByIndex(t *testing.T) {
 				t.Errorf("%s:\n%s", mode, text)
 			}
 			return err
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		}))
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/farol-preservation/farol/internal/testenv/must"
 	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry/fixity"
 )
@@ -31,9 +32,7 @@ func (a *archive) withCopies(n int) {
 
 func (a *archive) feed(n int) {
 	a.t.Helper()
-	if _, err := fixity.In(a.Registry).Feed(context.Background(), n, 30*time.Minute); err != nil {
-		a.t.Fatal(err)
-	}
+	must.Get(fixity.In(a.Registry).Feed(context.Background(), n, 30*time.Minute))(a.t)
 }
 
 // checked sets when the copy of a file in a target was checked last.
@@ -57,11 +56,7 @@ func (a *archive) claims(c fixity.Claim) []fixity.Copy {
 	if c.Lease == 0 {
 		c.Lease = time.Minute
 	}
-	list, err := fixity.In(a.Registry).Claim(context.Background(), c)
-	if err != nil {
-		a.t.Fatal(err)
-	}
-	return list
+	return must.Get(fixity.In(a.Registry).Claim(context.Background(), c))(a.t)
 }
 
 // names are the paths and targets of copies, in their order.
@@ -169,9 +164,7 @@ func TestLastCheckThatIsSetBackMakesCopiesDue(t *testing.T) {
 	}
 	// It is no matter how late the next try would have been.
 	for _, c := range got {
-		if _, err := fixity.In(a.Registry).Retry(t.Context(), fixity.Trouble{Hold: fixity.Hold{ID: c.ID, Token: c.Token}, Wait: day}); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(fixity.In(a.Registry).Retry(t.Context(), fixity.Trouble{Hold: fixity.Hold{ID: c.ID, Token: c.Token}, Wait: day}))(t)
 	}
 	if again := names(a.claims(fixity.Claim{Most: 9})); again != "" {
 		t.Errorf("before the next try: %s", again)
@@ -235,9 +228,7 @@ func TestBeginOfAFilesCheckIsAnnounced(t *testing.T) {
 	a.withCopies(3)
 	a.exec(`UPDATE storage_records SET last_fixity_at = now() - interval '1 year'`)
 	list := a.claims(fixity.Claim{Most: 9})
-	if err := fixity.In(a.Registry).Release(t.Context(), hold(list[0])); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, fixity.In(a.Registry).Release(t.Context(), hold(list[0])))
 	a.exec(`UPDATE fixity_checks SET run_at = now()`)
 	a.exec(`UPDATE fixity_feed SET allowance = 0`)
 	if again := a.claims(fixity.Claim{Most: 9}); len(again) != 6 {
@@ -352,9 +343,7 @@ func TestProviderThatIsOutIsLeftAlone(t *testing.T) {
 	fails := func(list []fixity.Copy) {
 		t.Helper()
 		for _, c := range list {
-			if _, err := fixity.In(a.Registry).Retry(t.Context(), fixity.Trouble{Hold: hold(c), Error: "no answer", Outage: true, Most: 3}); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(fixity.In(a.Registry).Retry(t.Context(), fixity.Trouble{Hold: hold(c), Error: "no answer", Outage: true, Most: 3}))(t)
 		}
 	}
 	tried := 0
@@ -408,9 +397,7 @@ func TestCopiesThatCannotBeJudgedHoldUpNoOthers(t *testing.T) {
 		if len(list) != 1 {
 			t.Fatalf("after %d failures there is nothing to claim", i)
 		}
-		if _, err := fixity.In(a.Registry).Retry(t.Context(), fixity.Trouble{Hold: hold(list[0]), Error: "odd", Wavered: true}); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(fixity.In(a.Registry).Retry(t.Context(), fixity.Trouble{Hold: hold(list[0]), Error: "odd", Wavered: true}))(t)
 	}
 	if n := value[int](a, `SELECT sum(wavered) FROM fixity_done WHERE checks = 0`); n != 20 {
 		t.Errorf("%d copies were noted as read with two results, want 20", n)
@@ -423,19 +410,12 @@ func TestClaimDoesNotWaitForOthers(t *testing.T) {
 	a := newArchive(t)
 	a.withCopies(3)
 	a.exec(`UPDATE storage_records SET last_fixity_at = now() - interval '1 year' WHERE target = 'Standard-VA'`)
-	tx, err := a.db.Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := tx.Exec(t.Context(), `UPDATE storage_records SET etag = 'new' WHERE id = (SELECT min(id) FROM storage_records)`); err != nil {
-		t.Fatal(err)
-	}
+	tx := must.Get(a.db.Begin(t.Context()))(t)
+	must.Get(tx.Exec(t.Context(), `UPDATE storage_records SET etag = 'new' WHERE id = (SELECT min(id) FROM storage_records)`))(t)
 	if got := names(a.claims(fixity.Claim{Most: 9})); got != "1 VA, 2 VA" {
 		t.Errorf("claimed %s", got)
 	}
-	if err := tx.Rollback(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, tx.Rollback(t.Context()))
 	if got := names(a.claims(fixity.Claim{Most: 9})); got != "0 VA" {
 		t.Errorf("then claimed %s", got)
 	}

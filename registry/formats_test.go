@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/farol-preservation/farol/internal/testenv/must"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/formats"
 )
@@ -20,16 +21,10 @@ import (
 func (a *archive) toIdentify(f formats.Filter) (paths []string) {
 	a.t.Helper()
 	ctx := context.Background()
-	count, err := formats.In(a.Registry).Count(ctx, f)
-	if err != nil {
-		a.t.Fatal(err)
-	}
+	count := must.Get(formats.In(a.Registry).Count(ctx, f))(a.t)
 	var after *formats.File
 	for {
-		batch, err := formats.In(a.Registry).ToIdentify(ctx, f, count.At.Add(time.Second), after, 3)
-		if err != nil {
-			a.t.Fatal(err)
-		}
+		batch := must.Get(formats.In(a.Registry).ToIdentify(ctx, f, count.At.Add(time.Second), after, 3))(a.t)
 		if len(batch) == 0 {
 			break
 		}
@@ -121,13 +116,8 @@ func TestOnlyUnchangedFilesAreIdentified(t *testing.T) {
 	}
 	a.ingested(etag2, fileRecord("data/0", 2))
 	a.exec(`UPDATE generic_files SET state = 'D' WHERE identifier LIKE '%/1'`)
-	tx, err := a.db.Begin(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := tx.Exec(ctx, `UPDATE generic_files SET mod_time = now() WHERE identifier LIKE '%/2'`); err != nil {
-		t.Fatal(err)
-	}
+	tx := must.Get(a.db.Begin(ctx))(t)
+	must.Get(tx.Exec(ctx, `UPDATE generic_files SET mod_time = now() WHERE identifier LIKE '%/2'`))(t)
 	for try, want := range [][]int64{{files[3].ID, files[4].ID}, nil} { // again, it is not what was read
 		ids, err := formats.In(a.Registry).Identify(ctx, found)
 		slices.Sort(ids)
@@ -135,9 +125,7 @@ func TestOnlyUnchangedFilesAreIdentified(t *testing.T) {
 			t.Errorf("try %d: Identify = %v, %v; want %v", try, ids, err, want)
 		}
 	}
-	if err := tx.Rollback(ctx); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, tx.Rollback(ctx))
 	rows, _ := a.db.Query(ctx, `SELECT concat_ws(' ', right(f.identifier, 1), e.outcome, e.outcome_detail) FROM premis_events e
 		JOIN generic_files f ON f.id = e.generic_file_id WHERE e.event_type = 'format identification' AND e.outcome_detail LIKE '%V130%'
 		AND e.identifier = event_identifier(0, f.identifier || ' ' || (SELECT digest FROM checksums WHERE generic_file_id = f.id AND algorithm = 'sha256'),
@@ -148,10 +136,7 @@ func TestOnlyUnchangedFilesAreIdentified(t *testing.T) {
 		t.Errorf("events: %v (-want +got):\n%s", err, diff)
 	}
 	// Read again and found the same, it is no other event.
-	files, err = formats.In(a.Registry).ToIdentify(ctx, formats.Filter{OlderThan: 131}, time.Now().Add(time.Hour), nil, 10)
-	if err != nil {
-		t.Fatal(err)
-	}
+	files = must.Get(formats.In(a.Registry).ToIdentify(ctx, formats.Filter{OlderThan: 131}, time.Now().Add(time.Hour), nil, 10))(t)
 	for _, f := range files {
 		for i := range found {
 			if found[i].File.ID == f.ID {
@@ -185,10 +170,7 @@ func TestFilesToIdentifyAreFoundByIndex(t *testing.T) {
 			ORDER BY signature_number(f.format_signature_version), f.id LIMIT 100`: "generic_files_signatures",
 	} {
 		rows, _ := a.db.Query(context.Background(), `EXPLAIN `+sql)
-		plan, err := pgx.CollectRows(rows, pgx.RowTo[string])
-		if err != nil {
-			t.Fatal(err)
-		}
+		plan := must.Get(pgx.CollectRows(rows, pgx.RowTo[string]))(t)
 		if text := strings.Join(plan, "\n"); !strings.Contains(text, index) || strings.Contains(text, "Sort") {
 			t.Errorf("%s\n%s", sql, text)
 		}

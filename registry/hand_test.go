@@ -12,17 +12,14 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/farol-preservation/farol/internal/testenv"
+	"github.com/farol-preservation/farol/internal/testenv/must"
 	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
 )
 
 func (a *archive) item(id int64) record.WorkItem {
 	a.t.Helper()
-	item, err := a.WorkItem(context.Background(), id)
-	if err != nil {
-		a.t.Fatal(err)
-	}
-	return item
+	return must.Get(a.WorkItem(context.Background(), id))(a.t)
 }
 
 // The stage begins again, now: nothing of the last try is used or reported, and
@@ -32,10 +29,7 @@ func TestRequeuedItemBeginsAnew(t *testing.T) {
 	a := newArchive(t)
 	id := a.started(etag1, 7)
 	a.exec(`UPDATE work_items SET run_at = now() + interval '1 hour', note = 'Trouble.', outcome = 'Trouble.', error_code = 'trouble'`)
-	item, err := a.Requeue(context.Background(), id, "Store")
-	if err != nil {
-		t.Fatal(err)
-	}
+	item := must.Get(a.Requeue(context.Background(), id, "Store"))(t)
 	if item.Outcome != "" || item.ErrorCode != "" || !strings.HasPrefix(item.Note, "Requeued for Store by ") || item.RunAt == nil || item.RunAt.After(item.UpdatedAt) {
 		t.Errorf("item = %+v", item)
 	}
@@ -97,14 +91,9 @@ func TestRequeuedAndNewItemsNotifyWorkers(t *testing.T) {
 	a := newArchive(t)
 	ctx, stop := context.WithTimeout(context.Background(), testenv.Patience)
 	defer stop()
-	c, err := a.db.Acquire(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(a.db.Acquire(ctx))(t)
 	defer c.Release()
-	if _, err := c.Exec(ctx, `LISTEN farol_work`); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(c.Exec(ctx, `LISTEN farol_work`))(t)
 	hear := func(stage string) {
 		t.Helper()
 		n, err := c.Conn().WaitForNotification(ctx)
@@ -115,9 +104,7 @@ func TestRequeuedAndNewItemsNotifyWorkers(t *testing.T) {
 	id := a.upload(etag1, time.Now(), "bag.tar")[0]
 	hear("Receive")
 	a.exec(`UPDATE work_items SET claim_token = 6, stage = 'Store'`)
-	if _, err := a.Requeue(ctx, id, "Validate"); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(a.Requeue(ctx, id, "Validate"))(t)
 	hear("Validate")
 }
 

@@ -5,6 +5,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"pgregory.net/rapid"
+
+	"github.com/farol-preservation/farol/internal/testenv/must"
 )
 
 // invariantsSQL finds what must not be, no matter who wrote it: a row for each item, or
@@ -78,11 +80,9 @@ func (a *archive) frozen(t rapid.TB) (identities map[int64]string, tokens map[in
 		SELECT id, concat_ws('|', institution_id, action, name, bucket, etag, object_identifier, bag_date), claim_token FROM work_items`)
 	var id, token int64
 	var identity string
-	if _, err := pgx.ForEachRow(rows, []any{&id, &identity, &token}, func() error {
+	must.Get(pgx.ForEachRow(rows, []any{&id, &identity, &token}, func() error {
 		identities[id], tokens[id] = identity, token
 		return nil
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	return identities, tokens
 }

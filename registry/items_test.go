@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/farol-preservation/farol/internal/testenv"
+	"github.com/farol-preservation/farol/internal/testenv/must"
 	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
 )
@@ -29,11 +30,7 @@ func (a *archive) uploadListed(listed time.Time, etag string, modified time.Time
 	for _, k := range keys {
 		list = append(list, registry.Upload{Key: k, ETag: etag, Size: 10, LastModified: modified})
 	}
-	ids, err := a.CreateIngests(context.Background(), a.in, listed, list)
-	if err != nil {
-		a.t.Fatal(err)
-	}
-	return ids
+	return must.Get(a.CreateIngests(context.Background(), a.in, listed, list))(a.t)
 }
 
 // However many readers see the same uploads at once, each gets one item.
@@ -274,9 +271,7 @@ func TestCancelledItemStaysAsItIs(t *testing.T) {
 	t.Parallel()
 	a := newArchive(t)
 	id := a.upload(etag1, time.Now(), "bag.tar")[0]
-	if _, err := a.Cancel(context.Background(), id, "wrong bag"); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(a.Cancel(context.Background(), id, "wrong bag"))(t)
 	if _, err := a.Cancel(context.Background(), id, "again"); err != nil {
 		t.Errorf("second Cancel = %v", err)
 	}

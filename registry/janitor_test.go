@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/farol-preservation/farol/internal/testenv"
+	"github.com/farol-preservation/farol/internal/testenv/must"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/upkeep"
 )
@@ -190,10 +191,7 @@ func TestItemsOfAnObject(t *testing.T) {
 			('Ingest', 'Store', 'Failed', 'bag.tar'), ('Ingest', 'Store', 'Cancelled', 'bag.b1.of2.tar'), ('Ingest', 'Receive', 'Pending', 'bag.b2.of2.tar'),
 			('Ingest', 'Cleanup', 'Success', 'bag.tar'), ('Restore Object', 'Requested', 'Failed', 'bag.tar'), ('Ingest', 'Store', 'Failed', 'bag2.tar')
 		) x (action, stage, status, name)`)
-	ids, err := upkeep.In(a.Registry).ItemsOf(context.Background(), "test.edu/bag")
-	if err != nil {
-		t.Fatal(err)
-	}
+	ids := must.Get(upkeep.In(a.Registry).ItemsOf(context.Background(), "test.edu/bag"))(t)
 	got := value[[]string](a, `SELECT array_agg(action || ' ' || status || ' ' || name ORDER BY name) FROM work_items WHERE id = ANY ($1)`, ids)
 	if want := []string{"Ingest Cancelled bag.b1.of2.tar", "Ingest Pending bag.b2.of2.tar", "Ingest Failed bag.tar"}; !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/farol-preservation/farol/internal/testenv/must"
 	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/browse"
@@ -86,10 +87,7 @@ func TestListOfInstitutions(t *testing.T) {
 		{a.in.ID, 1, false, "[b.edu]"},
 		{a.in.ID + 3, 9, false, "[]"},
 	} {
-		list, err := a.Institutions(context.Background(), tc.after, tc.n, tc.active)
-		if err != nil {
-			t.Fatal(err)
-		}
+		list := must.Get(a.Institutions(context.Background(), tc.after, tc.n, tc.active))(t)
 		var got []string
 		for _, in := range list {
 			got = append(got, in.Identifier)
@@ -109,10 +107,7 @@ func TestListOfAttempts(t *testing.T) {
 	a := newArchive(t)
 	a.exec(`INSERT INTO work_item_attempts (work_item_id, claim_token, stage, attempt, node, pid, worker)
 		VALUES (1, 9, 'Validate', 1, 'n', 1, 'w'), (1, 2, 'Receive', 1, 'n', 1, 'w'), (2, 5, 'Receive', 1, 'n', 1, 'w'), (1, 4, 'Receive', 2, 'n', 1, 'w')`)
-	list, err := a.Attempts(context.Background(), 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	list := must.Get(a.Attempts(context.Background(), 1))(t)
 	var tokens []int64
 	for _, at := range list {
 		tokens = append(tokens, at.ClaimToken)
@@ -165,14 +160,11 @@ func TestOldestUploadsComeFirst(t *testing.T) {
 	t.Parallel()
 	a := newArchive(t)
 	at := time.Now().Add(-time.Hour)
-	ids, err := a.CreateIngests(context.Background(), a.in, time.Now(), []registry.Upload{
+	ids := must.Get(a.CreateIngests(context.Background(), a.in, time.Now(), []registry.Upload{
 		{Key: "b.tar", ETag: etag1, Size: 1, LastModified: at.Add(time.Minute)},
 		{Key: "z.tar", ETag: etag1, Size: 2, LastModified: at},
 		{Key: "a.tar", ETag: etag1, Size: 3, LastModified: at.Add(time.Minute)},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	var got []string
 	for _, id := range ids {
 		item := a.item(id)

@@ -7,6 +7,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/farol-preservation/farol/internal/testenv"
+	"github.com/farol-preservation/farol/internal/testenv/must"
 	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
 )
@@ -31,13 +32,9 @@ func newArchive(t testing.TB) *archive {
 
 func (a *archive) institution(identifier string) record.Institution {
 	a.t.Helper()
-	in, err := a.AddInstitution(context.Background(), record.Institution{
+	return must.Get(a.AddInstitution(context.Background(), record.Institution{
 		Name: "Test", Identifier: identifier, ReceivingBucket: "receiving." + identifier, RestoreBucket: "restore." + identifier,
-	})
-	if err != nil {
-		a.t.Fatal(err)
-	}
-	return in
+	}))(a.t)
 }
 
 func (a *archive) exec(sql string, args ...any) {

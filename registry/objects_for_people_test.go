@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/farol-preservation/farol/internal/testenv/must"
 	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/browse"
@@ -114,10 +115,7 @@ func TestFileWithAllThatIsOnRecordOfIt(t *testing.T) {
 	read := time.Date(2026, 5, 1, 0, 0, 0, 0, time.UTC)
 	a.exec(`UPDATE storage_records SET last_fixity_at = $1 WHERE target = 'Standard-VA'`, read)
 
-	f, err := browse.In(a.Registry, registry.Everything()).FileByIdentifier(t.Context(), second.Identifier)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := must.Get(browse.In(a.Registry, registry.Everything()).FileByIdentifier(t.Context(), second.Identifier))(t)
 	var digests []string
 	for _, d := range f.Digests {
 		digests = append(digests, fmt.Sprint(d.Present, " ", d.Algorithm, " ", d.Digest[:1]))
@@ -153,10 +151,7 @@ func TestDeletionsOfAnObject(t *testing.T) {
 	a.scene(`INSERT INTO deletion_requests (institution_id, requested_by) SELECT institution_id, id FROM users, generate_series(1, 3);
 		INSERT INTO deletion_requests_generic_files SELECT 1, id FROM generic_files;
 		INSERT INTO deletion_requests_intellectual_objects SELECT 3, id FROM intellectual_objects`)
-	d, err := requests.In(a.Registry).ObjectDeletion(t.Context(), object, true)
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := must.Get(requests.In(a.Registry).ObjectDeletion(t.Context(), object, true))(t)
 	var ids []int64
 	for _, q := range d.Requests {
 		ids = append(ids, q.ID)

@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/farol-preservation/farol/internal/testenv/must"
 	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/requests"
@@ -38,9 +39,7 @@ func (a *archive) other() {
 	f.Identifier = "test.edu/other/data/other.txt"
 	rec := a.recording(item, 3, f)
 	rec.Object.Identifier, rec.Object.BagName = "test.edu/other", "other"
-	if _, err := a.Record(context.Background(), rec); err != nil {
-		a.t.Fatal(err)
-	}
+	must.Get(a.Record(context.Background(), rec))(a.t)
 }
 
 // A version describes the object and its files again, and brings back what was
@@ -60,14 +59,9 @@ func TestNewVersionReplacesTheDescription(t *testing.T) {
 		SourceOrganization: "Library", InternalSenderIdentifier: "sender", InternalSenderDescription: "a sender",
 		ETag: etag2, StorageOption: "Standard", State: "A", TagEncoding: "ISO-8859-1",
 	}
-	if _, err := a.Record(context.Background(), rec); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(a.Record(context.Background(), rec))(t)
 
-	object, err := a.Object(context.Background(), "test.edu/bag")
-	if err != nil {
-		t.Fatal(err)
-	}
+	object := must.Get(a.Object(context.Background(), "test.edu/bag"))(t)
 	if diff := cmp.Diff(rec.Object, object, cmpopts.IgnoreFields(record.Object{}, "ID")); diff != "" {
 		t.Errorf("object (-want +got):\n%s", diff)
 	}
@@ -78,19 +72,13 @@ func TestNewVersionReplacesTheDescription(t *testing.T) {
 	}
 	rows, _ := a.db.Query(context.Background(), `
 		SELECT file_format, format_puid, format_identified_by, state, storage_option, size, mod_time, last_fixity_check FROM generic_files`)
-	got, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByPos[row])
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := must.Get(pgx.CollectExactlyOneRow(rows, pgx.RowToStructByPos[row]))(t)
 	day := time.Date(2026, 1, 2, 0, 0, 0, 0, time.UTC)
 	if diff := cmp.Diff(row{"application/pdf", "fmt/276", "siegfried", "A", "Standard", 2, day, day}, got); diff != "" {
 		t.Errorf("file (-want +got):\n%s", diff)
 	}
 	rows, _ = a.db.Query(context.Background(), `SELECT target, bucket, key, url, etag, stored_at, verified_at, verified_by FROM storage_records ORDER BY id`)
-	copies, err := pgx.CollectRows(rows, pgx.RowToStructByPos[registry.Copy])
-	if err != nil {
-		t.Fatal(err)
-	}
+	copies := must.Get(pgx.CollectRows(rows, pgx.RowToStructByPos[registry.Copy]))(t)
 	if diff := cmp.Diff(file.Copies, copies); diff != "" {
 		t.Errorf("copies (-want +got):\n%s", diff)
 	}
@@ -144,9 +132,7 @@ func TestCopyIsOnRecordWithItsLastCheck(t *testing.T) {
 		later.Copies[i].VerifiedAt = time.Date(2026, 5, 1, 0, 0, 0, 0, time.UTC)
 	}
 	for _, f := range []registry.FileRecord{fileRecord("data/a.txt", 1), later, fileRecord("data/a.txt", 1)} {
-		if _, err := a.Record(context.Background(), a.recording(item, 3, f)); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(a.Record(context.Background(), a.recording(item, 3, f)))(t)
 	}
 	if at := value[time.Time](a, `SELECT min(verified_at) FROM storage_records`); !at.Equal(later.Copies[0].VerifiedAt) {
 		t.Errorf("verified at %v, want %v", at, later.Copies[0].VerifiedAt)
@@ -181,10 +167,7 @@ func TestRetiredCopiesAreThoseOfOneItem(t *testing.T) {
 	a.exec(`INSERT INTO retired_copies (work_item_id, target, bucket, key) VALUES ($1, $2, $3, $4)`, third, named.Target, named.Bucket, named.Key)
 
 	retired := func(item int64) map[upkeep.RetiredCopy]bool {
-		list, err := upkeep.In(a.Registry).RetiredCopies(ctx, item)
-		if err != nil {
-			t.Fatal(err)
-		}
+		list := must.Get(upkeep.In(a.Registry).RetiredCopies(ctx, item))(t)
 		set := map[upkeep.RetiredCopy]bool{}
 		for _, c := range list {
 			set[c] = true
@@ -198,9 +181,7 @@ func TestRetiredCopiesAreThoseOfOneItem(t *testing.T) {
 	if diff := cmp.Diff(want, retired(third)); diff != "" {
 		t.Errorf("copies that the third version replaced (-want +got):\n%s", diff)
 	}
-	if err := upkeep.In(a.Registry).ForgetRetiredCopies(ctx, second); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, upkeep.In(a.Registry).ForgetRetiredCopies(ctx, second))
 	if n, m := len(retired(second)), len(retired(third)); n != 0 || m != 2 {
 		t.Errorf("%d and %d copies are left, want 0 and 2", n, m)
 	}
@@ -215,10 +196,7 @@ func TestSummaryCountsWhatIsKept(t *testing.T) {
 	_, object := a.ingested(etag1, fileRecord("data/a.txt", 1), fileRecord("data/b.txt", 1))
 	a.ingested(etag2, fileRecord("data/a.txt", 7))
 	a.exec(`UPDATE generic_files SET state = 'D' WHERE identifier = 'test.edu/bag/data/b.txt'`)
-	got, err := a.Summary(context.Background(), object)
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := must.Get(a.Summary(context.Background(), object))(t)
 	// Each of the three files that were put on record has 2, 4, 1, 1, 1 and 1 events,
 	// and the two that were new 1 more; the object has 5 and 3.
 	copies := int64(2)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/farol-preservation/farol/internal/testenv/must"
 	"github.com/farol-preservation/farol/registry"
 )
 
@@ -34,10 +35,7 @@ func TestRecentPasses(t *testing.T) {
 	a.history(1200)
 	a.scene(`UPDATE work_items SET updated_at = now() - interval '8 days' WHERE name = 'ended10.tar'`)
 	a.worker("w", `[{"name": "all", "slots": 3, "max_size": 1000}]`)
-	r, err := a.Recent(context.Background())
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must.Get(a.Recent(context.Background()))(t)
 	byStage := map[registry.Stage]int{}
 	bands := map[int16]int{}
 	for _, p := range r.Passes {
@@ -83,19 +81,14 @@ func TestRecentReadsOnlyWhatItMust(t *testing.T) {
 			{registry.FrontsSQL, []any{10_000}, 10_100},
 		} {
 			var plan string
-			err := a.Look(context.Background(), func(tx pgx.Tx) error {
+			must.Do(t, a.Look(context.Background(), func(tx pgx.Tx) error {
 				return tx.QueryRow(context.Background(), `EXPLAIN (ANALYZE, FORMAT JSON) `+tc.sql, tc.args...).Scan(&plan)
-			})
-			if err != nil {
-				t.Fatal(err)
-			}
+			}))
 			var nodes []struct {
 				Plan node
 				Time float64 `json:"Execution Time"`
 			}
-			if err := json.Unmarshal([]byte(plan), &nodes); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, json.Unmarshal([]byte(plan), &nodes))
 			t.Logf("%v rows in %v ms", nodes[0].Plan.read(), nodes[0].Time)
 			if read := nodes[0].Plan.read(); read > tc.most {
 				t.Errorf("%v rows of items and attempts are read, want %v at most\n%s", read, tc.most, plan)
@@ -116,14 +109,8 @@ func TestStandings(t *testing.T) {
 	a.exec(`UPDATE work_items SET priority = -5 WHERE name = '3.tar'`)
 	ids := []int64{1, 2, 3, 4, 99}
 	place := func(s registry.Scope) string {
-		list, err := a.Standings(context.Background(), s, ids)
-		if err != nil {
-			t.Fatal(err)
-		}
-		recent, err := a.Recent(context.Background())
-		if err != nil {
-			t.Fatal(err)
-		}
+		list := must.Get(a.Standings(context.Background(), s, ids))(t)
+		recent := must.Get(a.Recent(context.Background()))(t)
 		var text []string
 		for _, v := range list {
 			ahead := int64(-1)
@@ -162,10 +149,7 @@ func TestFronts(t *testing.T) {
 		SELECT 1, x.action, x.stage, x.action || n || '.tar', 'b', 'e', 1, now(), n % 3, n * 7919 % 1000, now() - n % 5 * interval '1 hour' + (n % 10 = 0)::int * interval '2 days', 'test.edu/' || n
 		FROM generate_series(1, 12000) n, (VALUES ('Ingest', 'Store'), ('Restore Object', 'Requested'), ('Delete', 'Requested')) x (action, stage)
 		WHERE x.action = 'Ingest' OR n < 2000`)
-	recent, err := a.Recent(context.Background())
-	if err != nil {
-		t.Fatal(err)
-	}
+	recent := must.Get(a.Recent(context.Background()))(t)
 	found := map[string]int{}
 	for n, f := range recent.Fronts {
 		of := fmt.Sprintf("%s at %s", f.Action, f.Stage)

@@ -10,6 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/farol-preservation/farol/internal/testenv"
+	"github.com/farol-preservation/farol/internal/testenv/must"
 	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
 )
@@ -17,10 +18,7 @@ import (
 // as is a registry in the name of a person who runs a command.
 func (a *archive) as(person string) *registry.Registry {
 	a.t.Helper()
-	db, err := registry.Connect(a.t.Context(), a.db.Config().ConnString(), "farol-pause "+person)
-	if err != nil {
-		a.t.Fatal(err)
-	}
+	db := must.Get(registry.Connect(a.t.Context(), a.db.Config().ConnString(), "farol-pause "+person))(a.t)
 	a.t.Cleanup(db.Close)
 	return registry.New(db)
 }
@@ -28,10 +26,7 @@ func (a *archive) as(person string) *registry.Registry {
 // inForce lists the pauses of a stage: who, why.
 func (a *archive) inForce(stage registry.Stage) string {
 	a.t.Helper()
-	list, err := a.Pauses(a.t.Context())
-	if err != nil {
-		a.t.Fatal(err)
-	}
+	list := must.Get(a.Pauses(a.t.Context()))(a.t)
 	var texts []string
 	for _, s := range list {
 		if s.Stage != stage {
@@ -131,22 +126,14 @@ func TestAnAddedStageIsPausedWithAllOthers(t *testing.T) {
 	a := newArchive(t)
 	ann := a.as("ann")
 	for range 2 { // the name can be used again
-		if _, err := ann.Pause(t.Context(), "", "upgrade"); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(ann.Pause(t.Context(), "", "upgrade"))(t)
 		if s, err := a.AddStage(t.Context(), registry.NewStage{Name: "Virus Scan", After: "Validate"}); err != nil || !s.Paused || a.inForce("Virus Scan") == "" {
 			t.Errorf("added: %+v, %v; want it paused", s, err)
 		}
-		if _, err := a.RemoveStage(t.Context(), "Virus Scan"); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(a.RemoveStage(t.Context(), "Virus Scan"))(t)
 	}
-	if _, err := a.AddStage(t.Context(), registry.NewStage{Name: "Virus Scan", After: "Validate"}); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := ann.Resume(t.Context(), ""); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(a.AddStage(t.Context(), registry.NewStage{Name: "Virus Scan", After: "Validate"}))(t)
+	must.Get(ann.Resume(t.Context(), ""))(t)
 	if n := value[int](a, `SELECT count(*) FROM stage_pauses WHERE paused`); n != 0 {
 		t.Errorf("%d stages are still paused", n)
 	}
@@ -251,9 +238,7 @@ func TestPausesAreAsTheirPeopleLeaveThem(t *testing.T) {
 				want := paused(model, func(p pause) bool { return p.stage == s })
 				var is bool
 				var records int
-				if err := a.db.QueryRow(t.Context(), `SELECT paused, jsonb_array_length(pauses) FROM stage_pauses WHERE stage = $1`, stage).Scan(&is, &records); err != nil {
-					rt.Fatal(err)
-				}
+				must.Do(rt, a.db.QueryRow(t.Context(), `SELECT paused, jsonb_array_length(pauses) FROM stage_pauses WHERE stage = $1`, stage).Scan(&is, &records))
 				if is != (want > 0) || records != want {
 					rt.Fatalf("%s: paused %t with %d pauses, want %d", stage, is, records, want)
 				}

@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/farol-preservation/farol/internal/testenv"
+	"github.com/farol-preservation/farol/internal/testenv/must"
 	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/plans"
@@ -89,10 +90,7 @@ func TestPersonIsOnRecordBesideTheRole(t *testing.T) {
 			if tc.pooled {
 				url, options = testenv.Pooled(t, url), []registry.Option{registry.ThroughPooler}
 			}
-			db, err := registry.Connect(t.Context(), url, tc.program, options...)
-			if err != nil {
-				t.Fatal(err)
-			}
+			db := must.Get(registry.Connect(t.Context(), url, tc.program, options...))(t)
 			defer db.Close()
 			a.decides(registry.New(db))
 
@@ -117,10 +115,7 @@ func TestNotesNameThePerson(t *testing.T) {
 	t.Parallel()
 	for program, who := range map[string]string{"farol-item ann@archive.org": " (ann@archive.org)", "psql": ""} {
 		a := newArchive(t)
-		db, err := registry.Connect(t.Context(), a.db.Config().ConnString(), program)
-		if err != nil {
-			t.Fatal(err)
-		}
+		db := must.Get(registry.Connect(t.Context(), a.db.Config().ConnString(), program))(t)
 		defer db.Close()
 		who = value[string](a, `SELECT session_user::text`) + who
 		for n, change := range []struct{ status, sql, want string }{
@@ -151,9 +146,7 @@ func TestAcceptedInAnothersNameNamesTheRole(t *testing.T) {
 	a.ingested(etag1, fileRecord("data/a.txt", 1))
 	a.exec(`INSERT INTO deletion_receipts (work_item_id, generic_file_id, target, bucket, key, url, found_missing)
 		SELECT 9, id, 't', 'b', 'k', 'https://t/k', true FROM generic_files`)
-	if _, err := requests.In(a.Registry).AcceptMissing(t.Context(), 9, "ann@archive.org"); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(requests.In(a.Registry).AcceptMissing(t.Context(), 9, "ann@archive.org"))(t)
 	by := value[string](a, `SELECT accepted_by FROM deletion_receipts`)
 	if role, ok := strings.CutSuffix(by, " (ann@archive.org)"); !ok || role != value[string](a, `SELECT session_user::text`) {
 		t.Errorf("accepted by %q, want the role and the person", by)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/farol-preservation/farol/claim"
 	"github.com/farol-preservation/farol/internal/testenv"
+	"github.com/farol-preservation/farol/internal/testenv/must"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/plans"
 )
@@ -152,10 +153,7 @@ func TestPlanAndWorkersAtOnce(t *testing.T) {
 	a.exec(`
 		INSERT INTO work_items (institution_id, action, stage, name, bucket, etag, size, bag_date)
 		SELECT $1, 'Ingest', 'Receive', 'bag-' || n || '.tar', 'receiving', 'e', n, now() FROM generate_series(1, 400) n`, a.in.ID)
-	engine, err := claim.New(t.Context(), a.db, claim.DefaultOptions())
-	if err != nil {
-		t.Fatal(err)
-	}
+	engine := must.Get(claim.New(t.Context(), a.db, claim.DefaultOptions()))(t)
 	inHand, err := engine.Claim(t.Context(), claim.Filter{Stages: []claim.Want{{Stage: "Receive", Most: 10}}}, 10)
 	if err != nil || len(inHand) != 10 {
 		t.Fatalf("Claim = %d items, %v", len(inHand), err)
@@ -258,10 +256,7 @@ func TestPlanAndBucketReaderDoNotCross(t *testing.T) {
 // someone is a transaction of someone else, who has run a statement.
 func (a *archive) somebody(statements ...string) pgx.Tx {
 	a.t.Helper()
-	tx, err := a.db.Begin(context.Background())
-	if err != nil {
-		a.t.Fatal(err)
-	}
+	tx := must.Get(a.db.Begin(context.Background()))(a.t)
 	a.t.Cleanup(func() { tx.Rollback(context.Background()) })
 	for _, sql := range statements {
 		if _, err := tx.Exec(context.Background(), sql); err != nil {

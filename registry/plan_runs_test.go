@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/farol-preservation/farol/internal/testenv"
+	"github.com/farol-preservation/farol/internal/testenv/must"
 	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/plans"
@@ -17,19 +18,13 @@ func ignore(int) {}
 
 func (a *archive) apply(p record.Plan) record.Plan {
 	a.t.Helper()
-	p, err := plans.In(a.Registry).Apply(context.Background(), p.ID, 5, ignore)
-	if err != nil {
-		a.t.Fatal(err)
-	}
+	p = must.Get(plans.In(a.Registry).Apply(context.Background(), p.ID, 5, ignore))(a.t)
 	return p
 }
 
 func (a *archive) undo(p record.Plan) record.Plan {
 	a.t.Helper()
-	p, err := plans.In(a.Registry).Undo(context.Background(), p.ID, ignore)
-	if err != nil {
-		a.t.Fatal(err)
-	}
+	p = must.Get(plans.In(a.Registry).Undo(context.Background(), p.ID, ignore))(a.t)
 	return p
 }
 
@@ -140,9 +135,7 @@ func TestPlanLeavesAloneWhatHasChanged(t *testing.T) {
 			}
 			p := a.plan(plans.Request{Action: "requeue", Where: "true"})
 			a.exec(`UPDATE work_items SET priority = 1 WHERE id = 7`)
-			if _, err := a.Cancel(context.Background(), 8, ""); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(a.Cancel(context.Background(), 8, ""))(t)
 			before := value[string](a, stood)
 			p, err := plans.In(a.Registry).Apply(context.Background(), p.ID, tc.tolerance, ignore)
 			if tc.refused {

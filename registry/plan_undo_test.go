@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/farol-preservation/farol/internal/testenv"
+	"github.com/farol-preservation/farol/internal/testenv/must"
 	"github.com/farol-preservation/farol/registry/plans"
 )
 
@@ -62,14 +63,9 @@ func TestWorkersAreNotifiedOfUndoneItems(t *testing.T) {
 	defer stop()
 	a.put("bag", "e", "Store", "Pending")
 	p := a.apply(a.plan(plans.Request{Action: "cancel", Where: "true"}))
-	c, err := a.db.Acquire(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(a.db.Acquire(ctx))(t)
 	defer c.Release()
-	if _, err := c.Exec(ctx, `LISTEN farol_work`); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(c.Exec(ctx, `LISTEN farol_work`))(t)
 	a.undo(p)
 	if n, err := c.Conn().WaitForNotification(ctx); err != nil || n.Payload != "\nStore" {
 		t.Errorf("heard %+v, %v; want Store", n, err)

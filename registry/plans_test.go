@@ -14,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"pgregory.net/rapid"
 
+	"github.com/farol-preservation/farol/internal/testenv/must"
 	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/plans"
@@ -58,11 +59,7 @@ func (a *archive) putFailed(n int) {
 
 func (a *archive) plan(q plans.Request) record.Plan {
 	a.t.Helper()
-	p, err := plans.In(a.Registry).Make(context.Background(), q)
-	if err != nil {
-		a.t.Fatal(err)
-	}
-	return p
+	return must.Get(plans.In(a.Registry).Make(context.Background(), q))(a.t)
 }
 
 // requeueAll plans to requeue all items that have failed.
@@ -210,15 +207,10 @@ func TestPlansLendNobodyRights(t *testing.T) {
 	t.Cleanup(func() { a.exec(`DROP OWNED BY ` + reader); a.exec(`DROP ROLE ` + reader) })
 	a.exec(`GRANT SELECT ON work_items, plans, plan_items TO ` + reader)
 	as := func(sql string) error {
-		c, err := pgx.ConnectConfig(t.Context(), a.db.Config().ConnConfig)
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := must.Get(pgx.ConnectConfig(t.Context(), a.db.Config().ConnConfig))(t)
 		defer c.Close(context.Background())
-		if _, err := c.Exec(t.Context(), `SET SESSION AUTHORIZATION `+reader); err != nil {
-			t.Fatal(err)
-		}
-		_, err = c.Exec(t.Context(), sql)
+		must.Get(c.Exec(t.Context(), `SET SESSION AUTHORIZATION `+reader))(t)
+		_, err := c.Exec(t.Context(), sql)
 		return err
 	}
 	if err := as(`SELECT plan_make('cancel', 'EXISTS (SELECT FROM checksums)')`); err == nil || !strings.Contains(err.Error(), "permission denied for view checksums") {
@@ -285,10 +277,7 @@ func TestPreviewKnowsTheRules(t *testing.T) {
 			q.Stage = registry.Stage(rapid.SampledFrom(append(stages, "")).Draw(rt, "to"))
 		}
 		p := a.plan(q)
-		list, err := plans.In(a.Registry).Items(context.Background(), p.ID, "", 0, 100)
-		if err != nil {
-			rt.Fatal(err)
-		}
+		list := must.Get(plans.In(a.Registry).Items(context.Background(), p.ID, "", 0, 100))(rt)
 		for _, i := range list {
 			var to *registry.Stage
 			if q.Stage != "" {

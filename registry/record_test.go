@@ -18,6 +18,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/farol-preservation/farol/internal/testenv"
+	"github.com/farol-preservation/farol/internal/testenv/must"
 	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/upkeep"
@@ -95,10 +96,7 @@ func fileRecord(path string, version int) registry.FileRecord {
 func (a *archive) ingested(etag string, files ...registry.FileRecord) (item, object int64) {
 	a.t.Helper()
 	item = a.started(etag, 3)
-	object, err := a.Record(context.Background(), a.recording(item, 3, files...))
-	if err != nil {
-		a.t.Fatal(err)
-	}
+	object = must.Get(a.Record(context.Background(), a.recording(item, 3, files...)))(a.t)
 	a.exec(`UPDATE work_items SET claim_token = 9, stage = 'Cleanup', status = 'Success', retry = false, lease_expires_at = NULL,
 		node = NULL, pid = NULL, worker = NULL, intellectual_object_id = $2 WHERE id = $1`, item, object)
 	return item, object
@@ -181,9 +179,7 @@ func TestCopyIsGivenItsAddressOnce(t *testing.T) {
 		{by("two.", again), "https://two.Standard-OR/" + uuid + ".again https://two.Standard-VA/" + uuid + ".again"},
 		{by("one.", again), "https://two.Standard-OR/" + uuid + ".again https://two.Standard-VA/" + uuid + ".again"},
 	} {
-		if _, err := a.Record(context.Background(), a.recording(item, 3, tc.file)); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(a.Record(context.Background(), a.recording(item, 3, tc.file)))(t)
 		if got := value[string](a, `SELECT string_agg(url, ' ' ORDER BY url) FROM storage_records`); got != tc.addresses {
 			t.Errorf("recording %d: the record names %s, want %s", i, got, tc.addresses)
 		}
@@ -237,9 +233,7 @@ func TestReingestSwitchesChangedFiles(t *testing.T) {
 	a.ingested(etag1, fileRecord("data/a.txt", 1), fileRecord("data/b.txt", 1))
 	second := a.started(etag2, 4)
 	for range 2 {
-		if _, err := a.Record(context.Background(), a.recording(second, 4, fileRecord("data/a.txt", 2))); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(a.Record(context.Background(), a.recording(second, 4, fileRecord("data/a.txt", 2))))(t)
 	}
 	want := map[string]int64{
 		"intellectual_objects": 1, "generic_files": 2, "checksums": 12, "storage_records": 4,
@@ -329,14 +323,9 @@ func TestRecordingWaitsForAClaimThatIsMovingOn(t *testing.T) {
 	a := newArchive(t)
 	ctx := context.Background()
 	rec := a.recording(a.started(etag1, 3), 3, fileRecord("data/a.txt", 1))
-	tx, err := a.db.Begin(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
+	tx := must.Get(a.db.Begin(ctx))(t)
 	defer tx.Rollback(ctx) //nolint:errcheck // it was committed, or the test has failed
-	if _, err := tx.Exec(ctx, `SELECT release(id) FROM work_items`); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(tx.Exec(ctx, `SELECT release(id) FROM work_items`))(t)
 
 	recorded := make(chan error, 1)
 	go func() {
@@ -347,9 +336,7 @@ func TestRecordingWaitsForAClaimThatIsMovingOn(t *testing.T) {
 		return len(recorded) == 1 || value[bool](a, `SELECT EXISTS (SELECT FROM pg_stat_activity
 			WHERE datname = current_database() AND wait_event_type = 'Lock')`)
 	})
-	if err := tx.Commit(ctx); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, tx.Commit(ctx))
 	if err := <-recorded; !errors.Is(err, registry.ErrLost) {
 		t.Errorf("Record = %v, want ErrLost", err)
 	}
@@ -372,9 +359,7 @@ func BenchmarkRecord(b *testing.B) {
 			for i := range files {
 				files[i] = fileRecord(fmt.Sprintf("data/%d/%d.txt", n, i), 1)
 			}
-			if _, err := a.Record(context.Background(), a.recording(item, 3, files...)); err != nil {
-				b.Fatal(err)
-			}
+			must.Get(a.Record(context.Background(), a.recording(item, 3, files...)))(b)
 			if n == 0 {
 				for _, table := range tables {
 					rows += value[int](a, `SELECT count(*) FROM `+table)
@@ -439,9 +424,7 @@ func TestLastDigestIsTheCurrentOne(t *testing.T) {
 		f := fileRecord("data/a.txt", version)
 		f.DigestedAt = at.Add(-time.Duration(i/2) * time.Hour)
 		for range 2 { // recording it again changes nothing
-			if _, err := a.Record(t.Context(), a.recording(item, 1, f)); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(a.Record(t.Context(), a.recording(item, 1, f)))(t)
 			current := value[string](a, `SELECT digest FROM checksums WHERE algorithm = 'sha256' ORDER BY datetime DESC LIMIT 1`)
 			if current != f.SHA256 {
 				t.Errorf("after version %d the current digest is %.4s…", version, current)

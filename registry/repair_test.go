@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"github.com/farol-preservation/farol/internal/testenv/must"
 	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/fixity"
@@ -103,17 +104,13 @@ func TestBadCopyIsHeldOnce(t *testing.T) {
 	if got := a.claims(fixity.Claim{Most: 5}); len(got) > 0 {
 		t.Errorf("it is checked meanwhile: %s", names(got))
 	}
-	if err := fixity.In(a.Registry).Release(ctx, w.Hold); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, fixity.In(a.Registry).Release(ctx, w.Hold))
 	checked := a.claims(fixity.Claim{Most: 5})
 	if _, err := fixity.In(a.Registry).HoldRepair(ctx, "r", b.Failure, time.Minute); !errors.Is(err, fixity.ErrHeld) || len(checked) != 1 {
 		t.Errorf("while it is checked: %v, want ErrHeld", err)
 	}
 	// What is put off till tomorrow can be repaired today.
-	if _, err := fixity.In(a.Registry).Retry(ctx, fixity.Trouble{Hold: hold(checked[0]), Wait: day}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(fixity.In(a.Registry).Retry(ctx, fixity.Trouble{Hold: hold(checked[0]), Wait: day}))(t)
 	if _, err := fixity.In(a.Registry).HoldRepair(ctx, "r", b.Failure, time.Minute); err != nil {
 		t.Error(err)
 	}
@@ -137,10 +134,7 @@ func TestRepairOfWhatWasLostChangesNothing(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			a := newArchive(t)
-			w, err := fixity.In(a.Registry).HoldRepair(t.Context(), "r", a.bad(1)[0].Failure, time.Minute)
-			if err != nil {
-				t.Fatal(err)
-			}
+			w := must.Get(fixity.In(a.Registry).HoldRepair(t.Context(), "r", a.bad(1)[0].Failure, time.Minute))(t)
 			a.exec(lose)
 			events := a.counts()["premis_events"]
 			if err := fixity.In(a.Registry).NoteRepair(t.Context(), w, "q", "from"); !errors.Is(err, registry.ErrLost) {
@@ -156,10 +150,7 @@ func TestRepairOfWhatWasLostChangesNothing(t *testing.T) {
 		})
 	}
 	a := newArchive(t)
-	w, err := fixity.In(a.Registry).HoldRepair(t.Context(), "r", a.bad(1)[0].Failure, time.Minute)
-	if err != nil {
-		t.Fatal(err)
-	}
+	w := must.Get(fixity.In(a.Registry).HoldRepair(t.Context(), "r", a.bad(1)[0].Failure, time.Minute))(t)
 	a.exec(`UPDATE fixity_checks SET run_at = now()`)
 	if err := fixity.In(a.Registry).NoteRepair(t.Context(), w, "q", "from"); !errors.Is(err, registry.ErrLost) {
 		t.Errorf("after the lease: NoteRepair = %v, want ErrLost", err)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/farol-preservation/farol/internal/testenv"
+	"github.com/farol-preservation/farol/internal/testenv/must"
 	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/requests"
@@ -17,11 +18,7 @@ import (
 // user registers a person.
 func (a *archive) user(email, role, institution string) record.User {
 	a.t.Helper()
-	u, err := a.AddUser(context.Background(), record.User{Email: email, Name: "Some Body", Role: role, Institution: institution})
-	if err != nil {
-		a.t.Fatal(err)
-	}
-	return u
+	return must.Get(a.AddUser(context.Background(), record.User{Email: email, Name: "Some Body", Role: role, Institution: institution}))(a.t)
 }
 
 // twoAdmins are those of test.edu.
@@ -130,12 +127,9 @@ func TestStaffApprovesWhereAnInstitutionHasOneAdmin(t *testing.T) {
 	a.objects(1, "Standard")
 	first, second := a.twoAdmins()
 	a.user("staff@archive.org", registry.RoleAdmin, "")
-	d, err := requests.In(a.Registry).RequestDeletion(ctx, first, []string{"test.edu/o1"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := must.Get(requests.In(a.Registry).RequestDeletion(ctx, first, []string{"test.edu/o1"}))(t)
 	a.exec(`UPDATE users SET deactivated_at = now() WHERE email = $1`, second)
-	_, err = requests.In(a.Registry).ApproveDeletion(ctx, d.ID, second, paper)
+	_, err := requests.In(a.Registry).ApproveDeletion(ctx, d.ID, second, paper)
 	refusedFor(t, err, "deactivated")
 	_, err = requests.In(a.Registry).ApproveDeletion(ctx, d.ID, first, paper)
 	refusedFor(t, err, "nobody approves the own request")
@@ -159,14 +153,11 @@ func TestCancelledDeletionIsOver(t *testing.T) {
 	a, ctx := newArchive(t), context.Background()
 	a.objects(1, "Standard")
 	first, second := a.twoAdmins()
-	d, err := requests.In(a.Registry).RequestDeletion(ctx, first, []string{"test.edu/o1"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := must.Get(requests.In(a.Registry).RequestDeletion(ctx, first, []string{"test.edu/o1"}))(t)
 	if d, err := requests.In(a.Registry).CancelDeletion(ctx, d.ID, second, ""); err != nil || d.CancelledBy != second {
 		t.Fatalf("cancelled = %+v, %v", d, err)
 	}
-	_, err = requests.In(a.Registry).ApproveDeletion(ctx, d.ID, second, paper)
+	_, err := requests.In(a.Registry).ApproveDeletion(ctx, d.ID, second, paper)
 	refusedFor(t, err, "cancelled already")
 	if n := value[int](a, `SELECT count(*) FROM work_items`); n != 0 {
 		t.Errorf("%d items", n)
@@ -220,24 +211,15 @@ func TestPendingWorkHoldsBackRequests(t *testing.T) {
 	a, ctx := newArchive(t), context.Background()
 	a.objects(2, "Standard")
 	first, second := a.twoAdmins()
-	d, err := requests.In(a.Registry).RequestDeletion(ctx, first, []string{"test.edu/o1", "test.edu/o2"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := must.Get(requests.In(a.Registry).RequestDeletion(ctx, first, []string{"test.edu/o1", "test.edu/o2"}))(t)
 	for what, begin := range map[string]func() int64{
 		"ingest": func() int64 { return a.upload("e", time.Now(), "o2.tar")[0] },
 		"restoration of the object": func() int64 {
-			r, err := requests.In(a.Registry).RequestRestoration(ctx, requests.RestorationRequest{Identifier: "test.edu/o2"})
-			if err != nil {
-				t.Fatal(err)
-			}
+			r := must.Get(requests.In(a.Registry).RequestRestoration(ctx, requests.RestorationRequest{Identifier: "test.edu/o2"}))(t)
 			return r.Item.ID
 		},
 		"restoration of a file": func() int64 {
-			r, err := requests.In(a.Registry).RequestRestoration(ctx, requests.RestorationRequest{Identifier: "test.edu/o2/data/f", File: true})
-			if err != nil {
-				t.Fatal(err)
-			}
+			r := must.Get(requests.In(a.Registry).RequestRestoration(ctx, requests.RestorationRequest{Identifier: "test.edu/o2/data/f", File: true}))(t)
 			return r.Item.ID
 		},
 	} {
@@ -286,13 +268,10 @@ func TestParkedRequestComesBackAlone(t *testing.T) {
 	t.Parallel()
 	a, ctx := newArchive(t), context.Background()
 	a.objects(1, "Standard")
-	r, err := requests.In(a.Registry).RequestRestoration(ctx, requests.RestorationRequest{Identifier: "test.edu/o1"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must.Get(requests.In(a.Registry).RequestRestoration(ctx, requests.RestorationRequest{Identifier: "test.edu/o1"}))(t)
 	a.exec(`UPDATE work_items SET status = 'Suspended' WHERE id = $1`, r.Item.ID)
 	ingest := a.upload("e", time.Now(), "o1.tar")[0]
-	_, err = a.Requeue(ctx, r.Item.ID, "")
+	_, err := a.Requeue(ctx, r.Item.ID, "")
 	refusedFor(t, err, fmt.Sprintf("item %d is in the queue for the same object: Ingest", ingest))
 	testenv.Refused(t, a.db, fmt.Sprintf("item %d is in the queue for the same object: Ingest", ingest),
 		`UPDATE work_items SET status = 'Pending' WHERE id = $1`, r.Item.ID)
@@ -309,10 +288,7 @@ func TestUnapprovedDeletionIsNeverInTheQueue(t *testing.T) {
 	a, ctx := newArchive(t), context.Background()
 	a.objects(2, "Standard")
 	first, second := a.twoAdmins()
-	d, err := requests.In(a.Registry).RequestDeletion(ctx, first, []string{"test.edu/o1"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := must.Get(requests.In(a.Registry).RequestDeletion(ctx, first, []string{"test.edu/o1"}))(t)
 	const insert = `INSERT INTO work_items (institution_id, action, stage, name, bucket, etag, size, bag_date, object_identifier, intellectual_object_id,
 			generic_file_id, inst_approver, deletion_request_id)
 		SELECT o.institution_id, 'Delete', 'Requested', 'n', 'b', 'e', 1, now(), o.identifier, o.id, CASE WHEN $3 THEN f.id END, 'x@test.edu', $2
@@ -421,11 +397,7 @@ func TestRetrievalIsPricedAsAWSDoes(t *testing.T) {
 	a.exec(`UPDATE generic_files SET size = 100::bigint << 40`)
 	quote := func(class, tier string) record.Quote {
 		t.Helper()
-		q, err := requests.In(a.Registry).Quote(context.Background(), requests.RestorationRequest{Identifier: "test.edu/o1", Class: class, Tier: tier, Days: 10})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return q
+		return must.Get(requests.In(a.Registry).Quote(context.Background(), requests.RestorationRequest{Identifier: "test.edu/o1", Class: class, Tier: tier, Days: 10}))(t)
 	}
 	for _, tc := range []struct{ class, tier, price string }{
 		{"GLACIER", "Standard", "1024.00"},
@@ -461,11 +433,7 @@ func TestCostAboveTheCapNeedsApproval(t *testing.T) {
 	a.exec(`UPDATE request_settings SET retrieval_cap = 10`)
 	ask := func(identifier, by string) record.Restoration {
 		t.Helper()
-		r, err := requests.In(a.Registry).RequestRestoration(ctx, requests.RestorationRequest{By: by, Identifier: identifier, Class: "GLACIER", Tier: "Standard", Days: 10})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return r
+		return must.Get(requests.In(a.Registry).RequestRestoration(ctx, requests.RestorationRequest{By: by, Identifier: identifier, Class: "GLACIER", Tier: "Standard", Days: 10}))(t)
 	}
 	r := ask("test.edu/o1", strings.ToUpper(first)) // who is the same person
 	if r.Item.Status != "Suspended" || r.Item.ErrorCode != "cost-approval" || !r.Item.NeedsAdminReview || !r.Quote.NeedsApproval || r.Quote.Price != "10.24" ||
@@ -503,10 +471,7 @@ func TestCostIsNotApprovedUnderAnotherName(t *testing.T) {
 		a.objects(1, "Glacier-OH")
 		a.exec(`UPDATE generic_files SET size = 1::bigint << 40; UPDATE request_settings SET retrieval_cap = 10`)
 		first, second := a.twoAdmins()
-		r, err := requests.In(a.Registry).RequestRestoration(ctx, requests.RestorationRequest{By: first, Identifier: "test.edu/o1", Class: "GLACIER", Tier: "Standard", Days: 10})
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := must.Get(requests.In(a.Registry).RequestRestoration(ctx, requests.RestorationRequest{By: first, Identifier: "test.edu/o1", Class: "GLACIER", Tier: "Standard", Days: 10}))(t)
 		by := "renamed@test.edu"
 		if recorded {
 			a.exec(`UPDATE users SET email = 'renamed@test.edu' WHERE email = $1`, first)
@@ -514,7 +479,7 @@ func TestCostIsNotApprovedUnderAnotherName(t *testing.T) {
 			by = strings.ToUpper(first)
 			a.exec(`UPDATE retrievals SET requested_by = NULL`)
 		}
-		_, err = requests.In(a.Registry).ApproveRetrieval(ctx, r.Item.ID, by)
+		_, err := requests.In(a.Registry).ApproveRetrieval(ctx, r.Item.ID, by)
 		refusedFor(t, err, "may not approve")
 		if _, err := requests.In(a.Registry).ApproveRetrieval(ctx, r.Item.ID, second); err != nil {
 			t.Error(err)

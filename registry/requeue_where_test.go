@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/farol-preservation/farol/internal/testenv"
+	"github.com/farol-preservation/farol/internal/testenv/must"
 	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
 )
@@ -19,10 +20,7 @@ import (
 // told is the report of requeueing many, a line of text for each of its lines.
 func (a *archive) told(filter, stage string, yes bool) []string {
 	a.t.Helper()
-	lines, err := a.RequeueWhere(context.Background(), filter, registry.Stage(stage), yes)
-	if err != nil {
-		a.t.Fatal(err)
-	}
+	lines := must.Get(a.RequeueWhere(context.Background(), filter, registry.Stage(stage), yes))(a.t)
 	var told []string
 	for _, l := range lines {
 		text := l.What
@@ -191,14 +189,9 @@ func TestRequeueWherePassesOverWhatHasChanged(t *testing.T) {
 	a := newArchive(t)
 	a.twelve()
 	ctx := context.Background()
-	tx, err := a.db.Begin(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
+	tx := must.Get(a.db.Begin(ctx))(t)
 	defer tx.Rollback(ctx) //nolint:errcheck // it was committed, or the test has failed
-	if _, err := tx.Exec(ctx, `UPDATE work_items SET status = 'Pending', stage = 'Validate' WHERE id = 2`); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(tx.Exec(ctx, `UPDATE work_items SET status = 'Pending', stage = 'Validate' WHERE id = 2`))(t)
 	told := make(chan []record.RequeueLine, 1)
 	go func() {
 		lines, err := a.RequeueWhere(ctx, `status = 'Suspended'`, "", true)
@@ -211,9 +204,7 @@ func TestRequeueWherePassesOverWhatHasChanged(t *testing.T) {
 		return len(told) == 1 || value[bool](a, `SELECT EXISTS (SELECT FROM pg_stat_activity
 			WHERE datname = current_database() AND wait_event_type = 'Lock')`)
 	})
-	if err := tx.Commit(ctx); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, tx.Commit(ctx))
 	lines := <-told
 	if len(lines) < 3 || *lines[0].Count != 2 || lines[2].What != "refused" || *lines[2].Item != 2 || *lines[2].Reason != "it has changed since the check" {
 		t.Errorf("requeueing tells %+v", lines)
@@ -272,26 +263,18 @@ func TestManyComeAndAreRequeuedByIndexes(t *testing.T) {
 	scanned := func(sql string) {
 		t.Helper()
 		a.exec(`VACUUM ANALYZE uploads_in_work, objects_in_work, institution_virtual_times, work_items_archive`) // the planner knows now that they are empty
-		tx, err := a.db.Begin(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		tx := must.Get(a.db.Begin(t.Context()))(t)
 		defer tx.Rollback(t.Context())
 		if _, err := tx.Exec(t.Context(), sql); err != nil {
 			t.Fatalf("%s: %v", sql, err)
 		}
 		var tables string
-		err = tx.QueryRow(t.Context(), `SELECT coalesce(string_agg(relname || ' ' || seq_scan, ', '), '') FROM pg_stat_xact_user_tables
-			WHERE seq_scan > 5 AND relname IN ('work_items', 'uploads_in_work', 'objects_in_work', 'institution_virtual_times', 'work_items_archive')`).Scan(&tables)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, tx.QueryRow(t.Context(), `SELECT coalesce(string_agg(relname || ' ' || seq_scan, ', '), '') FROM pg_stat_xact_user_tables
+			WHERE seq_scan > 5 AND relname IN ('work_items', 'uploads_in_work', 'objects_in_work', 'institution_virtual_times', 'work_items_archive')`).Scan(&tables))
 		if tables != "" {
 			t.Errorf("%s reads whole tables, so many times: %s", sql, tables)
 		}
-		if err := tx.Commit(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, tx.Commit(t.Context()))
 	}
 	scanned(`INSERT INTO work_items (institution_id, action, stage, name, bucket, etag, size, bag_date)
 		SELECT i.id, 'Ingest', 'Receive', n || '.tar', 'receiving', repeat('e', 32), 1, now()

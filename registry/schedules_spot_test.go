@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"github.com/farol-preservation/farol/internal/testenv/must"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/requests"
 	"github.com/farol-preservation/farol/registry/upkeep"
@@ -32,20 +33,13 @@ func (a *archive) sized(n int, bytes int64) upkeep.SpotChoice {
 
 func (a *archive) draw(c upkeep.SpotChoice) string {
 	a.t.Helper()
-	object, err := upkeep.In(a.Registry).Draw(context.Background(), c)
-	if err != nil {
-		a.t.Fatal(err)
-	}
+	object := must.Get(upkeep.In(a.Registry).Draw(context.Background(), c))(a.t)
 	return strings.TrimPrefix(object, "test.edu/")
 }
 
 func (a *archive) spot(object string) int64 {
 	a.t.Helper()
-	item, err := upkeep.In(a.Registry).RequestSpotRestore(context.Background(), a.in.ID, "test.edu/"+object, 100)
-	if err != nil {
-		a.t.Fatal(err)
-	}
-	return item
+	return must.Get(upkeep.In(a.Registry).RequestSpotRestore(context.Background(), a.in.ID, "test.edu/"+object, 100))(a.t)
 }
 
 // end brings a request to its end as a worker does.
@@ -57,10 +51,7 @@ func (a *archive) end(item int64, status, note string) {
 
 func (a *archive) dueForSpot() (names []string) {
 	a.t.Helper()
-	list, err := upkeep.In(a.Registry).DueForSpotRestore(context.Background())
-	if err != nil {
-		a.t.Fatal(err)
-	}
+	list := must.Get(upkeep.In(a.Registry).DueForSpotRestore(context.Background()))(a.t)
 	for _, in := range list {
 		names = append(names, in.Identifier)
 	}
@@ -129,9 +120,7 @@ func TestDrawKeepsToItsRules(t *testing.T) {
 			}
 			if name == "in work already" {
 				for _, o := range []string{"o1", "o2", "o4", "o5", "o6"} {
-					if _, err := requests.In(a.Registry).RequestRestoration(t.Context(), requests.RestorationRequest{Identifier: "test.edu/" + o}); err != nil {
-						t.Fatal(err)
-					}
+					must.Get(requests.In(a.Registry).RequestRestoration(t.Context(), requests.RestorationRequest{Identifier: "test.edu/" + o}))(t)
 				}
 			}
 			for range 20 {
@@ -301,18 +290,12 @@ func TestSpotRestorationsAreReported(t *testing.T) {
 	}
 	next()
 	for i, o := range []string{"test.edu/o4", "test.edu/o4/data/f"} {
-		r, err := requests.In(a.Registry).RequestRestoration(context.Background(), requests.RestorationRequest{Identifier: o, File: i == 1})
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := must.Get(requests.In(a.Registry).RequestRestoration(context.Background(), requests.RestorationRequest{Identifier: o, File: i == 1}))(t)
 		a.end(r.Item.ID, "Success", "It is there.")
 	}
 	expect("asked for by people", "Restoration Completed|t|4|Restore Object is completed: test.edu/o4", "Restoration Completed|t|5|Restore File is completed: test.edu/o4")
 	next()
-	failed, err := requests.In(a.Registry).RequestRestoration(context.Background(), requests.RestorationRequest{Identifier: "test.edu/o4"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	failed := must.Get(requests.In(a.Registry).RequestRestoration(context.Background(), requests.RestorationRequest{Identifier: "test.edu/o4"}))(t)
 	a.end(failed.Item.ID, "Failed", "It is not there.")
 	expect("asked for by people, and failed", "Item Failed|t|6|Item 6 failed at Requested: o4.tar", "Item Failed|f|6|Item 6 failed at Requested: o4.tar")
 }

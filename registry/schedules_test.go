@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/farol-preservation/farol/internal/testenv"
+	"github.com/farol-preservation/farol/internal/testenv/must"
 	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/upkeep"
@@ -33,9 +34,7 @@ func (a *archive) begin(holder string, now, want bool) upkeep.Run {
 
 func (a *archive) endRun(run upkeep.Run, result, trouble string) {
 	a.t.Helper()
-	if err := upkeep.In(a.Registry).EndRun(context.Background(), run, result, trouble); err != nil {
-		a.t.Fatal(err)
-	}
+	must.Do(a.t, upkeep.In(a.Registry).EndRun(context.Background(), run, result, trouble))
 }
 
 // lapse lets the lease of a run lapse, as when its holder was killed.
@@ -46,10 +45,7 @@ func (a *archive) lapse() {
 
 func (a *archive) schedule() record.Schedule {
 	a.t.Helper()
-	list, err := upkeep.In(a.Registry).Schedules(context.Background())
-	if err != nil {
-		a.t.Fatal(err)
-	}
+	list := must.Get(upkeep.In(a.Registry).Schedules(context.Background()))(a.t)
 	i := slices.IndexFunc(list, func(s record.Schedule) bool { return s.Job == someJob })
 	if i < 0 {
 		a.t.Fatalf("there is no job %s in %+v", someJob, list)
@@ -188,9 +184,7 @@ func TestRunThatWasGivenUpIsDue(t *testing.T) {
 	a := newArchive(t)
 	a.endRun(a.begin("one", false, true), "first", "")
 	run := a.begin("one", true, true)
-	if err := upkeep.In(a.Registry).GiveUpRun(context.Background(), run); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, upkeep.In(a.Registry).GiveUpRun(context.Background(), run))
 	if s := a.schedule(); s.Running || s.Failures != 0 || s.Result != "first" || s.Took != nil {
 		t.Errorf("the schedule is %+v", s)
 	}
@@ -202,19 +196,14 @@ func TestPeoplePauseJobsAndRunThem(t *testing.T) {
 	t.Parallel()
 	a := newArchive(t)
 	ctx := context.Background()
-	tx, err := a.db.Begin(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
+	tx := must.Get(a.db.Begin(ctx))(t)
 	defer tx.Rollback(ctx) //nolint:errcheck // it is committed below
 	for _, sql := range []string{`SET LOCAL ROLE farol_admin`, `UPDATE schedules SET paused = true WHERE job = 'janitor'`, `SELECT * FROM schedules, spot_restores`} {
 		if _, err := tx.Exec(ctx, sql); err != nil {
 			t.Fatalf("%s: %v", sql, err)
 		}
 	}
-	if err := tx.Commit(ctx); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, tx.Commit(ctx))
 	if _, ok, err := upkeep.In(a.Registry).DueIn(ctx, someJob); ok || err != nil {
 		t.Errorf("a job that is paused is due: %v, %v", ok, err)
 	}
@@ -256,9 +245,7 @@ func TestScheduleFollowsTheSettings(t *testing.T) {
 	ctx := context.Background()
 	set := func(job string, every time.Duration) {
 		t.Helper()
-		if err := upkeep.In(a.Registry).SetSchedule(ctx, job, every); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, upkeep.In(a.Registry).SetSchedule(ctx, job, every))
 	}
 	a.endRun(a.begin("one", false, true), "", "")
 	set(someJob, time.Hour)

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/farol-preservation/farol/internal/testenv/must"
 	"github.com/farol-preservation/farol/registry"
 )
 
@@ -139,18 +140,13 @@ func TestRecordingMakesFewStatements(t *testing.T) {
 	var count counting
 	config := a.db.Config()
 	config.ConnConfig.Tracer = &count
-	db, err := pgxpool.NewWithConfig(t.Context(), config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	db := must.Get(pgxpool.NewWithConfig(t.Context(), config))(t)
 	defer db.Close()
 	counted := registry.New(db)
 	for version, want := range []int64{7, 12} {
 		item := a.started(fmt.Sprintf("%032x", version+1), 1)
 		count.n.Store(0)
-		if _, err := counted.Record(t.Context(), a.recording(item, 1, fileRecord("data/a", version+1), fileRecord("data/b", version+1), fileRecord("bag-info.txt", version+1))); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(counted.Record(t.Context(), a.recording(item, 1, fileRecord("data/a", version+1), fileRecord("data/b", version+1), fileRecord("bag-info.txt", version+1))))(t)
 		if n := count.n.Load(); n != want {
 			t.Errorf("version %d: %d statements, want %d", version+1, n, want)
 		}

@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/farol-preservation/farol/internal/testenv"
+	"github.com/farol-preservation/farol/internal/testenv/must"
 	"github.com/farol-preservation/farol/registry"
 )
 
@@ -141,14 +142,9 @@ func TestWorkersAreNotifiedOfDecisions(t *testing.T) {
 	defer stop()
 	a.worker("w1", `[]`)
 	delayed, running := a.standing("delayed"), a.standingAs("running.tar", "Started")
-	c, err := a.db.Acquire(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(a.db.Acquire(ctx))(t)
 	defer c.Release()
-	if _, err := c.Exec(ctx, `LISTEN farol_work; LISTEN farol_settings`); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(c.Exec(ctx, `LISTEN farol_work; LISTEN farol_settings`))(t)
 	const work, settings = `farol_work "\nStore"`, `farol_settings ""`
 	for _, step := range []struct {
 		do   string
@@ -184,10 +180,7 @@ func TestNoTableOfASessionStandsInForOurs(t *testing.T) {
 	t.Parallel()
 	a := newArchive(t)
 	id := a.standing("Failed")
-	pooled, err := a.db.Acquire(context.Background())
-	if err != nil {
-		t.Fatal(err)
-	}
+	pooled := must.Get(a.db.Acquire(context.Background()))(t)
 	c := pooled.Hijack() // so that what it makes goes with it
 	defer c.Close(context.Background())
 	for _, sql := range []string{
@@ -196,9 +189,7 @@ func TestNoTableOfASessionStandsInForOurs(t *testing.T) {
 		`CREATE TEMPORARY TABLE work_item_attempts (LIKE public.work_item_attempts)`,
 		`CREATE TEMPORARY TABLE institution_virtual_times (LIKE public.institution_virtual_times)`,
 	} {
-		if _, err := c.Exec(context.Background(), sql); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(c.Exec(context.Background(), sql))(t)
 	}
 	for _, later := range []string{
 		`UPDATE work_items SET stage = 'Record', status = 'Pending' WHERE id = $1`, `SELECT requeue($1, 'Record')`,
@@ -207,9 +198,7 @@ func TestNoTableOfASessionStandsInForOurs(t *testing.T) {
 			t.Errorf("%s: %v, want it refused by the stages that there are", later, err)
 		}
 	}
-	if _, err := c.Exec(context.Background(), `UPDATE work_items SET status = 'Pending' WHERE id = $1`, id); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(c.Exec(context.Background(), `UPDATE work_items SET status = 'Pending' WHERE id = $1`, id))(t)
 	if n := value[int](a, `SELECT count(*) FROM public.work_item_audit`); n != 1 {
 		t.Errorf("%d changes are on record, want 1", n)
 	}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/farol-preservation/farol/internal/testenv/must"
 	"github.com/farol-preservation/farol/registry"
 )
 
@@ -18,17 +19,12 @@ func TestPlansOfAnEmptyDatabaseServeAFullOne(t *testing.T) {
 	a.exec(`ANALYZE work_items, intellectual_objects, generic_files, storage_records`)
 	config := a.db.Config().Copy()
 	config.MaxConns = 1 // so that the plans are kept
-	one, err := pgxpool.NewWithConfig(t.Context(), config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	one := must.Get(pgxpool.NewWithConfig(t.Context(), config))(t)
 	t.Cleanup(one.Close)
 	r := registry.New(one)
 	ask := func() {
 		t.Helper()
-		if _, err := r.Repeats(t.Context(), item); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(r.Repeats(t.Context(), item))(t)
 	}
 	for range 10 { // after some, PostgreSQL keeps a plan for any arguments
 		ask()

@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/farol-preservation/farol/internal/testenv"
+	"github.com/farol-preservation/farol/internal/testenv/must"
 	"github.com/farol-preservation/farol/registry/topiclog"
 )
 
@@ -17,11 +18,7 @@ const week = 7 * 24 * time.Hour
 // kept runs upkeep of the topic log, and returns what it dropped.
 func (a *archive) kept(keep topiclog.Retention) []string {
 	a.t.Helper()
-	dropped, err := topiclog.Keep(context.Background(), a.Registry, keep)
-	if err != nil {
-		a.t.Fatal(err)
-	}
-	return dropped
+	return must.Get(topiclog.Keep(context.Background(), a.Registry, keep))(a.t)
 }
 
 const partitionsSQL = `SELECT parent || ' ' || number || CASE WHEN closed_at IS NULL THEN '' ELSE ' closed' END FROM topic_partitions ORDER BY parent, number`
@@ -172,14 +169,9 @@ func TestUpkeepOfTheLogWaitsForNobody(t *testing.T) {
 	a.exec(`INSERT INTO topic_messages (topic, body) VALUES ('t', 'x')`)
 	a.exec(`SELECT rotate_log_partitions('pipeline_messages', '0 seconds')`)
 	a.exec(`UPDATE topic_partitions SET closed_at = now() - interval '8 days' WHERE closed_at IS NOT NULL`)
-	tx, err := a.db.Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	tx := must.Get(a.db.Begin(t.Context()))(t)
 	defer tx.Rollback(context.Background()) //nolint:errcheck // it has ended, unless the test failed
-	if _, err := tx.Exec(t.Context(), `INSERT INTO topic_messages (topic, body) VALUES ('t', 'long')`); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(tx.Exec(t.Context(), `INSERT INTO topic_messages (topic, body) VALUES ('t', 'long')`))(t)
 	began := time.Now()
 	if got := a.kept(topiclog.Retention{Pipeline: week}); got != nil {
 		t.Errorf("dropped %q, which is locked", got)
@@ -187,9 +179,7 @@ func TestUpkeepOfTheLogWaitsForNobody(t *testing.T) {
 	if took := time.Since(began); took > testenv.AtOnce {
 		t.Errorf("it took %v", took)
 	}
-	if err := tx.Commit(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, tx.Commit(t.Context()))
 	if diff := cmp.Diff([]string{"pipeline_messages_0"}, a.kept(topiclog.Retention{Pipeline: week})); diff != "" {
 		t.Errorf("dropped afterwards (-want +got):\n%s", diff)
 	}

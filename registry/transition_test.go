@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/farol-preservation/farol/internal/testenv/must"
 )
 
 // consequences is everything that a transaction has written of items, line by line.
@@ -65,25 +67,17 @@ func ways() map[string]map[string]string {
 // written is what a statement writes, which is then undone.
 func (a *archive) written(t *testing.T, sql string) string {
 	t.Helper()
-	tx, err := a.db.Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	tx := must.Get(a.db.Begin(t.Context()))(t)
 	defer tx.Rollback(context.Background()) //nolint:errcheck // it is to be undone
 	if _, err := tx.Exec(t.Context(), sql); err != nil {
 		t.Errorf("%s: %v", sql, err)
 	}
-	rows, err := tx.Query(t.Context(), consequences)
-	if err != nil {
-		t.Fatal(err)
-	}
+	rows := must.Get(tx.Query(t.Context(), consequences))(t)
 	defer rows.Close()
 	var lines []string
 	for rows.Next() {
 		var line string
-		if err := rows.Scan(&line); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, rows.Scan(&line))
 		lines = append(lines, line)
 	}
 	return strings.Join(lines, "\n")

@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/farol-preservation/farol/internal/testenv/must"
 	"github.com/farol-preservation/farol/registry/fixity"
 	"github.com/farol-preservation/farol/registry/upkeep"
 )
@@ -90,9 +91,7 @@ func TestReplacedCopiesAreAccountedFor(t *testing.T) {
 		t.Errorf("failures: %q", got)
 	}
 	for _, target := range []string{"Standard-VA", "Standard-OR"} {
-		if err := upkeep.In(a.Registry).RecordRetired(context.Background(), item, target, []string{old.Copies[0].Key}); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, upkeep.In(a.Registry).RecordRetired(context.Background(), item, target, []string{old.Copies[0].Key}))
 	}
 	about := func(kind string) []string {
 		return a.rows(`SELECT concat_ws(' | ', detail, outcome_detail, outcome_information, object) FROM premis_events

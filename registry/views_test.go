@@ -10,6 +10,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5"
+
+	"github.com/farol-preservation/farol/internal/testenv/must"
 )
 
 // table is what a query returns, a line of text for each row.
@@ -189,9 +191,7 @@ func TestViewsReadOnlyWhatIsLive(t *testing.T) {
 	for _, view := range []string{"queue_depth", "running", "needs_review", "failed", "workers"} {
 		plan := value[string](a, `EXPLAIN (ANALYZE, FORMAT JSON) SELECT * FROM `+view)
 		var nodes []struct{ Plan node }
-		if err := json.Unmarshal([]byte(plan), &nodes); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, json.Unmarshal([]byte(plan), &nodes))
 		if read := nodes[0].Plan.read(); read > 100 {
 			t.Errorf("%s reads %v rows of items and attempts\n%s", view, read, plan)
 		}

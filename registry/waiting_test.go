@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"testing"
 	"time"
+
+	"github.com/farol-preservation/farol/internal/testenv/must"
 )
 
 // part is the key of a part of the bag.
@@ -49,9 +51,7 @@ func TestRequeuedItemJoinsTheLine(t *testing.T) {
 	failed := a.upload(etag1, time.Now(), part(1))[0]
 	a.exec(`UPDATE work_items SET status = 'Failed'`)
 	second, third := a.upload(etag1, time.Now(), part(2))[0], a.upload(etag1, time.Now(), part(3))[0]
-	if _, err := a.Requeue(context.Background(), failed, ""); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(a.Requeue(context.Background(), failed, ""))(t)
 	fourth := a.upload(etag1, time.Now(), part(4))[0]
 	if got, want := fmt.Sprint(a.line(second, third, failed, fourth)), fmt.Sprint([]int64{0, second, third, failed}); got != want {
 		t.Errorf("they wait for %s, want %s", got, want)
@@ -61,9 +61,7 @@ func TestRequeuedItemJoinsTheLine(t *testing.T) {
 	}
 
 	// One of the middle ends: the one behind it takes its place.
-	if _, err := a.Cancel(context.Background(), third, ""); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(a.Cancel(context.Background(), third, ""))(t)
 	if got, want := fmt.Sprint(a.line(second, failed, fourth)), fmt.Sprint([]int64{0, second, failed}); got != want {
 		t.Errorf("after the third was cancelled they wait for %s, want %s", got, want)
 	}

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/farol-preservation/farol/internal/testenv/must"
 )
 
 // Each reason that keeps an item from being claimed is a row, with what to do about it; an item that can be claimed has none.
@@ -101,10 +103,7 @@ func TestWhyNot(t *testing.T) {
 			if tc.prepare != "" {
 				a.exec(strings.ReplaceAll(tc.prepare, "$", fmt.Sprint(id)))
 			}
-			obstacles, err := a.WhyNot(context.Background(), id)
-			if err != nil {
-				t.Fatal(err)
-			}
+			obstacles := must.Get(a.WhyNot(context.Background(), id))(t)
 			user := value[string](a, `SELECT session_user::text`)
 			for _, want := range tc.want {
 				parts := strings.SplitN(strings.ReplaceAll(strings.ReplaceAll(want, "$", fmt.Sprint(id)), "USER", user), "|", 3)

@@ -20,6 +20,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/s3/types"
 
 	"github.com/farol-preservation/farol/internal/testenv"
+	"github.com/farol-preservation/farol/internal/testenv/must"
 	"github.com/farol-preservation/farol/storage"
 )
 
@@ -43,9 +44,7 @@ func BenchmarkRequests(b *testing.B) {
 	}
 	content := noise(1 << 10)
 	up := describe(content)
-	if _, err := bucket.Put(b.Context(), "source", bytes.NewReader(content), up); err != nil {
-		b.Fatal(err)
-	}
+	must.Get(bucket.Put(b.Context(), "source", bytes.NewReader(content), up))(b)
 	bare := bareClient(b, s, at.Bucket)
 	puts := bothPuts(content, up)
 	part := storage.Range{Length: 1 << 10}
@@ -115,10 +114,7 @@ func cpu() time.Duration {
 // bareClient sends signed requests, and knows nothing of S3.
 func bareClient(b *testing.B, s testenv.S3Server, bucket string) func(ctx context.Context, method string, body []byte, headers map[string]string) error {
 	b.Helper()
-	pem, err := os.ReadFile(s.CAFile)
-	if err != nil {
-		b.Fatal(err)
-	}
+	pem := must.Get(os.ReadFile(s.CAFile))(b)
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(pem)
 	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}, MaxIdleConnsPerHost: 64, DisableCompression: true}

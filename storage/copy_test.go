@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"github.com/farol-preservation/farol/internal/testenv/must"
 	"github.com/farol-preservation/farol/storage"
 )
 
@@ -165,14 +166,10 @@ func TestUncheckedCopyHasNoSHA256(t *testing.T) {
 	b := create(t, at)
 	plain := describe(content)
 	plain.SHA256 = [32]byte{}
-	if _, err := b.Put(t.Context(), "tar", bytes.NewReader(content), plain); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(b.Put(t.Context(), "tar", bytes.NewReader(content), plain))(t)
 	up := storage.Upload{Size: 5000, ContentType: "application/x-tar"}
 	for _, unchecked := range []bool{true, false} {
-		if _, err := b.Copy(t.Context(), storage.Source{Bucket: b, Key: "tar", Unchecked: unchecked}, "copy", up, storage.Parts{}); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(b.Copy(t.Context(), storage.Source{Bucket: b, Key: "tar", Unchecked: unchecked}, "copy", up, storage.Parts{}))(t)
 		if o := head(t, b, "copy"); (o.SHA256 == "") != unchecked || !bytes.Equal(get(t, b, "copy"), content) {
 			t.Errorf("unchecked %t: SHA-256 %q, or other bytes", unchecked, o.SHA256)
 		}
@@ -188,9 +185,7 @@ func TestCopiedPartsAreComparedWithTheirDigests(t *testing.T) {
 	src := create(t, at)
 	plain := describe(content)
 	plain.SHA256 = [32]byte{}
-	if _, err := src.Put(t.Context(), "tar", bytes.NewReader(content), plain); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(src.Put(t.Context(), "tar", bytes.NewReader(content), plain))(t)
 	right := describeParts(content)
 	for part := range slices.Chunk(content, minPart) {
 		right.MD5 = append(right.MD5, md5.Sum(part))
@@ -246,9 +241,7 @@ func TestCopySaysWhyItCannotBeMade(t *testing.T) {
 	b := create(t, at)
 	unsigned := describe(content)
 	unsigned.SHA256 = [32]byte{} // so that the gateway copies parts
-	if _, err := b.Put(t.Context(), "key", bytes.NewReader(content), unsigned); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(b.Put(t.Context(), "key", bytes.NewReader(content), unsigned))(t)
 	put(t, open(t, cold, storage.Options{}), "cold", content)
 	elsewhere := open(t, newGate(t, at, nil).through(at), storage.Options{})
 	inParts := open(t, at, storage.Options{CopyAbove: minPart})

@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/farol-preservation/farol/internal/testenv/must"
 	"github.com/farol-preservation/farol/storage"
 )
 
@@ -111,9 +112,7 @@ func TestDeleteCopesWithServersThatTakeNoBatch(t *testing.T) {
 		put(t, direct, key, noise(10))
 	}
 	b := open(t, g.through(at), storage.Options{})
-	if err := b.Delete(t.Context(), "a", "b", "c", "never there"); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, b.Delete(t.Context(), "a", "b", "c", "never there"))
 	if left := list(t, direct, "", ""); len(left) > 0 {
 		t.Errorf("%v are left", left)
 	}
@@ -206,9 +205,7 @@ func TestPutOverABrokenConnectionCanBeRepeated(t *testing.T) {
 	proxy, at := proxied(t, at)
 	b := open(t, at, storage.Options{})
 	content := noise(8 << 20)
-	if err := b.Check(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, b.Check(t.Context()))
 	proxy.CutAfter(1 << 20)
 	if _, err := b.Put(t.Context(), "key", onlyReader{bytes.NewReader(content)}, describe(content)); err == nil || isFinal(err) || errors.Is(err, io.EOF) {
 		t.Errorf("Put = %v, want a transient error", err)

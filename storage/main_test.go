@@ -19,6 +19,7 @@ import (
 
 	"github.com/farol-preservation/farol/internal/devstack"
 	"github.com/farol-preservation/farol/internal/testenv"
+	"github.com/farol-preservation/farol/internal/testenv/must"
 	"github.com/farol-preservation/farol/storage"
 )
 
@@ -45,20 +46,14 @@ func open(t *testing.T, at storage.Target, o storage.Options) *storage.Bucket {
 	t.Helper()
 	client := storage.NewClient(o)
 	t.Cleanup(client.Close)
-	b, err := client.Bucket(at)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return b
+	return must.Get(client.Bucket(at))(t)
 }
 
 // create is open for a bucket that is not there yet.
 func create(t *testing.T, at storage.Target) *storage.Bucket {
 	t.Helper()
 	b := open(t, at, storage.Options{})
-	if err := b.Create(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, b.Create(t.Context()))
 	return b
 }
 
@@ -100,34 +95,19 @@ type onlyReader struct{ io.Reader }
 
 func put(t *testing.T, b *storage.Bucket, key string, content []byte) storage.Object {
 	t.Helper()
-	o, err := b.Put(t.Context(), key, onlyReader{bytes.NewReader(content)}, describe(content))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return o
+	return must.Get(b.Put(t.Context(), key, onlyReader{bytes.NewReader(content)}, describe(content)))(t)
 }
 
 func head(t *testing.T, b *storage.Bucket, key string) storage.Object {
 	t.Helper()
-	o, err := b.Head(t.Context(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return o
+	return must.Get(b.Head(t.Context(), key))(t)
 }
 
 func get(t *testing.T, b *storage.Bucket, key string) []byte {
 	t.Helper()
-	r, err := b.Get(t.Context(), key, storage.Range{Length: -1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must.Get(b.Get(t.Context(), key, storage.Range{Length: -1}))(t)
 	defer r.Close()
-	p, err := io.ReadAll(r)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return p
+	return must.Get(io.ReadAll(r))(t)
 }
 
 // A gate is an HTTP server in front of the real one, through which a test sees

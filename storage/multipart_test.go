@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"github.com/farol-preservation/farol/internal/testenv/must"
 	"github.com/farol-preservation/farol/storage"
 )
 
@@ -31,10 +32,7 @@ func TestPutPartsKeepsDigestMetadataAndStorageClass(t *testing.T) {
 	saved := ""
 	parts.SaveID = func(_ context.Context, id string) error { saved = id; return nil }
 
-	stored, err := b.PutParts(t.Context(), "key", up, parts)
-	if err != nil {
-		t.Fatal(err)
-	}
+	stored := must.Get(b.PutParts(t.Context(), "key", up, parts))(t)
 	var sums [][16]byte
 	for from := 0; from < len(content); from += minPart {
 		sums = append(sums, md5.Sum(content[from:min(from+minPart, len(content))]))
@@ -102,9 +100,7 @@ func TestResumeSendsOnlyTheMissingParts(t *testing.T) {
 
 	parts.Open, parts.Resume = openPart, id
 	parts.SaveID = func(context.Context, string) error { return errors.New("no new upload is needed") }
-	if _, err := b.PutParts(t.Context(), "key", up, parts); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(b.PutParts(t.Context(), "key", up, parts))(t)
 	if n := g.count(isPart); n != 4 {
 		t.Errorf("%d parts were sent in all, want 4", n)
 	}
@@ -127,9 +123,7 @@ func TestResumeReplacesPartsOfOtherContent(t *testing.T) {
 
 	up, parts := describe(content), describeParts(content)
 	parts.Resume = id
-	if _, err := b.PutParts(t.Context(), "key", up, parts); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(b.PutParts(t.Context(), "key", up, parts))(t)
 	if got := get(t, b, "key"); !bytes.Equal(got, content) {
 		t.Error("the object has other bytes")
 	}
@@ -196,9 +190,7 @@ func TestUploadThatTheServerForgotStartsAgain(t *testing.T) {
 	parts.Resume = id
 	saved := ""
 	parts.SaveID = func(_ context.Context, id string) error { saved = id; return nil }
-	if _, err := b.PutParts(t.Context(), "key", up, parts); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(b.PutParts(t.Context(), "key", up, parts))(t)
 	if saved == "" || saved == id {
 		t.Errorf("the new upload's ID %q was not saved", saved)
 	}
@@ -216,10 +208,7 @@ func TestACompletedUploadIsRecognized(t *testing.T) {
 	up, parts := describe(content), describeParts(content)
 	id := ""
 	parts.SaveID = func(_ context.Context, begun string) error { id = begun; return nil }
-	first, err := b.PutParts(t.Context(), "key", up, parts)
-	if err != nil {
-		t.Fatal(err)
-	}
+	first := must.Get(b.PutParts(t.Context(), "key", up, parts))(t)
 	parts.Resume = id
 	parts.Open = func(context.Context, int64, int64) (io.ReadCloser, error) {
 		return nil, errors.New("nothing need be read")
@@ -255,9 +244,7 @@ func TestALostAnswerToCompleteIsNotALostObject(t *testing.T) {
 			at.Checksum = mode
 			b := open(t, at, storage.Options{})
 			content := noise(minPart + 17)
-			if _, err := b.PutParts(t.Context(), "key", describe(content), describeParts(content)); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(b.PutParts(t.Context(), "key", describe(content), describeParts(content)))(t)
 			if !lost.Load() {
 				t.Error("no answer was lost")
 			}
@@ -289,9 +276,7 @@ func TestAPartThatFailsIsOpenedAgain(t *testing.T) {
 		}
 		return body, err
 	}
-	if _, err := b.PutParts(t.Context(), "key", up, parts); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(b.PutParts(t.Context(), "key", up, parts))(t)
 	if n := opened.Load(); n != 4 {
 		t.Errorf("3 parts were opened %d times, want 4", n)
 	}

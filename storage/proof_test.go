@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/farol-preservation/farol/internal/testenv/must"
 	"github.com/farol-preservation/farol/storage"
 	"github.com/farol-preservation/farol/storage/proof"
 )
@@ -23,14 +24,9 @@ func digest(t *testing.T, p proof.Proof, content []byte) []byte {
 	for piece := range slices.Chunk(content[:cut], 100_000) {
 		_, _ = h.Write(piece)
 	}
-	state, err := h.(encoding.BinaryMarshaler).MarshalBinary()
-	if err != nil {
-		t.Fatal(err)
-	}
+	state := must.Get(h.(encoding.BinaryMarshaler).MarshalBinary())(t)
 	h = p.New()
-	if err := h.(encoding.BinaryUnmarshaler).UnmarshalBinary(state); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, h.(encoding.BinaryUnmarshaler).UnmarshalBinary(state))
 	_, _ = h.Write(content[cut:])
 	if a, b := h.Sum(nil), h.Sum(nil); string(a) != string(b) || len(a) != h.Size() {
 		t.Errorf("two sums of one digest are %x and %x", a, b)
@@ -54,14 +50,10 @@ func TestProofOfWhatIsThere(t *testing.T) {
 			t.Parallel()
 			b := create(t, at)
 			put(t, b, "small", small)
-			if _, err := b.PutParts(t.Context(), "parts", describe(content), parts); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(b.PutParts(t.Context(), "parts", describe(content), parts))(t)
 			up := describe(content)
 			up.SHA256 = [32]byte{}
-			if _, err := b.PutParts(t.Context(), "usual parts", up, usual); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(b.PutParts(t.Context(), "usual parts", up, usual))(t)
 			for key, content := range map[string][]byte{"small": small, "parts": content, "usual parts": content} {
 				for how, change := range map[string]func(http.Header){
 					"":            func(http.Header) {},
@@ -69,10 +61,7 @@ func TestProofOfWhatIsThere(t *testing.T) {
 					"no count":    func(h http.Header) { noChecksum(h); h.Del("x-amz-mp-parts-count") },
 				} {
 					asked, etag := changed(t, at, change), head(t, b, key).ETag
-					p, err := asked.Proof(t.Context(), key, etag)
-					if err != nil {
-						t.Fatal(err)
-					}
+					p := must.Get(asked.Proof(t.Context(), key, etag))(t)
 					if read := readProven(t, asked, key, etag, content); !read.Agrees(digest(t, p, content)) && p.Agrees(digest(t, p, content)) ||
 						read.Name() != p.Name() || read.Known() != p.Known() {
 						t.Errorf("%s %s: reading it gives the proof %s, asking for it %s", key, how, read.Name(), p.Name())

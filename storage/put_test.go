@@ -17,6 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/farol-preservation/farol/internal/testenv"
+	"github.com/farol-preservation/farol/internal/testenv/must"
 	"github.com/farol-preservation/farol/storage"
 )
 
@@ -178,9 +179,7 @@ func TestPutWithoutADigestIsNotChecked(t *testing.T) {
 	t.Parallel()
 	b := create(t, target(t, "put"))
 	content := noise(1 << 20)
-	if _, err := b.Put(t.Context(), "key", onlyReader{bytes.NewReader(content)}, storage.Upload{Size: 1 << 20}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(b.Put(t.Context(), "key", onlyReader{bytes.NewReader(content)}, storage.Upload{Size: 1 << 20}))(t)
 	if got := get(t, b, "key"); !bytes.Equal(got, content) {
 		t.Error("Get returns other bytes")
 	}
@@ -213,20 +212,14 @@ func TestETagModeSendsNoChecksumHeaders(t *testing.T) {
 	if g.count(func(r *http.Request) bool { return r.Header.Get("Content-MD5") != "" }) != 1 {
 		t.Error("Content-MD5 was not sent")
 	}
-	if _, err := b.PutParts(t.Context(), "parts", up, describeParts(content)); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := b.Copy(t.Context(), storage.Source{Bucket: b, Key: "one"}, "copy", up, storage.Parts{}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(b.PutParts(t.Context(), "parts", up, describeParts(content)))(t)
+	must.Get(b.Copy(t.Context(), storage.Source{Bucket: b, Key: "one"}, "copy", up, storage.Parts{}))(t)
 	for _, key := range []string{"parts", "copy"} {
 		if got := get(t, b, key); !bytes.Equal(got, content) {
 			t.Errorf("%s has other bytes", key)
 		}
 	}
-	if err := b.Delete(t.Context(), "one", "parts", "copy"); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, b.Delete(t.Context(), "one", "parts", "copy"))
 }
 
 // A tar entry's reader is used for the next entry as soon as Put has returned;
@@ -286,13 +279,9 @@ func TestPutStreamsInBoundedMemory(t *testing.T) {
 		peak = max(peak, now.HeapAlloc)
 	}}
 	sum := sha256.New()
-	if _, err := io.CopyN(sum, &zeros{}, size); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(io.CopyN(sum, &zeros{}, size))(t)
 	up := storage.Upload{Size: size, SHA256: [32]byte(sum.Sum(nil))}
-	if _, err := b.Put(t.Context(), "big", src, up); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(b.Put(t.Context(), "big", src, up))(t)
 	if used := peak - before.HeapAlloc; used > limit {
 		t.Errorf("%d MiB of heap at the peak, want at most %d", used>>20, limit>>20)
 	}

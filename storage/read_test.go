@@ -17,6 +17,7 @@ import (
 
 	"github.com/farol-preservation/farol/internal/testenv"
 	"github.com/farol-preservation/farol/internal/testenv/injure"
+	"github.com/farol-preservation/farol/internal/testenv/must"
 	"github.com/farol-preservation/farol/storage"
 )
 
@@ -43,10 +44,7 @@ func TestGetReadsRanges(t *testing.T) {
 	} {
 		t.Run(fmt.Sprintf("%s %+v", tt.key, tt.r), func(t *testing.T) {
 			t.Parallel()
-			r, err := b.Get(t.Context(), tt.key, tt.r)
-			if err != nil {
-				t.Fatal(err)
-			}
+			r := must.Get(b.Get(t.Context(), tt.key, tt.r))(t)
 			defer r.Close()
 			if err := iotest.TestReader(r, tt.want); err != nil {
 				t.Error(err)
@@ -114,14 +112,9 @@ func TestGetOfABrokenConnectionDoesNotLookComplete(t *testing.T) {
 	proxy, at := proxied(t, at)
 	b := open(t, at, storage.Options{})
 
-	r, err := b.Get(t.Context(), "key", storage.Range{Length: -1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must.Get(b.Get(t.Context(), "key", storage.Range{Length: -1}))(t)
 	defer r.Close()
-	if _, err := io.CopyN(io.Discard, r, 1<<20); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(io.CopyN(io.Discard, r, 1<<20))(t)
 	proxy.Cut()
 	n, err := io.Copy(io.Discard, r)
 	if err == nil || isFinal(err) || errors.Is(err, io.EOF) {
@@ -137,10 +130,7 @@ func TestGetOfABrokenConnectionDoesNotLookComplete(t *testing.T) {
 // proxied is the target behind a proxy that can break.
 func proxied(t *testing.T, at storage.Target) (*injure.Proxy, storage.Target) {
 	t.Helper()
-	u, err := url.Parse(at.Endpoint)
-	if err != nil {
-		t.Fatal(err)
-	}
+	u := must.Get(url.Parse(at.Endpoint))(t)
 	proxy := testenv.NewProxy(t, u.Host)
 	at.Endpoint = u.Scheme + "://" + proxy.Addr()
 	return proxy, at
@@ -207,12 +197,10 @@ func TestListWalksAllPagesInOrder(t *testing.T) {
 	for i := range 1100 {
 		keys = append(keys, fmt.Sprintf("12/%04d", i))
 	}
-	if err := eachOf(keys, func(key string) error {
+	must.Do(t, eachOf(keys, func(key string) error {
 		_, err := b.Put(t.Context(), key, strings.NewReader(key), storage.Upload{Size: int64(len(key))})
 		return err
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 	slices.Sort(keys)
 	mine := slices.DeleteFunc(slices.Clone(keys), func(k string) bool { return !strings.HasPrefix(k, "12/") })
 
@@ -234,9 +222,7 @@ func TestListWalksAllPagesInOrder(t *testing.T) {
 		break // must not go on asking
 	}
 
-	if err := b.Delete(t.Context(), append(mine, "12/never there")...); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, b.Delete(t.Context(), append(mine, "12/never there")...))
 	if diff := cmp.Diff([]string{"123/other item"}, list(t, b, "", "")); diff != "" {
 		t.Errorf("left after Delete (-want +got):\n%s", diff)
 	}

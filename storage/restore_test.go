@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/farol-preservation/farol/internal/testenv"
+	"github.com/farol-preservation/farol/internal/testenv/must"
 	"github.com/farol-preservation/farol/storage"
 	"github.com/farol-preservation/farol/storage/ability"
 )
@@ -24,11 +25,7 @@ func TestRestoreBringsAnObjectBack(t *testing.T) {
 	put(t, b, "cold", noise(10))
 	restore := func(key string, days int) storage.RetrievalState {
 		t.Helper()
-		state, err := b.Restore(t.Context(), key, storage.Retrieval{Days: days, Tier: "Bulk"})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return state
+		return must.Get(b.Restore(t.Context(), key, storage.Retrieval{Days: days, Tier: "Bulk"}))(t)
 	}
 	if o := head(t, b, "cold"); o.Readable(time.Now()) || o.Restoration != (storage.Restoration{}) {
 		t.Errorf("before it is asked for: %+v", o.Restoration)

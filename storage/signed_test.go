@@ -18,6 +18,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/s3/types"
 
 	"github.com/farol-preservation/farol/internal/testenv"
+	"github.com/farol-preservation/farol/internal/testenv/must"
 	"github.com/farol-preservation/farol/storage"
 	"github.com/farol-preservation/farol/storage/setup"
 )
@@ -30,10 +31,7 @@ type page struct {
 
 func newPage(t *testing.T) page {
 	t.Helper()
-	pem, err := os.ReadFile(testenv.S3(t).CAFile)
-	if err != nil {
-		t.Fatal(err)
-	}
+	pem := must.Get(os.ReadFile(testenv.S3(t).CAFile))(t)
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(pem)
 	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}}
@@ -45,10 +43,7 @@ func newPage(t *testing.T) page {
 // none.
 func (p page) puts(at storage.PartURL, content []byte) (int, string) {
 	p.t.Helper()
-	r, err := http.NewRequestWithContext(context.Background(), http.MethodPut, at.URL, bytes.NewReader(content))
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	r := must.Get(http.NewRequestWithContext(context.Background(), http.MethodPut, at.URL, bytes.NewReader(content)))(p.t)
 	for k, v := range at.Header {
 		r.Header[k] = v
 	}
@@ -66,20 +61,12 @@ func (p page) puts(at storage.PartURL, content []byte) (int, string) {
 
 func begin(t *testing.T, b *storage.Bucket, key string) storage.OpenUpload {
 	t.Helper()
-	u, err := b.BeginUpload(t.Context(), key, "application/x-tar")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return u
+	return must.Get(b.BeginUpload(t.Context(), key, "application/x-tar"))(t)
 }
 
 func sign(t *testing.T, b *storage.Bucket, u storage.OpenUpload, number int, content []byte) storage.PartURL {
 	t.Helper()
-	at, err := b.SignPart(t.Context(), u, number, int64(len(content)), sha256.Sum256(content), time.Hour)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return at
+	return must.Get(b.SignPart(t.Context(), u, number, int64(len(content)), sha256.Sum256(content), time.Hour))(t)
 }
 
 // cut is content in the parts in which a program sends it.
@@ -125,10 +112,7 @@ func TestOthersSendPartsBySignedURLs(t *testing.T) {
 			t.Errorf("as %d bytes: %v", size, err)
 		}
 	}
-	o, err := b.CompleteUpload(t.Context(), u, int64(len(content)), false)
-	if err != nil {
-		t.Fatal(err)
-	}
+	o := must.Get(b.CompleteUpload(t.Context(), u, int64(len(content)), false))(t)
 	if !bytes.Equal(get(t, b, key), content) || head(t, b, key).ETag != o.ETag {
 		t.Error("the object is not what was sent")
 	}
@@ -184,16 +168,12 @@ func TestCompletingReplacesNothingByItself(t *testing.T) {
 	if _, err := b.CompleteUpload(t.Context(), other, 1000, true); !errors.Is(err, storage.ErrNotFound) {
 		t.Errorf("another key: %v", err)
 	}
-	if _, err := b.CompleteUpload(t.Context(), u, 1000, true); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(b.CompleteUpload(t.Context(), u, 1000, true))(t)
 	if !bytes.Equal(get(t, b, "bag.tar"), content) {
 		t.Error("the object was not replaced")
 	}
 	u = begin(t, b, "gone.tar")
-	if err := b.Abort(t.Context(), u); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, b.Abort(t.Context(), u))
 	if _, err := b.SentParts(t.Context(), u); !errors.Is(err, storage.ErrNotFound) {
 		t.Errorf("an aborted upload: %v", err)
 	}
@@ -219,16 +199,12 @@ func TestAllowUploads(t *testing.T) {
 		t.Fatalf("at first: %v, %v", ok, err)
 	}
 	client := testenv.S3(t).Client(t)
-	if _, err := client.PutBucketCors(t.Context(), &s3.PutBucketCorsInput{Bucket: &at.Bucket, CORSConfiguration: &types.CORSConfiguration{CORSRules: []types.CORSRule{
+	must.Get(client.PutBucketCors(t.Context(), &s3.PutBucketCorsInput{Bucket: &at.Bucket, CORSConfiguration: &types.CORSConfiguration{CORSRules: []types.CORSRule{
 		{ID: aws.String("theirs"), AllowedMethods: []string{"GET"}, AllowedOrigins: []string{"*"}},
 		{AllowedMethods: []string{"PUT"}, AllowedOrigins: []string{"https://*.example.com"}, AllowedHeaders: []string{"x-amz-*"}},
-	}}}); err != nil {
-		t.Fatal(err)
-	}
+	}}}))(t)
 	for _, o := range []string{ours, origin, origin} {
-		if err := setup.AllowUploads(t.Context(), b.Conn(), o); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, setup.AllowUploads(t.Context(), b.Conn(), o))
 	}
 	for o, want := range map[string]bool{origin: true, ours: false, "https://a.example.com": true, "https://a.example.com.evil.org": false, "http://farol.example.org": false} {
 		if ok, err := setup.AllowsUploads(t.Context(), b.Conn(), o); ok != want || err != nil {
@@ -247,17 +223,11 @@ func TestAllowUploads(t *testing.T) {
 // preflight asks as a browser does whether a page of an origin may send a part.
 func (p page) preflight(url, origin string) bool {
 	p.t.Helper()
-	r, err := http.NewRequestWithContext(context.Background(), http.MethodOptions, url, nil)
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	r := must.Get(http.NewRequestWithContext(context.Background(), http.MethodOptions, url, nil))(p.t)
 	r.Header.Set("Origin", origin)
 	r.Header.Set("Access-Control-Request-Method", http.MethodPut)
 	r.Header.Set("Access-Control-Request-Headers", "x-amz-checksum-sha256")
-	answer, err := p.client.Do(r)
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	answer := must.Get(p.client.Do(r))(p.t)
 	defer answer.Body.Close() //nolint:errcheck // not read
 	allowed := answer.Header.Get("Access-Control-Allow-Origin")
 	return answer.StatusCode/100 == 2 && (allowed == origin || allowed == "*")

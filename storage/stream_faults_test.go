@@ -14,6 +14,7 @@ import (
 
 	smithy "github.com/aws/smithy-go"
 
+	"github.com/farol-preservation/farol/internal/testenv/must"
 	"github.com/farol-preservation/farol/storage"
 )
 
@@ -34,9 +35,7 @@ func TestStreamSendsThePartAgainThatWasCut(t *testing.T) {
 		}
 		return produce(ctx, offset)
 	}
-	if _, err := open(t, at, storage.Options{}).PutStream(t.Context(), "key", describe(p.content), s); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(open(t, at, storage.Options{}).PutStream(t.Context(), "key", describe(p.content), s))(t)
 	if !slices.Equal(p.from, []int64{0, minPart}) || p.open != 0 || !slices.Equal(p.told, ends(s.Size)) {
 		t.Errorf("begun at %v, notified of %v, %d left open", p.from, p.told, p.open)
 	}
@@ -84,9 +83,7 @@ func TestStreamIsRewound(t *testing.T) {
 				}
 				return produce(ctx, offset)
 			}
-			if _, err := b.PutStream(t.Context(), "key", describe(p.content), s); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(b.PutStream(t.Context(), "key", describe(p.content), s))(t)
 			if !rewound || !slices.Equal(p.from, []int64{0, minPart}) || p.open != 0 {
 				t.Errorf("rewound %t, begun at %v, %d left open", rewound, p.from, p.open)
 			}
@@ -306,9 +303,7 @@ func TestStreamIsCheckedByTheServer(t *testing.T) {
 		return false
 	})
 	p := &producer{content: noise(minPart + 17)}
-	if _, err := open(t, g.through(at), storage.Options{}).PutStream(t.Context(), "key", describe(p.content), p.stream()); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(open(t, g.through(at), storage.Options{}).PutStream(t.Context(), "key", describe(p.content), p.stream()))(t)
 	if !slices.Equal(p.from, []int64{0, 0}) {
 		t.Errorf("begun at %v, want the first part twice", p.from)
 	}
@@ -377,9 +372,7 @@ func TestAServerWithoutTrailingChecksumsIsHeldToItsETags(t *testing.T) {
 				t.Errorf("begun at %v, uploads %v", p.from, p.ids)
 			}
 			s.Resume, s.Offset, s.Sent = p.ids[1], 2*minPart, nil
-			if _, err := b.PutStream(t.Context(), "key", describe(p.content), s); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(b.PutStream(t.Context(), "key", describe(p.content), s))(t)
 			if !slices.Equal(p.from, []int64{0, 0, 2 * minPart}) || len(p.ids) != 2 {
 				t.Errorf("begun at %v, uploads %v", p.from, p.ids)
 			}

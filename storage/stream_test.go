@@ -19,6 +19,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"github.com/farol-preservation/farol/internal/testenv/must"
 	"github.com/farol-preservation/farol/storage"
 )
 
@@ -127,10 +128,7 @@ func TestPutStreamKeepsWhatIsProduced(t *testing.T) {
 				p := &producer{content: noise(size)}
 				up, key := describe(p.content), fmt.Sprint(name, size)
 				up.Size, up.SHA256, up.MD5 = -1, [32]byte{1}, [16]byte{1}
-				stored, err := b.PutStream(t.Context(), key, up, p.stream())
-				if err != nil {
-					t.Fatal(err)
-				}
+				stored := must.Get(b.PutStream(t.Context(), key, up, p.stream()))(t)
 				var sums [][32]byte
 				var md5s [][16]byte
 				for part := range slices.Chunk(p.content, minPart) {
@@ -226,9 +224,7 @@ func TestStreamGoesOnWhereItStood(t *testing.T) {
 			s := again.stream()
 			s.Resume, s.Offset = p.ids[0], tt.offset
 			b = open(t, ways(t, at, tt.list)[tt.then], storage.Options{})
-			if _, err := b.PutStream(t.Context(), "key", describe(p.content), s); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(b.PutStream(t.Context(), "key", describe(p.content), s))(t)
 			if !slices.Equal(again.from, []int64{tt.from}) || again.made != size-tt.from || (len(again.ids) > 0) != tt.restarts {
 				t.Errorf("begun at %v, %d bytes, uploads %v; want from %d on, from the beginning %t", again.from, again.made, again.ids, tt.from, tt.restarts)
 			}
@@ -255,9 +251,7 @@ func TestStreamBeginsAgainIfItsUploadIsGone(t *testing.T) {
 	nothingOpen(t, b, 1)
 	s := p.stream()
 	s.Resume, s.Offset = id, minPart
-	if _, err := b.PutStream(t.Context(), "key", describe(p.content), s); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(b.PutStream(t.Context(), "key", describe(p.content), s))(t)
 	if !slices.Equal(p.from, []int64{0}) || len(p.ids) != 1 || p.ids[0] == id {
 		t.Errorf("begun at %v, uploads %v after %s", p.from, p.ids, id)
 	}
@@ -331,15 +325,12 @@ func TestPutStreamKeepsNoPartInMemory(t *testing.T) {
 		runtime.ReadMemStats(&now)
 		peak = max(peak, now.HeapAlloc)
 	}}
-	_, err := b.PutStream(t.Context(), "big", storage.Upload{}, storage.Stream{
+	must.Get(b.PutStream(t.Context(), "big", storage.Upload{}, storage.Stream{
 		Size: size, PartSize: 64 << 20,
 		From: func(context.Context, int64) (io.ReadCloser, error) {
 			return io.NopCloser(io.LimitReader(src, size)), nil
 		},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	if used := peak - before.HeapAlloc; used > limit {
 		t.Errorf("%d MiB of heap at the peak, want at most %d", used>>20, limit>>20)
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/farol-preservation/farol/internal/testenv"
+	"github.com/farol-preservation/farol/internal/testenv/must"
 	"github.com/farol-preservation/farol/storage"
 )
 
@@ -39,9 +40,7 @@ func versions(t *testing.T, b *storage.Bucket, prefix string) []storage.Version 
 
 func remove(t *testing.T, b *storage.Bucket, keys ...string) {
 	t.Helper()
-	if err := b.Delete(t.Context(), keys...); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, b.Delete(t.Context(), keys...))
 }
 
 // What was replaced and deleted is still there, and can be removed one by one.
@@ -74,15 +73,11 @@ func TestVersionsShowsWhatIsKept(t *testing.T) {
 	}
 	etag := at
 	etag.Checksum = storage.ChecksumETag // so that it deletes one by one
-	if err := b.DeleteVersions(t.Context(), []storage.Version{all[2], all[4]}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, b.DeleteVersions(t.Context(), []storage.Version{all[2], all[4]}))
 	if o := head(t, b, "12/a b+é"); o.Size != 2 {
 		t.Errorf("without the delete marker there is %+v", o)
 	}
-	if err := open(t, etag, storage.Options{}).DeleteVersions(t.Context(), all[:1]); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, open(t, etag, storage.Options{}).DeleteVersions(t.Context(), all[:1]))
 	if o := head(t, b, "12/a b+é"); o.Size != 1 {
 		t.Errorf("without the last version there is %+v", o)
 	}
@@ -188,9 +183,7 @@ func TestEraseLeavesNothingOfItsKeysOnly(t *testing.T) {
 				}
 			}
 			for range 2 {
-				if err := b.Erase(t.Context(), "12/a", "12/b", "never there"); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, b.Erase(t.Context(), "12/a", "12/b", "never there"))
 			}
 			for _, key := range []string{"12/a", "12/b", "never there"} {
 				if err := b.Absent(t.Context(), key); err != nil {
@@ -223,9 +216,7 @@ func TestEraseIsCheapWhereThereAreNoVersions(t *testing.T) {
 	for i := range 999 {
 		keys = append(keys, fmt.Sprint("never there ", i))
 	}
-	if err := b.Erase(t.Context(), keys...); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, b.Erase(t.Context(), keys...))
 	for _, key := range keys[:10] {
 		if err := b.Absent(t.Context(), key); err != nil {
 			t.Error(err)
@@ -303,9 +294,7 @@ func TestAbsenceIsProvedByTheBucketItself(t *testing.T) {
 	if want := []storage.Version{{Key: "key", Size: 3, LastModified: head(t, b, "key").LastModified}}; !cmp.Equal(all, want, cmpopts.EquateApproxTime(time.Second)) {
 		t.Errorf("Versions of a server that knows none = %+v, want %+v", all, want)
 	}
-	if err := b.DeleteVersions(t.Context(), all); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, b.DeleteVersions(t.Context(), all))
 	if err := b.Absent(t.Context(), "key"); err != nil {
 		t.Errorf("Absent of what was deleted = %v", err)
 	}

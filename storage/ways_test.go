@@ -14,6 +14,7 @@ import (
 
 	"github.com/farol-preservation/farol/internal/storeways"
 	"github.com/farol-preservation/farol/internal/testenv"
+	"github.com/farol-preservation/farol/internal/testenv/must"
 	"github.com/farol-preservation/farol/storage"
 	"github.com/farol-preservation/farol/storage/ability"
 )
@@ -131,11 +132,7 @@ func alsoLacks(way string) []ability.Way {
 
 func within(t *testing.T, c *storage.Client, at storage.Target) *storage.Bucket {
 	t.Helper()
-	b, err := c.Bucket(at)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return b
+	return must.Get(c.Bucket(at))(t)
 }
 
 // lifeOf is what the pipeline does in a store. direct is the bucket of to, past the store's ways.
@@ -226,9 +223,7 @@ func TestConditionOnWritingIsTried(t *testing.T) {
 			create(t, at)
 			g, _ := going(t, at, func(*http.Request) {}, tt.ways...)
 			b, content := open(t, g.through(at), storage.Options{}), noise(1000)
-			if _, err := b.Put(t.Context(), "key", bytes.NewReader(content), describe(content)); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(b.Put(t.Context(), "key", bytes.NewReader(content), describe(content)))(t)
 			for range 2 {
 				u := sent(t, b, "key", content)
 				if _, err := b.CompleteUpload(t.Context(), u, 1000, false); !errors.Is(err, storage.ErrChanged) {
@@ -249,19 +244,10 @@ func TestConditionOnWritingIsTried(t *testing.T) {
 // sent is an upload whose only part was sent as a browser does.
 func sent(t *testing.T, b *storage.Bucket, key string, content []byte) storage.OpenUpload {
 	t.Helper()
-	u, err := b.BeginUpload(t.Context(), key, "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	u := must.Get(b.BeginUpload(t.Context(), key, ""))(t)
 	up := describe(content)
-	part, err := b.SignPart(t.Context(), u, 1, up.Size, up.SHA256, testenv.Patience)
-	if err != nil {
-		t.Fatal(err)
-	}
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodPut, part.URL, bytes.NewReader(content))
-	if err != nil {
-		t.Fatal(err)
-	}
+	part := must.Get(b.SignPart(t.Context(), u, 1, up.Size, up.SHA256, testenv.Patience))(t)
+	r := must.Get(http.NewRequestWithContext(t.Context(), http.MethodPut, part.URL, bytes.NewReader(content)))(t)
 	r.Header = part.Header.Clone()
 	response, err := (&http.Client{Transport: b.Conn().Transport()}).Do(r)
 	if err != nil || response.StatusCode != http.StatusOK {
@@ -315,9 +301,7 @@ func TestBodyIsSentUnasked(t *testing.T) {
 	}, "does not want to be asked")
 	b, content := open(t, g.through(at), storage.Options{}), noise(3<<20)
 	for range 2 {
-		if _, err := b.Put(t.Context(), "key", onlyReader{bytes.NewReader(content)}, describe(content)); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(b.Put(t.Context(), "key", onlyReader{bytes.NewReader(content)}, describe(content)))(t)
 		if !bytes.Equal(get(t, b, "key"), content) {
 			t.Error("other bytes were stored")
 		}
@@ -346,10 +330,7 @@ func TestLengthThatNobodySays(t *testing.T) {
 		if size < 2 {
 			continue
 		}
-		r, err := b.Get(t.Context(), "key", storage.Range{Offset: 2, Length: -1})
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := must.Get(b.Get(t.Context(), "key", storage.Range{Offset: 2, Length: -1}))(t)
 		got, err := io.ReadAll(r)
 		if err = errors.Join(err, r.Close()); err != nil || !bytes.Equal(got, content[2:]) {
 			t.Errorf("the rest has %d bytes, %v", len(got), err)
@@ -392,9 +373,7 @@ func TestPartsCarryTheirMD5(t *testing.T) {
 	for part := range slices.Chunk(content, minPart) {
 		p.MD5 = append(p.MD5, md5.Sum(part))
 	}
-	if _, err := open(t, g.through(at), storage.Options{}).PutParts(t.Context(), "key", describe(content), p); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(open(t, g.through(at), storage.Options{}).PutParts(t.Context(), "key", describe(content), p))(t)
 	if parts.Load() != 2 || without.Load() != 0 {
 		t.Errorf("%d of %d parts had no MD5", without.Load(), parts.Load())
 	}

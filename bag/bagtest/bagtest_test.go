@@ -8,15 +8,13 @@ import (
 	"testing"
 
 	"github.com/farol-preservation/farol/bag/bagtest"
+	"github.com/farol-preservation/farol/internal/testenv/must"
 )
 
 func TestTheSameSpecGivesTheSameBytes(t *testing.T) {
 	t.Parallel()
 	spec := bagtest.Spec{Files: []bagtest.File{{Path: "data/a", Size: 3001}, {Path: "data/b", Size: 3001}, {Path: "data/c", Size: 3001, Seed: 1}}}
-	first, err := spec.Bytes()
-	if err != nil {
-		t.Fatal(err)
-	}
+	first := must.Get(spec.Bytes())(t)
 	second, err := spec.Bytes()
 	if err != nil || !bytes.Equal(first, second) {
 		t.Errorf("error %v, or different bytes", err)
@@ -30,10 +28,7 @@ func TestTheSameSpecGivesTheSameBytes(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		content, err := io.ReadAll(r)
-		if err != nil {
-			t.Fatal(err)
-		}
+		content := must.Get(io.ReadAll(r))(t)
 		if other := seen[string(content)]; other != "" {
 			t.Errorf("%s and %s have the same content", other, h.Name)
 		}
@@ -45,17 +40,11 @@ func TestTheSameSpecGivesTheSameBytes(t *testing.T) {
 func TestManifestsSayTheSameWhereverTheyAre(t *testing.T) {
 	t.Parallel()
 	entries := func(first bool) map[string]string {
-		data, err := bagtest.Spec{ManifestsFirst: first}.Bytes()
-		if err != nil {
-			t.Fatal(err)
-		}
+		data := must.Get(bagtest.Spec{ManifestsFirst: first}.Bytes())(t)
 		out := map[string]string{}
 		r := tar.NewReader(bytes.NewReader(data))
 		for h, err := r.Next(); err == nil; h, err = r.Next() {
-			content, err := io.ReadAll(r)
-			if err != nil {
-				t.Fatal(err)
-			}
+			content := must.Get(io.ReadAll(r))(t)
 			out[h.Name] = string(content)
 		}
 		return out

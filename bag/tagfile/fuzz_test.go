@@ -11,6 +11,7 @@ import (
 
 	"github.com/farol-preservation/farol/bag/finding"
 	"github.com/farol-preservation/farol/bag/naming"
+	"github.com/farol-preservation/farol/internal/testenv/must"
 )
 
 func FuzzManifest(f *testing.F) {
@@ -96,10 +97,7 @@ func FuzzRewriteBagInfo(f *testing.F) {
 	names := []string{"", "ISO-8859-1", "UTF-16", "UTF-16LE", "Shift_JIS", "GB18030", "ISO-2022-JP", "UTF-32", "HZ-GB-2312", "Big5"}
 	f.Fuzz(func(t *testing.T, data []byte, which int) {
 		name := names[uint(which)%uint(len(names))]
-		enc, err := encodingFor(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		enc := must.Get(encodingFor(name))(t)
 		tags := func(content []byte) (list []Tag, others []Tag) {
 			var unused finding.List
 			list = ParseTags("bag-info.txt", content, enc, &unused, &unused)

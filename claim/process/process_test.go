@@ -12,6 +12,8 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"github.com/farol-preservation/farol/internal/testenv/must"
 )
 
 // files makes a tree of small files, as a kernel would show it.
@@ -20,9 +22,7 @@ func files(t *testing.T, content map[string]string) string {
 	dir := t.TempDir()
 	for name, text := range content {
 		path := filepath.Join(dir, name)
-		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte(text), 0o600)); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte(text), 0o600)))
 	}
 	return dir
 }
@@ -98,14 +98,9 @@ func TestCauseOfDeath(t *testing.T) {
 	}
 	worker := func(name, words string) string {
 		name = fmt.Sprintf("test-%d-%s", os.Getpid(), name)
-		r, err := createLog(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := must.Get(createLog(name))(t)
 		t.Cleanup(func() { Discard(name) })
-		if err := errors.Join(r.file.Close(), os.WriteFile(filepath.Join(r.dir, crashFile), []byte(words), 0o600)); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, errors.Join(r.file.Close(), os.WriteFile(filepath.Join(r.dir, crashFile), []byte(words), 0o600)))
 		return name
 	}
 	quiet, loud := worker("quiet", ""), worker("loud", "panic: no more\n\tof this\n\ngoroutine 1 [running]:\n")
@@ -136,10 +131,7 @@ func TestCauseOfDeath(t *testing.T) {
 func TestCrashLogKeepsTheCurrentFiles(t *testing.T) {
 	t.Parallel()
 	worker := fmt.Sprintf("test-%d-files", os.Getpid())
-	r, err := createLog(worker)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must.Get(createLog(worker))(t)
 	t.Cleanup(func() { Discard(worker) })
 	r.Note(Slots-1, 1<<40, "in the last slot")
 	if got := FilesOf(worker); len(got) != 1 || got[1<<40] != "in the last slot" {
@@ -195,9 +187,7 @@ func TestRealProcesses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, cmd.Start())
 	if _, err := out.Read(make([]byte, 1<<10)); err != nil { // "PASS": it is about to end
 		t.Fatal(err)
 	}
@@ -207,7 +197,5 @@ func TestRealProcesses(t *testing.T) {
 	if !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("the ended process: %v", err)
 	}
-	if err := cmd.Wait(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, cmd.Wait())
 }

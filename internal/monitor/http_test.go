@@ -16,6 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/farol-preservation/farol/internal/cli"
+	"github.com/farol-preservation/farol/internal/testenv/must"
 )
 
 func TestMetricsAndHealthAreServedUntilTheEnd(t *testing.T) {
@@ -38,10 +39,7 @@ func TestMetricsAndHealthAreServedUntilTheEnd(t *testing.T) {
 		ended <- Serve(ctx, "127.0.0.1:0", metrics, Answers(ready), slog.New(slog.NewJSONHandler(log, nil)))
 	}()
 	lines := bufio.NewReader(logged)
-	text, err := lines.ReadString('\n')
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(lines.ReadString('\n'))(t)
 	var first struct{ Addr, Level string }
 	if err := json.Unmarshal([]byte(text), &first); err != nil || first.Level != "INFO" {
 		t.Fatalf("%s: %v", text, err) // no warning on a loopback address
@@ -51,14 +49,8 @@ func TestMetricsAndHealthAreServedUntilTheEnd(t *testing.T) {
 	expect := func(path string, status int, part string) {
 		t.Helper()
 		client := http.Client{Timeout: 10 * time.Second}
-		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+first.Addr+path, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		response, err := client.Do(request)
-		if err != nil {
-			t.Fatal(err)
-		}
+		request := must.Get(http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+first.Addr+path, nil))(t)
+		response := must.Get(client.Do(request))(t)
 		defer response.Body.Close()
 		body, err := io.ReadAll(response.Body)
 		if err != nil || response.StatusCode != status || !strings.Contains(string(body), part) {

@@ -7,24 +7,20 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/farol-preservation/farol/internal/testenv"
+	"github.com/farol-preservation/farol/internal/testenv/must"
 	"github.com/farol-preservation/farol/registry"
 )
 
 func TestMailIsCounted(t *testing.T) {
 	t.Parallel()
-	db, err := pgxpool.New(t.Context(), testenv.DatabaseURL(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	db := must.Get(pgxpool.New(t.Context(), testenv.DatabaseURL(t)))(t)
 	defer db.Close()
-	if _, err := db.Exec(t.Context(), `
+	must.Get(db.Exec(t.Context(), `
 		INSERT INTO users (email, name, role) VALUES ('staff@archive.org', 'Staff', 'admin');
 		INSERT INTO alerts (type, subject, content) VALUES ('Repair Stopped', 'A', 'A'), ('Repair Stopped', 'B', 'B'), ('Repair Stopped', 'C', 'C');
 		UPDATE mail_outbox SET sent_at = now() WHERE id = 1;
 		UPDATE mail_outbox SET attempts = 1, created_at = now() - interval '1 hour' WHERE id = 2;
-		UPDATE mail_outbox SET created_at = now() - interval '2 hours' WHERE id = 3`); err != nil {
-		t.Fatal(err)
-	}
+		UPDATE mail_outbox SET created_at = now() - interval '2 hours' WHERE id = 3`))(t)
 	runs := NewRuns([]string{"send-mail"})
 	runs.Mail.Observe(3, 2, 1)
 	runs.Registry.MustRegister(NewOutbox(registry.New(db)))

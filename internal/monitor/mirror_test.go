@@ -8,6 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/farol-preservation/farol/internal/testenv"
+	"github.com/farol-preservation/farol/internal/testenv/must"
 	"github.com/farol-preservation/farol/nsqcompat"
 )
 
@@ -19,10 +20,7 @@ func TestMirrorTellsItsFigures(t *testing.T) {
 	metrics := prometheus.NewRegistry()
 	metrics.MustRegister(NewMirror(mirror))
 	series := func() map[string]int {
-		families, err := metrics.Gather()
-		if err != nil {
-			t.Fatal(err)
-		}
+		families := must.Get(metrics.Gather())(t)
 		n := map[string]int{}
 		for _, f := range families {
 			n[f.GetName()] = len(f.GetMetric())

@@ -7,6 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/farol-preservation/farol/internal/testenv"
+	"github.com/farol-preservation/farol/internal/testenv/must"
 	"github.com/farol-preservation/farol/registry"
 )
 
@@ -14,16 +15,11 @@ import (
 func TestSchedulesAreShown(t *testing.T) {
 	t.Parallel()
 	url := testenv.DatabaseURL(t)
-	db, err := pgxpool.New(t.Context(), url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	db := must.Get(pgxpool.New(t.Context(), url))(t)
 	defer db.Close()
-	if _, err := db.Exec(t.Context(), `
+	must.Get(db.Exec(t.Context(), `
 		UPDATE schedules SET ended_at = '2026-11-22 10:00:00+00', next_run_at = '2026-11-22 11:00:00+00', error = 'redis', paused = true WHERE job = 'janitor';
-		UPDATE schedules SET next_run_at = now() - interval '1 hour' WHERE job = 'read-buckets'`); err != nil {
-		t.Fatal(err)
-	}
+		UPDATE schedules SET next_run_at = now() - interval '1 hour' WHERE job = 'read-buckets'`))(t)
 	r := prometheus.NewRegistry()
 	r.MustRegister(NewJobs(registry.New(db)))
 	got := gathered(t, r)

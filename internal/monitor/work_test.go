@@ -20,6 +20,7 @@ import (
 	"github.com/farol-preservation/farol/claim"
 	"github.com/farol-preservation/farol/internal/settings"
 	"github.com/farol-preservation/farol/internal/testenv"
+	"github.com/farol-preservation/farol/internal/testenv/must"
 	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/storage"
@@ -38,26 +39,17 @@ type watched struct {
 func newWatched(t testing.TB) *watched {
 	t.Helper()
 	url := testenv.DatabaseURL(t)
-	db, err := pgxpool.New(t.Context(), url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	db := must.Get(pgxpool.New(t.Context(), url))(t)
 	t.Cleanup(db.Close)
 	w := &watched{t: t, db: db, metrics: NewWork()}
 	for range 2 {
 		o := claim.DefaultOptions()
 		o.Observer, o.Log = w.metrics, slog.New(slog.DiscardHandler)
-		e, err := claim.New(t.Context(), db, o)
-		if err != nil {
-			t.Fatal(err)
-		}
+		e := must.Get(claim.New(t.Context(), db, o))(t)
 		t.Cleanup(e.Close)
 		w.engines = append(w.engines, e)
 	}
-	w.figures, err = NewQueue(t.Context(), "test", settings.Database{URL: storage.Secret(url)}, slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
+	w.figures = must.Get(NewQueue(t.Context(), "test", settings.Database{URL: storage.Secret(url)}, slog.New(slog.DiscardHandler)))(t)
 	t.Cleanup(w.figures.Close)
 	w.figures.fresh, w.figures.most = 0, testenv.Patience
 	w.metrics.Registry.MustRegister(w.figures, NewLeases(w.engines[0]))
@@ -82,10 +74,7 @@ func (w *watched) put(stage string) {
 // claim takes what an engine gets of a stage.
 func (w *watched) claim(engine int, stage string, most int) (holds []*claim.Hold) {
 	w.t.Helper()
-	items, err := w.engines[engine].Claim(w.t.Context(), claim.Filter{Stages: []claim.Want{{Stage: registry.Stage(stage), Most: most}}}, most)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	items := must.Get(w.engines[engine].Claim(w.t.Context(), claim.Filter{Stages: []claim.Want{{Stage: registry.Stage(stage), Most: most}}}, most))(w.t)
 	for _, item := range items {
 		holds = append(holds, w.engines[engine].Hold(w.t.Context(), item))
 	}
@@ -107,10 +96,7 @@ func (w *watched) scraped() map[string]float64 {
 
 func gathered(t testing.TB, from prometheus.Gatherer) map[string]float64 {
 	t.Helper()
-	families, err := from.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	families := must.Get(from.Gather())(t)
 	all := map[string]float64{}
 	for _, family := range families {
 		for _, m := range family.GetMetric() {
@@ -199,9 +185,7 @@ func TestFailedItemsAreCountedAtAllTimes(t *testing.T) {
 				h.Abandon()
 			}
 			w.exec(`UPDATE work_items SET lease_expires_at = now() - interval '1 second' WHERE status = 'Started'`)
-			if _, err := w.engines[1].Reap(context.Background()); err != nil {
-				r.Fatal(err)
-			}
+			must.Get(w.engines[1].Reap(context.Background()))(r)
 		},
 		"late": func(r *rapid.T) {
 			for _, h := range w.claim(0, "Receive", 1) {
@@ -211,9 +195,7 @@ func TestFailedItemsAreCountedAtAllTimes(t *testing.T) {
 		},
 		"hand": func(r *rapid.T) { w.exec(rapid.SampledFrom(byHand).Draw(r, "change")) },
 		"archive": func(r *rapid.T) {
-			if _, err := w.engines[0].Archive(context.Background(), 0); err != nil {
-				r.Fatal(err)
-			}
+			must.Get(w.engines[0].Archive(context.Background(), 0))(r)
 		},
 	}
 	names := []string{"archive", "crash", "hand", "late", "put", "put", "work", "work"}
@@ -330,20 +312,13 @@ func TestScrapesDoNotHammerTheDatabase(t *testing.T) {
 	}
 
 	w.figures.fresh, w.figures.most = 0, 100*time.Millisecond
-	tx, err := w.db.Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := tx.Exec(t.Context(), `LOCK TABLE work_items`); err != nil {
-		t.Fatal(err)
-	}
+	tx := must.Get(w.db.Begin(t.Context()))(t)
+	must.Get(tx.Exec(t.Context(), `LOCK TABLE work_items`))(t)
 	all := w.scraped()
 	if up, ok := all["farol_database_up"]; !ok || up != 0 || len(only(all, "farol_queue_items")) > 0 || all["farol_database_look_seconds"] > 2 {
 		t.Errorf("of a database that does not answer: %v, %v seconds, %v", up, all["farol_database_look_seconds"], only(all, "farol_queue_items"))
 	}
-	if err := tx.Rollback(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, tx.Rollback(t.Context()))
 	w.figures.most = testenv.Patience
 	if all := w.scraped(); all["farol_database_up"] != 1 || all["farol_queue_items Ingest 0 Store due"] != 2 {
 		t.Errorf("when it answers again: %v, %v items", all["farol_database_up"], all["farol_queue_items Ingest 0 Store due"])

@@ -11,6 +11,7 @@ import (
 	"github.com/farol-preservation/farol/claim"
 	"github.com/farol-preservation/farol/fault"
 	"github.com/farol-preservation/farol/format"
+	"github.com/farol-preservation/farol/internal/testenv/must"
 	"github.com/farol-preservation/farol/storage"
 	"github.com/farol-preservation/farol/virus"
 )
@@ -19,11 +20,8 @@ import (
 // the scanner's doing.
 func TestScannerIsBlamedForItselfOnly(t *testing.T) {
 	t.Parallel()
-	away, err := virus.New("unix://"+filepath.Join(t.TempDir(), "none"), virus.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, err = away.Scan(t.Context(), 1, strings.NewReader("a"))
+	away := must.Get(virus.New("unix://"+filepath.Join(t.TempDir(), "none"), virus.Options{}))(t)
+	_, err := away.Scan(t.Context(), 1, strings.NewReader("a"))
 	if f := claim.FaultIn(Scanner(t.Context(), err)); f == nil || f.Code() != "virus-scanner-unavailable" {
 		t.Errorf("%v is %+v", err, f)
 	}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/farol-preservation/farol/bag/bagtest"
 	"github.com/farol-preservation/farol/internal/testenv"
+	"github.com/farol-preservation/farol/internal/testenv/must"
 	"github.com/farol-preservation/farol/pipeline/pipelinetest"
 	"github.com/farol-preservation/farol/registry/fixity"
 	"github.com/farol-preservation/farol/storage"
@@ -69,9 +70,7 @@ func TestCopiesAreReadAndJudged(t *testing.T) {
 	first := a.Deps.Targets["Standard-VA"]
 	a.Spoil(first, "altered")
 	a.Overwrite(first, a.CopyKey("shorter"), []byte("short"))
-	if err := first.Delete(t.Context(), a.CopyKey("missing")); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, first.Delete(t.Context(), a.CopyKey("missing")))
 	a.MakeDue("%/data/%")
 	a.Exec(`UPDATE storage_records SET last_fixity_at = now() WHERE generic_file_id = (SELECT id FROM generic_files WHERE identifier LIKE '%/early')`)
 	var mu sync.Mutex
@@ -143,13 +142,10 @@ func (a *archive) gatedTarget(target string) *s3Gate {
 		server.Close()
 	})
 	was := a.Deps.Targets[target]
-	b, err := a.Client.Bucket(storage.Target{
+	b := must.Get(a.Client.Bucket(storage.Target{
 		Name: target, Bucket: was.Name(), Endpoint: server.URL, Region: a.S3.Region, PathStyle: true, Provider: was.Provider(), RestorePriority: was.Priority(),
 		AccessKeyID: a.S3.AccessKeyID, SecretAccessKey: storage.Secret(a.S3.SecretAccessKey),
-	})
-	if err != nil {
-		a.T.Fatal(err)
-	}
+	}))(a.T)
 	a.Deps.Targets[target] = b
 	return g
 }
@@ -390,14 +386,9 @@ func TestClaimThatIsUnderWayIsGivenBack(t *testing.T) {
 	a := newArchive(t)
 	a.Stored(map[string]string{"a": "content"})
 	a.MakeDue("%/data/a")
-	tx, err := a.DB.Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	tx := must.Get(a.DB.Begin(t.Context()))(t)
 	defer tx.Rollback(context.Background()) //nolint:errcheck // ended below, unless the test failed
-	if _, err := tx.Exec(t.Context(), `SELECT pg_advisory_xact_lock(hashtextextended('farol fixity', 0))`); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(tx.Exec(t.Context(), `SELECT pg_advisory_xact_lock(hashtextextended('farol fixity', 0))`))(t)
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- a.checker().Run(ctx) }()
@@ -406,9 +397,7 @@ func TestClaimThatIsUnderWayIsGivenBack(t *testing.T) {
 			WHERE d.datname = current_database() AND l.locktype = 'advisory' AND NOT l.granted)`)
 	})
 	stop()
-	if err := tx.Rollback(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, tx.Rollback(t.Context()))
 	if err := <-ended; err != nil {
 		t.Fatal(err)
 	}
@@ -488,13 +477,8 @@ func TestMissingArchivedCopyIsFoundOnRequest(t *testing.T) {
 		files[fmt.Sprint(i)] = fmt.Sprint(i)
 	}
 	a.Stored(files)
-	if err := a.Deps.Targets["Standard-OR"].Delete(t.Context(), a.CopyKey("19")); err != nil {
-		t.Fatal(err)
-	}
-	asked, err := fixity.In(a.Deps.Registry).Request(t.Context(), "test.edu/bag", "Standard-OR", false)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, a.Deps.Targets["Standard-OR"].Delete(t.Context(), a.CopyKey("19")))
+	asked := must.Get(fixity.In(a.Deps.Registry).Request(t.Context(), "test.edu/bag", "Standard-OR", false))(t)
 	stop := a.running(a.checker())
 	testenv.Eventually(t, "all of them to be looked at", func() bool { return pipelinetest.Value[int](a, `SELECT count(*) FROM fixity_checks`) == 0 })
 	stop()
@@ -553,10 +537,7 @@ func TestFixityBesideIngests(t *testing.T) {
 func TestEachTargetHasAPolicy(t *testing.T) {
 	t.Parallel()
 	a := newArchive(t)
-	policies, err := fixity.In(a.Deps.Registry).Policies(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	policies := must.Get(fixity.In(a.Deps.Registry).Policies(t.Context()))(t)
 	got := map[string]string{}
 	for _, p := range policies {
 		got[p.Target] = p.Provider + " " + p.Mode

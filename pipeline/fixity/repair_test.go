@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/farol-preservation/farol/internal/testenv"
+	"github.com/farol-preservation/farol/internal/testenv/must"
 	"github.com/farol-preservation/farol/pipeline/pipelinetest"
 	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry/fixity"
@@ -36,11 +37,7 @@ func (a *archive) repairer() *Repairer {
 
 func (a *archive) bad() []record.FixityBadCopy {
 	a.T.Helper()
-	list, err := fixity.In(a.Deps.Registry).BadCopies(context.Background(), "", 0, 0, 1000)
-	if err != nil {
-		a.T.Fatal(err)
-	}
-	return list
+	return must.Get(fixity.In(a.Deps.Registry).BadCopies(context.Background(), "", 0, 0, 1000))(a.T)
 }
 
 // repaired has all bad copies repaired, and returns what became of each by its path.
@@ -62,11 +59,7 @@ func (a *archive) foundBad(like string) {
 
 func (a *archive) head(b *storage.Bucket, key string) storage.Object {
 	a.T.Helper()
-	o, err := b.Head(context.Background(), key)
-	if err != nil {
-		a.T.Fatal(err)
-	}
-	return o
+	return must.Get(b.Head(context.Background(), key))(a.T)
 }
 
 const repairEvents = `SELECT concat_ws(' | ', substr(f.identifier, 19), e.detail, e.outcome, e.outcome_detail, e.outcome_information) FROM premis_events e
@@ -90,9 +83,7 @@ func TestBadCopiesAreReplacedByGoodOnes(t *testing.T) {
 	a.Spoil(first, "large")
 	a.Spoil(first, "ödd  name")
 	a.Overwrite(first, a.CopyKey("empty"), []byte("not empty"))
-	if err := first.Delete(t.Context(), a.CopyKey("missing")); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, first.Delete(t.Context(), a.CopyKey("missing")))
 	a.foundBad("%/data/%")
 	a.Exec(`UPDATE storage_records SET verified_at = '2020-01-01', stored_at = '2020-01-01', etag = 'old'`)
 	r := a.repairer()
@@ -161,9 +152,7 @@ func TestRepairThatCannotBe(t *testing.T) {
 	}
 	a.foundBad("%/data/%")
 	a.Overwrite(first, a.CopyKey("healed"), []byte("healed"))
-	if _, err := second.Put(t.Context(), a.CopyKey("both"), strings.NewReader("hotb"), storage.Upload{Size: 4}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(second.Put(t.Context(), a.CopyKey("both"), strings.NewReader("hotb"), storage.Upload{Size: 4}))(t)
 	if state, err := second.Restore(t.Context(), a.CopyKey("both"), storage.Retrieval{Days: 1}); err != nil {
 		t.Fatal(state, err)
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/farol-preservation/farol/bag/bagtest"
 	"github.com/farol-preservation/farol/internal/testenv"
+	"github.com/farol-preservation/farol/internal/testenv/must"
 	"github.com/farol-preservation/farol/pipeline/pipelinetest"
 )
 
@@ -48,13 +49,8 @@ func TestLongReportIsTakenIn(t *testing.T) {
 			row(i, strings.Repeat("A", 64))
 		}
 	}
-	tx, err := a.DB.Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := tx.Exec(t.Context(), `UPDATE generic_files SET mod_time = now() WHERE identifier LIKE '%/a17'`); err != nil {
-		t.Fatal(err)
-	}
+	tx := must.Get(a.DB.Begin(t.Context()))(t)
+	must.Get(tx.Exec(t.Context(), `UPDATE generic_files SET mod_time = now() WHERE identifier LIKE '%/a17'`))(t)
 	done := make(chan error, 1)
 	var sum Sum
 	var problems []Problem

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+
+	"github.com/farol-preservation/farol/internal/testenv/must"
 )
 
 // A page is sorted whatever order the files come in, and pages leave no file out.
@@ -20,10 +22,7 @@ func TestPagesOfFilesAreSorted(t *testing.T) {
 	for _, state := range []string{"", "copied"} {
 		var all []string
 		for after := ""; ; after = all[len(all)-1] {
-			list, err := Page{State: state, After: after, Limit: 300}.Of(files)
-			if err != nil {
-				t.Fatal(err)
-			}
+			list := must.Get(Page{State: state, After: after, Limit: 300}.Of(files))(t)
 			for _, f := range list {
 				all = append(all, f.Path)
 			}

@@ -9,6 +9,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/farol-preservation/farol/bag"
+	"github.com/farol-preservation/farol/internal/testenv/must"
 	"github.com/farol-preservation/farol/pipeline/pipelinetest"
 	"github.com/farol-preservation/farol/storage"
 )
@@ -26,12 +27,8 @@ func TestInventoryIsReadWholeOrFileByFile(t *testing.T) {
 			b.Files = append(b.Files, &bag.File{Path: fmt.Sprintf("data/%d", i), Size: int64(i), UUID: uuid.New()})
 		}
 		var inventory bytes.Buffer
-		if err := bag.WriteInventory(&inventory, b); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := a.Deps.Staging.Put(t.Context(), Key(id, InventoryName), &inventory, storage.Upload{Size: int64(inventory.Len())}); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, bag.WriteInventory(&inventory, b))
+		must.Get(a.Deps.Staging.Put(t.Context(), Key(id, InventoryName), &inventory, storage.Upload{Size: int64(inventory.Len())}))(t)
 		for _, again := range []bool{false, true} {
 			var files []*bag.File
 			_, streamed, err := w.Inventory(t.Context(), func(i int, f *bag.File) {

@@ -10,6 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/farol-preservation/farol/claim"
+	"github.com/farol-preservation/farol/internal/testenv/must"
 	"github.com/farol-preservation/farol/pipeline/pipelinetest"
 )
 
@@ -57,25 +58,16 @@ func TestListIsReadFromWhereItIsKnownToBe(t *testing.T) {
 	}
 	write := func(w *Area, text string) {
 		t.Helper()
-		err := w.Put(t.Context(), PlanName, func(out io.Writer) error {
+		must.Do(t, w.Put(t.Context(), PlanName, func(out io.Writer) error {
 			_, err := io.WriteString(out, text)
 			return err
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		}))
 	}
 	read := func(w *Area) string {
 		t.Helper()
-		body, err := w.open(t.Context(), PlanName)
-		if err != nil {
-			t.Fatal(err)
-		}
+		body := must.Get(w.open(t.Context(), PlanName))(t)
 		defer body.Close()
-		text, err := io.ReadAll(body)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := must.Get(io.ReadAll(body))(t)
 		return string(text)
 	}
 	write(at(ours, 2), "first")
@@ -86,9 +78,7 @@ func TestListIsReadFromWhereItIsKnownToBe(t *testing.T) {
 	if got := read(at(ours, 6)); got != "second" {
 		t.Errorf("the process that had the item before reads %q", got)
 	}
-	if err := a.Deps.Staging.Delete(t.Context(), Key(3, PlanName)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, a.Deps.Staging.Delete(t.Context(), Key(3, PlanName)))
 	if got := read(at(theirs, 4)); got != "second" {
 		t.Errorf("the claim that wrote the list reads %q", got)
 	}
@@ -145,9 +135,7 @@ func TestSpilledBytesComeBack(t *testing.T) {
 			defer s.Close()
 			for rest := want; len(rest) > 0; {
 				n := min(len(rest), 300_000)
-				if _, err := s.Write(rest[:n]); err != nil {
-					t.Fatal(err)
-				}
+				must.Get(s.Write(rest[:n]))(t)
 				rest = rest[n:]
 			}
 			if onDisk := s.file != nil; onDisk != (size > largestKept) || s.size != int64(size) {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"testing"
 
+	"github.com/farol-preservation/farol/internal/testenv/must"
 	"github.com/farol-preservation/farol/pipeline/steps"
 )
 
@@ -14,10 +15,7 @@ func TestWire(t *testing.T) {
 	content := bytes.Repeat([]byte("0123456789"), 10_000)
 	a.PutRaw("object", content)
 	w := a.Wired()
-	bucket, err := a.Deps.Receiving(a.In.ReceivingBucket)
-	if err != nil {
-		t.Fatal(err)
-	}
+	bucket := must.Get(a.Deps.Receiving(a.In.ReceivingBucket))(t)
 	for _, how := range []string{"flip", "cut", "short"} {
 		w.Next(Spoilt{Object: "/object", At: 77_777, How: how, Times: 1})
 		if got, err := a.TryContent(bucket, "object"); err == nil && (bytes.Equal(got, content) || how == "cut") {

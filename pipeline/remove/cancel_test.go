@@ -13,6 +13,7 @@ import (
 
 	"github.com/farol-preservation/farol/bag/bagtest"
 	"github.com/farol-preservation/farol/internal/testenv"
+	"github.com/farol-preservation/farol/internal/testenv/must"
 	"github.com/farol-preservation/farol/pipeline/fixity"
 	"github.com/farol-preservation/farol/pipeline/pipelinetest"
 	records "github.com/farol-preservation/farol/registry/fixity"
@@ -109,9 +110,7 @@ func TestCancelledDeletionGivesBack(t *testing.T) {
 				t.Fatalf("%d files, want %d", n, files)
 			}
 			if tc.lost {
-				if err := a.Deps.Targets["Standard-OR"].Delete(t.Context(), a.CopyKey("b.txt")); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, a.Deps.Targets["Standard-OR"].Delete(t.Context(), a.CopyKey("b.txt")))
 			}
 			a.Doomed("test.edu/whole")
 			id := pipelinetest.Value[int64](a, `SELECT id FROM work_items WHERE action = 'Delete'`)
@@ -221,10 +220,7 @@ func (a *archive) checkedAndRepaired() {
 		Registry: a.Deps.Registry, Targets: a.Deps.Targets, Log: a.Deps.Log, Worker: "r", Quarantine: a.Bucket(a.S3.Prefix + "quarantine"), Again: time.Millisecond,
 		Limits: records.RepairLimits{Failures: 100, Share: 100, Least: 100},
 	}
-	bad, err := records.In(a.Deps.Registry).BadCopies(a.T.Context(), "", 0, 0, 100)
-	if err != nil {
-		a.T.Fatal(err)
-	}
+	bad := must.Get(records.In(a.Deps.Registry).BadCopies(a.T.Context(), "", 0, 0, 100))(a.T)
 	for _, b := range bad {
 		if d := r.Repair(a.T.Context(), b); d.Result != fixity.RepairDone {
 			a.T.Errorf("%s in %s: %s: %s", b.File, b.Target, d.Result, d.Reason)

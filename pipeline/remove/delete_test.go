@@ -13,6 +13,7 @@ import (
 	"github.com/farol-preservation/farol/bag/bagtest"
 	"github.com/farol-preservation/farol/claim"
 	"github.com/farol-preservation/farol/internal/testenv"
+	"github.com/farol-preservation/farol/internal/testenv/must"
 	"github.com/farol-preservation/farol/pipeline/pipelinetest"
 	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
@@ -390,9 +391,7 @@ func TestDeletionBeforeItsTimeRemovesNothing(t *testing.T) {
 	if want := fmt.Sprintf("Pending 0 t snoozed Deletion request %d begins in ", d.ID); !strings.HasPrefix(got, want) {
 		t.Errorf("item: %s\nwant %s", got, want)
 	}
-	if _, err := requests.In(a.Deps.Registry).CancelDeletion(context.Background(), d.ID, "second@test.edu", "a mistake"); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(requests.In(a.Deps.Registry).CancelDeletion(context.Background(), d.ID, "second@test.edu", "a mistake"))(t)
 	if after := a.AllCopies(); !slices.Equal(before, after) {
 		t.Errorf("copies: %v\nwant %v", after, before)
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/farol-preservation/farol/bag/bagtest"
 	"github.com/farol-preservation/farol/explain"
+	"github.com/farol-preservation/farol/internal/testenv/must"
 	"github.com/farol-preservation/farol/pipeline/pipelinetest"
 	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry/requests"
@@ -60,19 +61,13 @@ func (a *archive) waitsForTheStore(d record.DeletionRequest, id int64, kept stri
 	}
 	now, err := requests.In(a.Deps.Registry).DeletionRequest(ctx, d.ID)
 	says("the request", fmt.Sprint(now.Kept, err))
-	receipts, err := requests.In(a.Deps.Registry).Receipts(ctx, d.ID, 100)
-	if err != nil {
-		a.T.Fatal(err)
-	}
+	receipts := must.Get(requests.In(a.Deps.Registry).Receipts(ctx, d.ID, 100))(a.T)
 	for _, r := range receipts {
 		if r.RemovedAt != nil || r.AbsentAt != nil || (r.Target == "Standard-OR") != (r.KeptByStore == kept) {
 			a.T.Errorf("receipt = %+v", r)
 		}
 	}
-	shown, err := explain.Source{Registry: a.Deps.Registry, Progress: a.Deps.Progress}.Item(ctx, id)
-	if err != nil {
-		a.T.Fatal(err)
-	}
+	shown := must.Get(explain.Source{Registry: a.Deps.Registry, Progress: a.Deps.Progress}.Item(ctx, id))(a.T)
 	says("the item's page", shown.State)
 	says("the watch", explain.State(item, time.Now()))
 	says("why_not", pipelinetest.Value[string](a, `SELECT string_agg(reason || ': ' || detail, ' ') FROM why_not($1)`, id))
@@ -164,9 +159,7 @@ func TestDeletionUnderALegalHold(t *testing.T) {
 	a.Request(engine, "Delete")
 	a.waitsForTheStore(d, id, kept)
 
-	if _, err := requests.In(a.Deps.Registry).CancelDeletion(t.Context(), d.ID, "second@test.edu", "a mistake"); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(requests.In(a.Deps.Registry).CancelDeletion(t.Context(), d.ID, "second@test.edu", "a mistake"))(t)
 	if item := a.Item(id); item.Status != "Cancelled" || strings.Contains(item.Note, "deleted before that") {
 		t.Errorf("item = %s: %s", item.Status, item.Note)
 	}

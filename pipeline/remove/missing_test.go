@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/farol-preservation/farol/bag/bagtest"
+	"github.com/farol-preservation/farol/internal/testenv/must"
 	"github.com/farol-preservation/farol/pipeline/pipelinetest"
 	"github.com/farol-preservation/farol/registry/requests"
 )
@@ -28,9 +29,7 @@ func TestDeletionTellsOfMissingCopies(t *testing.T) {
 			a := newArchive(t)
 			a.Ingested(bagtest.Spec{Name: "lossy", Files: []bagtest.File{{Path: "data/a.txt", Content: "a"}, {Path: "data/b.txt", Content: "b"}}})
 			for _, path := range tc.lost {
-				if err := a.Deps.Targets["Standard-OR"].Delete(context.Background(), a.CopyKey(path)); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, a.Deps.Targets["Standard-OR"].Delete(context.Background(), a.CopyKey(path)))
 			}
 			before := a.AllCopies()
 			d := a.Doomed(tc.doomed)
@@ -54,9 +53,7 @@ func TestDeletionTellsOfMissingCopies(t *testing.T) {
 			a.isProven(len(tc.lost))
 
 			// Without a word from a person it is the same again.
-			if _, err := a.Deps.Registry.Requeue(context.Background(), id, ""); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(a.Deps.Registry.Requeue(context.Background(), id, ""))(t)
 			a.Work()
 			if item := a.Item(id); item.Status != "Suspended" || !slices.Equal(before, a.AllCopies()) {
 				t.Errorf("requeued: %s: %s", item.Status, item.Note)
@@ -65,9 +62,7 @@ func TestDeletionTellsOfMissingCopies(t *testing.T) {
 			if n, err := requests.In(a.Deps.Registry).AcceptMissing(context.Background(), id, "an.admin@test.edu"); err != nil || int(n) != len(tc.lost) {
 				t.Fatalf("AcceptMissing = %d, %v", n, err)
 			}
-			if _, err := a.Deps.Registry.Requeue(context.Background(), id, ""); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(a.Deps.Registry.Requeue(context.Background(), id, ""))(t)
 			a.Work()
 			if item := a.Item(id); item.Status != "Success" {
 				t.Fatalf("accepted: %s: %s", item.Status, item.Note)
@@ -97,10 +92,7 @@ func (a *archive) isProven(lost int) {
 // what was found missing, and who has accepted that.
 func (a *archive) missingIsOnRecord(request int64, lost int) {
 	a.T.Helper()
-	receipts, err := requests.In(a.Deps.Registry).Receipts(context.Background(), request, 100)
-	if err != nil {
-		a.T.Fatal(err)
-	}
+	receipts := must.Get(requests.In(a.Deps.Registry).Receipts(context.Background(), request, 100))(a.T)
 	missing := 0
 	for _, r := range receipts {
 		if r.Missing {
@@ -126,16 +118,12 @@ func TestDeletionGoesOnWhenTheCopyIsBack(t *testing.T) {
 	a.Ingested(bagtest.Spec{Name: "back", Files: []bagtest.File{{Path: "data/a.txt", Content: "a"}}})
 	target, key := a.Deps.Targets["Standard-VA"], a.CopyKey("a.txt")
 	content := a.Content(target, key)
-	if err := target.Delete(context.Background(), key); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, target.Delete(context.Background(), key))
 	d := a.Doomed("test.edu/back/data/a.txt")
 	a.Work()
 	a.Overwrite(target, key, content)
 	id := pipelinetest.Value[int64](a, `SELECT id FROM work_items WHERE action = 'Delete'`)
-	if _, err := a.Deps.Registry.Requeue(context.Background(), id, ""); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(a.Deps.Registry.Requeue(context.Background(), id, ""))(t)
 	a.Work()
 	if item := a.Item(id); item.Status != "Success" {
 		t.Fatalf("item = %s: %s", item.Status, item.Note)

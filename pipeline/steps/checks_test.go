@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/farol-preservation/farol/internal/testenv"
+	"github.com/farol-preservation/farol/internal/testenv/must"
 	"github.com/farol-preservation/farol/pipeline/fixity"
 	"github.com/farol-preservation/farol/pipeline/ingest"
 	"github.com/farol-preservation/farol/pipeline/pipelinetest"
@@ -41,10 +42,7 @@ func (a *archive) repair() {
 		Registry: a.Deps.Registry, Targets: a.Deps.Targets, Log: a.Deps.Log, Worker: "r", Quarantine: a.Bucket(a.S3.Prefix + "quarantine"), Again: time.Millisecond,
 		Limits: registryfixity.RepairLimits{Failures: 10, Share: 5, Least: 100},
 	}
-	list, err := registryfixity.In(a.Deps.Registry).BadCopies(context.Background(), "", 0, 0, 1000)
-	if err != nil {
-		a.T.Fatal(err)
-	}
+	list := must.Get(registryfixity.In(a.Deps.Registry).BadCopies(context.Background(), "", 0, 0, 1000))(a.T)
 	for _, b := range list {
 		r.Repair(context.Background(), b)
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/farol-preservation/farol/bag/bagtest"
 	"github.com/farol-preservation/farol/internal/oracle"
+	"github.com/farol-preservation/farol/internal/testenv/must"
 	"github.com/farol-preservation/farol/pipeline/pipelinetest"
 	"github.com/farol-preservation/farol/registry/requests"
 )
@@ -22,10 +23,7 @@ func (a *archive) untrue() (kinds []string) {
 	for _, name := range []string{"Standard-VA", "Standard-OR"} {
 		buckets[name] = a.Deps.Targets[name].Name()
 	}
-	found, err := oracle.Records(context.Background(), a.DB, client, buckets, []string{a.In.RestoreBucket})
-	if err != nil {
-		a.T.Fatal(err)
-	}
+	found := must.Get(oracle.Records(context.Background(), a.DB, client, buckets, []string{a.In.RestoreBucket}))(a.T)
 	for _, v := range found {
 		a.T.Log(v.Kind, ": ", v.Detail)
 		kinds = append(kinds, v.Kind)
@@ -62,9 +60,7 @@ func (a *archive) day() {
 	a.repair()
 
 	// What a restoration finds.
-	if err := va.Delete(context.Background(), a.CopyKey("b")); err != nil {
-		a.T.Fatal(err)
-	}
+	must.Do(a.T, va.Delete(context.Background(), a.CopyKey("b")))
 	for _, identifier := range []string{"test.edu/bag", "test.edu/atlas", "test.edu/bag/data/fine"} {
 		if item := a.Restored(identifier); item.Status != "Success" {
 			a.T.Errorf("%s: %s: %s", identifier, item.Status, item.Note)
@@ -72,24 +68,16 @@ func (a *archive) day() {
 	}
 
 	// Deletions, of a file one of whose copies was lost too, and of a whole object.
-	if err := or.Delete(context.Background(), a.CopyKey("lost")); err != nil {
-		a.T.Fatal(err)
-	}
+	must.Do(a.T, or.Delete(context.Background(), a.CopyKey("lost")))
 	a.Doomed("test.edu/bag/data/lost", "test.edu/bag/data/deleted bad", "test.edu/atlas")
 	a.Work()
 	lost := pipelinetest.Value[int64](a, `SELECT id FROM work_items WHERE status = 'Suspended' AND action = 'Delete'`)
-	if _, err := requests.In(a.Deps.Registry).AcceptMissing(context.Background(), lost, ""); err != nil {
-		a.T.Fatal(err)
-	}
-	if _, err := a.Deps.Registry.Requeue(context.Background(), lost, ""); err != nil {
-		a.T.Fatal(err)
-	}
+	must.Get(requests.In(a.Deps.Registry).AcceptMissing(context.Background(), lost, ""))(a.T)
+	must.Get(a.Deps.Registry.Requeue(context.Background(), lost, ""))(a.T)
 	a.Work()
 	a.Reingested(1, "first") // it comes back
 	id := a.Deposit("atlas.tar", a.AtlasOf(4, "called off"))
-	if _, err := a.Deps.Registry.Cancel(context.Background(), id, "Sent by mistake."); err != nil {
-		a.T.Fatal(err)
-	}
+	must.Get(a.Deps.Registry.Cancel(context.Background(), id, "Sent by mistake."))(a.T)
 }
 
 // After a day of mixed work every sentence on record is true, by an oracle that reads
@@ -123,10 +111,7 @@ func TestADayEndsTruthfully(t *testing.T) {
 // answer.
 func (a *archive) auditorsFindNothing() {
 	a.T.Helper()
-	page, err := os.ReadFile("../../docs/auditors.md")
-	if err != nil {
-		a.T.Fatal(err)
-	}
+	page := must.Get(os.ReadFile("../../docs/auditors.md"))(a.T)
 	asked := 0
 	parts := strings.Split(string(page), "There must be none")
 	for i, part := range parts[1:] {
@@ -156,10 +141,7 @@ func TestOracleCollectsTheWorld(t *testing.T) {
 	for _, name := range []string{"Standard-VA", "Standard-OR"} {
 		from.Targets["Standard"] = append(from.Targets["Standard"], oracle.Target{Name: name, Bucket: a.Deps.Targets[name].Name()})
 	}
-	w, err := oracle.Collect(t.Context(), from)
-	if err != nil {
-		t.Fatal(err)
-	}
+	w := must.Get(oracle.Collect(t.Context(), from))(t)
 	files := pipelinetest.Value[int](a.Archive, `SELECT count(*) FROM generic_files`)
 	if len(w.Items) != 1 || len(w.Attempts) < 9 || len(w.Topics) != 9 || len(w.Events) < 2*files || len(w.Files) != files || len(w.Buckets) != 2 {
 		t.Errorf("%d items, %d attempts, %d topics, %d events, %d files and %d buckets", len(w.Items), len(w.Attempts), len(w.Topics), len(w.Events), len(w.Files), len(w.Buckets))

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/farol-preservation/farol/internal/testenv/must"
 	"github.com/farol-preservation/farol/pipeline/pipelinetest"
 	"github.com/farol-preservation/farol/storage"
 )
@@ -39,9 +40,7 @@ func TestDepositHealsBadCopies(t *testing.T) {
 	t.Parallel()
 	altered := func(a *archive, target string) { a.Spoil(a.Deps.Targets[target], "map") }
 	gone := func(a *archive, target string) {
-		if err := a.Deps.Targets[target].Delete(context.Background(), a.CopyKey("map")); err != nil {
-			a.T.Fatal(err)
-		}
+		must.Do(a.T, a.Deps.Targets[target].Delete(context.Background(), a.CopyKey("map")))
 	}
 	checked := func(a *archive) {
 		a.Allow(1000)
@@ -66,9 +65,7 @@ func TestDepositHealsBadCopies(t *testing.T) {
 			a.Overwrite(a.Deps.Targets["Standard-VA"], a.CopyKey("map"), []byte("content of the map"))
 		}, 1},
 		"not in the second, nor on record": {func(a *archive) {
-			if err := a.Deps.Targets["Standard-OR"].Delete(context.Background(), a.Keys(a.Deps.Targets["Standard-OR"])...); err != nil {
-				a.T.Fatal(err)
-			}
+			must.Do(a.T, a.Deps.Targets["Standard-OR"].Delete(context.Background(), a.Keys(a.Deps.Targets["Standard-OR"])...))
 			a.Exec(`DELETE FROM storage_records WHERE target = 'Standard-OR'`)
 		}, 0},
 	} {
@@ -157,9 +154,7 @@ func TestRestorationTellsOfBadCopies(t *testing.T) {
 	a.Ingested(pipelinetest.Large("bad"))
 	a.Flip("Standard-VA", "test.edu/bad/data/a.txt", 2)
 	a.Flip("Standard-VA", "test.edu/bad/data/b.bin", 20<<20)
-	if err := a.Deps.Targets["Standard-VA"].Delete(context.Background(), a.KeyOf("test.edu/bad/data/d.txt")); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, a.Deps.Targets["Standard-VA"].Delete(context.Background(), a.KeyOf("test.edu/bad/data/d.txt")))
 	item := a.Restored("test.edu/bad")
 	if item.Status != "Success" || !strings.Contains(item.Note, "data/a.txt in Standard-VA (altered)") || !strings.Contains(item.Note, "data/d.txt in Standard-VA (missing)") {
 		t.Fatalf("%s: %s", item.Status, item.Note)

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/farol-preservation/farol/internal/testenv/must"
 	"github.com/farol-preservation/farol/pipeline/pipelinetest"
 	"github.com/farol-preservation/farol/pipeline/upkeep"
 	"github.com/farol-preservation/farol/registry"
@@ -136,9 +137,7 @@ func TestDoctorTellsOfUploadsThatNobodyTakes(t *testing.T) {
 	t.Parallel()
 	a := newArchive(t)
 	for _, key := range []string{"BAG.TAR", "folder/bag.tar"} {
-		if _, err := a.Receiving.Put(context.Background(), key, bytes.NewReader([]byte("x")), storage.Upload{Size: 1}); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(a.Receiving.Put(context.Background(), key, bytes.NewReader([]byte("x")), storage.Upload{Size: 1}))(t)
 	}
 	for _, tc := range []struct {
 		age    time.Duration

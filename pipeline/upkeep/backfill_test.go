@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/farol-preservation/farol/bag/bagtest"
+	"github.com/farol-preservation/farol/internal/testenv/must"
 	"github.com/farol-preservation/farol/pipeline/pipelinetest"
 	"github.com/farol-preservation/farol/registry/formats"
 	"github.com/farol-preservation/farol/storage"
@@ -28,17 +29,11 @@ func (a *archive) backfill() *Backfill {
 func (a *archive) filled(b *Backfill, f formats.Filter) (Backfilled, map[string]string) {
 	a.T.Helper()
 	left := map[string]string{}
-	count, err := formats.In(a.Deps.Registry).Count(context.Background(), f)
-	if err != nil {
-		a.T.Fatal(err)
-	}
-	sum, err := b.Run(context.Background(), f, count, func(int64) {}, func(l Left) {
+	count := must.Get(formats.In(a.Deps.Registry).Count(context.Background(), f))(a.T)
+	sum := must.Get(b.Run(context.Background(), f, count, func(int64) {}, func(l Left) {
 		_, path, _ := strings.Cut(l.Identifier, "/data/")
 		left[path] = l.Reason
-	})
-	if err != nil {
-		a.T.Fatal(err)
-	}
+	}))(a.T)
 	return sum, left
 }
 
@@ -139,12 +134,8 @@ func TestFilesThatCannotBeReadAreLeft(t *testing.T) {
 	uuid := func(name string) string {
 		return pipelinetest.Value[string](a, `SELECT uuid::text FROM generic_files WHERE identifier LIKE '%/' || $1`, name)
 	}
-	if err := first.Delete(ctx, uuid("lost.txt")); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := first.Put(ctx, uuid("other.txt"), strings.NewReader("x"), storage.Upload{Size: 1}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, first.Delete(ctx, uuid("lost.txt")))
+	must.Get(first.Put(ctx, uuid("other.txt"), strings.NewReader("x"), storage.Upload{Size: 1}))(t)
 	a.Exec(`UPDATE storage_records s SET bucket = 'elsewhere' FROM generic_files f WHERE f.id = s.generic_file_id AND f.identifier LIKE '%/elsewhere.txt'`)
 	a.Exec(unknowFormats + `identifier LIKE '%/data/%'`)
 	known := a.Rows(knownFormats)
@@ -177,9 +168,7 @@ func TestFilesThatCannotBeReadAreLeft(t *testing.T) {
 	}
 	// Restored, it can be read.
 	a.Exec(`UPDATE storage_records SET target = 'Standard-VA', bucket = '` + first.Name() + `' WHERE target = 'Glacier-VA'`)
-	if _, err := first.Put(ctx, uuid("cold.txt"), strings.NewReader("cold"), storage.Upload{Size: 4}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(first.Put(ctx, uuid("cold.txt"), strings.NewReader("cold"), storage.Upload{Size: 4}))(t)
 	if sum, left := a.filled(a.backfill(), formats.Filter{Object: "test.edu/cold"}); sum.Identified != 1 || len(left) > 0 {
 		t.Errorf("the restored file: %+v, %v", sum, left)
 	}
@@ -280,12 +269,9 @@ func TestBackfillGivesUpOnDeadStorage(t *testing.T) {
 	a.Work()
 	a.Exec(unknowFormats + `true`)
 	b := a.backfill()
-	dead, err := a.Client.Bucket(storage.Target{
+	dead := must.Get(a.Client.Bucket(storage.Target{
 		Bucket: a.Deps.Targets["Standard-VA"].Name(), Endpoint: "http://127.0.0.1:1", AccessKeyID: "k", SecretAccessKey: "s", PathStyle: true,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	b.Targets = map[string]*storage.Bucket{"Standard-VA": dead}
 	b.Files = 60
 	count := formats.Count{At: time.Now().Add(time.Hour)}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/farol-preservation/farol/bag/bagtest"
 	"github.com/farol-preservation/farol/internal/testenv"
+	"github.com/farol-preservation/farol/internal/testenv/must"
 	"github.com/farol-preservation/farol/pipeline/pipelinetest"
 	"github.com/farol-preservation/farol/progress"
 	"github.com/farol-preservation/farol/registry/upkeep"
@@ -50,14 +51,10 @@ func TestDoctorFindsWhatWasPlanted(t *testing.T) {
 	a.Put(a.Deps.Staging, "notes/of-somebody")
 	a.Upload(a.Deps.Staging, "999/large")
 	a.Upload(va, "not-ours")
-	if err := a.Deps.Progress.Put(ctx, progress.Claim{Item: 999, Token: 1}, "Store@1", "upload", "x"); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, a.Deps.Progress.Put(ctx, progress.Claim{Item: 999, Token: 1}, "Store@1", "upload", "x"))
 	a.DepositRaw("README")
 	gone := pipelinetest.Value[string](a, `SELECT key FROM storage_records WHERE target = 'Standard-OR' ORDER BY key LIMIT 1`)
-	if err := or.Delete(ctx, gone); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, or.Delete(ctx, gone))
 	a.Exec(`DELETE FROM storage_records WHERE target = 'Standard-VA' AND key = (SELECT max(key) FROM storage_records)`)
 	a.Exec(`UPDATE work_item_attempts SET ended_at = now(), outcome = 'released' WHERE ended_at IS NULL`)
 	testenv.Scene(t, a.DB, `INSERT INTO work_item_attempts (work_item_id, claim_token, stage, attempt, node, pid, worker) VALUES (4711, 1, 'Store', 1, 'n', 1, 'w')`)
@@ -155,18 +152,13 @@ func TestCopyThatIsYoungerThanItemsInWorkMayBeTheirs(t *testing.T) {
 	d := &Doctor{a.janitor()}
 	compare := func() int64 {
 		t.Helper()
-		copying, err := upkeep.In(a.Deps.Registry).CopyingSince(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		copying := must.Get(upkeep.In(a.Deps.Registry).CopyingSince(t.Context()))(t)
 		report := &Report{}
 		c := &comparison{
 			Doctor: d, report: report, name: "Standard-VA", target: a.Deps.Targets["Standard-VA"], now: time.Now(),
 			owners: map[string]owner{}, asked: mostAsked, copying: copying,
 		}
-		if err := c.run(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, c.run(t.Context()))
 		return counts(report, Leaves)["Standard-VA copies orphan"]
 	}
 	if n := compare(); n != 0 {

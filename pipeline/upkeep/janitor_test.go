@@ -18,6 +18,7 @@ import (
 	"github.com/farol-preservation/farol/bag/bagtest"
 	"github.com/farol-preservation/farol/claim"
 	"github.com/farol-preservation/farol/internal/testenv"
+	"github.com/farol-preservation/farol/internal/testenv/must"
 	"github.com/farol-preservation/farol/pipeline/ingest"
 	"github.com/farol-preservation/farol/pipeline/pipelinetest"
 	"github.com/farol-preservation/farol/progress"
@@ -74,9 +75,7 @@ func (a *archive) storesAndDies(engine *claim.Engine) {
 	step := ingest.Steps(a.Deps)[5]
 	ctx, die := context.WithCancel(context.Background())
 	defer die() // the dead write nothing
-	if err := step.Run.Run(ctx, w); err != nil {
-		a.T.Fatal(err)
-	}
+	must.Do(a.T, step.Run.Run(ctx, w))
 }
 
 func prefixed(keys []string, prefix string) (n int) {
@@ -203,9 +202,7 @@ func TestSweptItemCompletesOnceItIsRequeued(t *testing.T) {
 			if left := a.leftovers(id); left != [3]int{} {
 				t.Fatalf("left %v", left)
 			}
-			if _, err := a.Deps.Registry.Requeue(t.Context(), id, registry.Stage(stage)); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(a.Deps.Registry.Requeue(t.Context(), id, registry.Stage(stage)))(t)
 			a.Work()
 			if item := a.Item(id); item.Status != "Success" {
 				t.Fatalf("item = %+v", item)
@@ -335,10 +332,7 @@ func TestUnrecordedVersionIsInNobodysWay(t *testing.T) {
 		digest := sha256.Sum256([]byte(content))
 		for _, b := range targets {
 			for _, key := range a.Keys(b) {
-				o, err := b.Head(t.Context(), key)
-				if err != nil {
-					t.Fatal(err)
-				}
+				o := must.Get(b.Head(t.Context(), key))(t)
 				if o.Metadata["sha256"] == hex.EncodeToString(digest[:]) {
 					n++
 				}
@@ -442,9 +436,7 @@ func TestReplacedCopiesOfADeadItemGo(t *testing.T) {
 	if n := pipelinetest.Value[int](a, `SELECT count(*) FROM retired_copies`); n != 0 {
 		t.Errorf("%d copies still to be deleted", n)
 	}
-	if _, err := a.Deps.Registry.Requeue(t.Context(), id, ""); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(a.Deps.Registry.Requeue(t.Context(), id, ""))(t)
 	a.Work()
 	if item := a.Item(id); item.Status != "Success" {
 		t.Errorf("item = %+v", item)
@@ -475,9 +467,7 @@ func TestInvalidBagStaysUntilItsRetentionEnds(t *testing.T) {
 			a.Put(a.Receiving, "bad.tar")
 		}},
 		"requeued": {code: "invalid-bag", days: 15, then: func(a *archive, id int64) {
-			if _, err := a.Deps.Registry.Requeue(context.Background(), id, ""); err != nil {
-				a.T.Fatal(err)
-			}
+			must.Get(a.Deps.Registry.Requeue(context.Background(), id, ""))(a.T)
 		}},
 		"of an object with another item in work": {code: "invalid-bag", days: 15, then: func(a *archive, _ int64) {
 			testenv.Scene(a.T, a.DB, `INSERT INTO uploads_in_work SELECT object_identifier, 'bad.b01.of02.tar', 'other', 1000 FROM work_items`)
@@ -525,13 +515,8 @@ func TestNewerUploadSurvivesTheDeletionOfTheOlder(t *testing.T) {
 	t.Parallel()
 	a := newArchive(t)
 	a.DepositRaw("bad.tar")
-	old, err := a.Receiving.Head(t.Context(), "bad.tar")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := a.Receiving.Put(t.Context(), "bad.tar", bytes.NewReader([]byte("newer")), storage.Upload{Size: 5}); err != nil {
-		t.Fatal(err)
-	}
+	old := must.Get(a.Receiving.Head(t.Context(), "bad.tar"))(t)
+	must.Get(a.Receiving.Put(t.Context(), "bad.tar", bytes.NewReader([]byte("newer")), storage.Upload{Size: 5}))(t)
 	if err := a.Receiving.DeleteMatching(t.Context(), "bad.tar", old.ETag); !errors.Is(err, storage.ErrChanged) {
 		t.Errorf("DeleteMatching = %v, want ErrChanged", err)
 	}
@@ -547,9 +532,7 @@ func TestThingsOfUnknownItemsWait(t *testing.T) {
 	a := newArchive(t)
 	a.Put(a.Deps.Staging, "777/inventory.jsonl.zst")
 	a.Upload(a.Deps.Staging, "777/large")
-	if err := a.Deps.Progress.Put(t.Context(), progress.Claim{Item: 777, Token: 1}, "Store@1", "upload", "x"); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, a.Deps.Progress.Put(t.Context(), progress.Claim{Item: 777, Token: 1}, "Store@1", "upload", "x"))
 	a.Put(a.Deps.Staging, "notes.txt")
 	a.Put(a.Deps.Staging, "0777/notes.txt")
 	before := a.leftovers(777)
@@ -601,9 +584,7 @@ func TestForgottenUploadsToPreservationAreAborted(t *testing.T) {
 	if got := a.Uploads(va); len(got) != 2 {
 		t.Errorf("left %v while an item is at Store", got)
 	}
-	if err := w.Hold.Settle(t.Context(), claim.Done{}, claim.Transient("away", errors.New("a target is away"))); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, w.Hold.Settle(t.Context(), claim.Done{}, claim.Transient("away", errors.New("a target is away"))))
 	clean()
 	if got := a.Uploads(va); len(got) != 2 {
 		t.Errorf("left %v while an item waits to go on at Store", got)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/farol-preservation/farol/bag/bagtest"
 	"github.com/farol-preservation/farol/internal/testenv"
+	"github.com/farol-preservation/farol/internal/testenv/must"
 	"github.com/farol-preservation/farol/pipeline/pipelinetest"
 	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry/requests"
@@ -40,11 +41,9 @@ func TestReaderMakesItemsOnSchedule(t *testing.T) {
 		t.Errorf("result of another look = %q", got)
 	}
 	// A missing bucket is reported, and the others are read.
-	if _, err := a.Deps.Registry.AddInstitution(t.Context(), record.Institution{
+	must.Get(a.Deps.Registry.AddInstitution(t.Context(), record.Institution{
 		Name: "Absent", Identifier: "absent.edu", ReceivingBucket: a.S3.Prefix + "absent", RestoreBucket: a.S3.Prefix + "none",
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	a.DepositRaw("three.tar")
 	run, err := (&Scheduler{Registry: a.Deps.Registry, Log: a.Deps.Log}).Now(t.Context(), reader.Job(time.Hour))
 	if err != nil || run.Outcome != Failed || run.Result != "items made: 1" || !strings.Contains(run.Err.Error(), "absent.edu") {
@@ -94,12 +93,9 @@ func (a *archive) thaws(names ...string) (ids []int64) {
 		a.Ingested(bagtest.Spec{Name: name, StorageOption: "Glacier-OH", Files: []bagtest.File{{Path: "data/a", Content: name}, {Path: "data/z", Content: name}}})
 	}
 	for _, name := range names {
-		r, err := requests.In(a.Deps.Registry).RequestRestoration(context.Background(), requests.RestorationRequest{
+		r := must.Get(requests.In(a.Deps.Registry).RequestRestoration(context.Background(), requests.RestorationRequest{
 			Identifier: "test.edu/" + name, Class: "GLACIER", Tier: "Bulk", Days: 10,
-		})
-		if err != nil {
-			a.T.Fatal(err)
-		}
+		}))(a.T)
 		ids = append(ids, r.Item.ID)
 	}
 	stop := a.Start()
@@ -133,9 +129,7 @@ func TestFinishedRetrievalIsWoken(t *testing.T) {
 		})
 	}
 	// A copy that is written again has been restored by nobody.
-	if _, err := b.Put(t.Context(), last("late"), bytes.NewReader([]byte("late")), storage.Upload{Size: 4}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(b.Put(t.Context(), last("late"), bytes.NewReader([]byte("late")), storage.Upload{Size: 4}))(t)
 	a.Exec(fmt.Sprintf(`UPDATE work_items SET claim_token = claim_token + 1, error_code = 'storage-unavailable' WHERE id = %d`, failed))
 	tokens := `SELECT sum(claim_token) FROM work_items WHERE id <> ` + fmt.Sprint(early)
 	before, attempts, audited := pipelinetest.Value[int64](a, tokens), pipelinetest.Value[int](a, `SELECT count(*) FROM work_item_attempts`), pipelinetest.Value[int](a, `SELECT count(*) FROM work_item_audit`)
@@ -216,9 +210,7 @@ func TestRetrievalIsWokenOnceInItsPace(t *testing.T) {
 	a.Exec(`UPDATE generic_files SET state = 'A'`)
 	// A failing provider is reported.
 	a.Exec(`UPDATE retrievals SET woken_at = NULL`)
-	if err := b.Erase(t.Context(), a.KeyOf("test.edu/half/data/z")); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, b.Erase(t.Context(), a.KeyOf("test.edu/half/data/z")))
 	run, err := (&Scheduler{Registry: a.Deps.Registry, Log: a.Deps.Log}).Now(t.Context(), poll)
 	if err != nil || run.Outcome != Failed || run.Result != "waiting items: 1; woken: 0" || !strings.Contains(run.Err.Error(), "test.edu/half/data/z") {
 		t.Errorf("run = %+v, %v", run, err)

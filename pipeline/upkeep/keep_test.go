@@ -15,6 +15,7 @@ import (
 	"github.com/farol-preservation/farol/bag/bagtest"
 	"github.com/farol-preservation/farol/claim"
 	"github.com/farol-preservation/farol/internal/testenv"
+	"github.com/farol-preservation/farol/internal/testenv/must"
 	"github.com/farol-preservation/farol/pipeline/interim"
 	"github.com/farol-preservation/farol/pipeline/lists"
 	"github.com/farol-preservation/farol/pipeline/pipelinetest"
@@ -43,9 +44,7 @@ func (a *archive) keptWhole(id int64) {
 	}
 	for _, line := range lines[1 : len(lines)-1] {
 		var f interim.File
-		if err := json.Unmarshal([]byte(line), &f); err != nil {
-			a.T.Fatal(err)
-		}
+		must.Do(a.T, json.Unmarshal([]byte(line), &f))
 		switch f.State {
 		case "packaging":
 		case "added":
@@ -56,10 +55,7 @@ func (a *archive) keptWhole(id int64) {
 			a.T.Errorf("kept: %s", line)
 		}
 	}
-	k, err := interim.Open(context.Background(), a.Deps.Kept, id)
-	if err != nil {
-		a.T.Fatal(err)
-	}
+	k := must.Get(interim.Open(context.Background(), a.Deps.Kept, id))(a.T)
 	defer k.Close() //nolint:errcheck // it was read
 	if list, err := (interim.Page{Limit: 100, State: "added"}).Of(k.Files()); err != nil || len(list) != pipelinetest.SampleFiles {
 		a.T.Errorf("%d files are read back, %v", len(list), err)
@@ -119,9 +115,7 @@ func TestCleanupMayDieWhileItKeeps(t *testing.T) {
 			if len(a.RedisKeys()) == 0 {
 				t.Error("Redis was emptied first")
 			}
-			if err := w.Hold.Settle(context.Background(), claim.Done{}, errors.New("it died")); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, w.Hold.Settle(context.Background(), claim.Done{}, errors.New("it died")))
 			a.Exec(`UPDATE work_items SET run_at = now()`)
 			way.Mu.Lock()
 			way.Answers = nil
@@ -188,9 +182,7 @@ func TestJanitorKeepsFirst(t *testing.T) {
 	if lines := a.KeptLines(id); lines != nil {
 		t.Errorf("looking kept %d lines", len(lines))
 	}
-	if _, err := a.Deps.Registry.Cancel(t.Context(), cancelled, ""); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(a.Deps.Registry.Cancel(t.Context(), cancelled, ""))(t)
 	a.round()
 	lines := a.KeptLines(id)
 	if len(a.Keys(a.Deps.Staging))+len(a.RedisKeys()) != 0 || len(lines) < 3+2 {
@@ -215,14 +207,11 @@ func TestKeptMetadataHasNoSecrets(t *testing.T) {
 	a.UpTo(engine, "Store")
 	w := a.Hold(engine, "Store")
 	said := "PUT https://user:hunter2@s3.example/x?X-Amz-Signature=hunter2"
-	err := errors.Join(
+	must.Do(t, errors.Join(
 		a.Deps.Progress.Put(t.Context(), w.Claim(), w.Pass(), "upload:x:1", "hunter2"),
 		a.Deps.Progress.Fail(t.Context(), w.Claim(), progress.Faults{List: []progress.Fault{{Code: "storage-denied", Path: "data/a.bin", Message: said}}}),
 		w.Hold.Settle(t.Context(), claim.Done{}, claim.Cancel("bag-changed", said)),
-	)
-	if err != nil {
-		t.Fatal(err)
-	}
+	))
 	a.round()
 	text := strings.Join(a.KeptLines(id), "\n")
 	if !strings.Contains(text, "s3.example") || strings.Contains(text, "hunter2") {

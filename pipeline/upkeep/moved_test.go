@@ -8,6 +8,7 @@ import (
 
 	"github.com/farol-preservation/farol/bag/bagtest"
 	"github.com/farol-preservation/farol/internal/testenv"
+	"github.com/farol-preservation/farol/internal/testenv/must"
 	"github.com/farol-preservation/farol/pipeline/pipelinetest"
 )
 
@@ -31,9 +32,7 @@ func TestNewTimesOfABucketMakeNoItems(t *testing.T) {
 	client := a.S3.Client(t)
 	for _, name := range names { // onto itself, which changes its time alone
 		source, bucket := a.In.ReceivingBucket+"/"+name, a.In.ReceivingBucket
-		if _, err := client.CopyObject(t.Context(), &s3.CopyObjectInput{Bucket: &bucket, Key: &name, CopySource: &source, MetadataDirective: types.MetadataDirectiveReplace}); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(client.CopyObject(t.Context(), &s3.CopyObjectInput{Bucket: &bucket, Key: &name, CopySource: &source, MetadataDirective: types.MetadataDirectiveReplace}))(t)
 	}
 	if n := a.look(a.Deps); n != 0 {
 		t.Errorf("%d items of bags that failed", n)

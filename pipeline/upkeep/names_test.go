@@ -10,6 +10,7 @@ import (
 
 	"github.com/farol-preservation/farol/bag"
 	"github.com/farol-preservation/farol/bag/bagtest"
+	"github.com/farol-preservation/farol/internal/testenv/must"
 	"github.com/farol-preservation/farol/pipeline"
 	"github.com/farol-preservation/farol/pipeline/pipelinetest"
 	"github.com/farol-preservation/farol/storage"
@@ -18,18 +19,13 @@ import (
 // byName are the items of the archive by the names of their tars.
 func (a *archive) byName() map[string]int64 {
 	a.T.Helper()
-	rows, err := a.DB.Query(a.T.Context(), `SELECT id, name FROM work_items`)
-	if err != nil {
-		a.T.Fatal(err)
-	}
+	rows := must.Get(a.DB.Query(a.T.Context(), `SELECT id, name FROM work_items`))(a.T)
 	defer rows.Close()
 	ids := map[string]int64{}
 	for rows.Next() {
 		var id int64
 		var name string
-		if err := rows.Scan(&id, &name); err != nil {
-			a.T.Fatal(err)
-		}
+		must.Do(a.T, rows.Scan(&id, &name))
 		ids[name] = id
 	}
 	return ids
@@ -38,11 +34,7 @@ func (a *archive) byName() map[string]int64 {
 // look has the receiving buckets read, and returns how many items that made.
 func (a *archive) look(d pipeline.Deps) int {
 	a.T.Helper()
-	n, err := (&BucketReader{Registry: d.Registry, Receiving: d.Receiving, Log: d.Log}).ReadAll(context.Background())
-	if err != nil {
-		a.T.Fatal(err)
-	}
-	return n
+	return must.Get((&BucketReader{Registry: d.Registry, Receiving: d.Receiving, Log: d.Log}).ReadAll(context.Background()))(a.T)
 }
 
 // A bag whose name could not be given back ends as Failed, whatever is in it, and
@@ -136,18 +128,14 @@ func TestObjectOfAnIllegalNameIsNotGivenBack(t *testing.T) {
 		`UPDATE generic_files SET identifier = replace(identifier, 'test.edu/good/', 'test.edu/../')`,
 		`UPDATE intellectual_objects SET identifier = 'test.edu/..', bag_name = '..'`,
 	} {
-		if _, err := a.DB.Exec(t.Context(), sql); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(a.DB.Exec(t.Context(), sql))(t)
 	}
 	for _, identifier := range []string{"test.edu/..", "test.edu/../data/hello.txt"} {
 		item := a.Restored(identifier)
 		if item.Status != "Failed" || item.ErrorCode != "restore-name" || !strings.Contains(item.Note, `"test.edu/.."`) {
 			t.Errorf("%s: %s, %s: %s", identifier, item.Status, item.ErrorCode, item.Note)
 		}
-		if _, err := a.Deps.Registry.Cancel(t.Context(), item.ID, "test"); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(a.Deps.Registry.Cancel(t.Context(), item.ID, "test"))(t)
 	}
 	if keys := a.Keys(a.RestoreBucket()); len(keys) != 0 {
 		t.Errorf("given back: %q", keys)
@@ -171,17 +159,10 @@ func TestIllegalNameIsNotRecorded(t *testing.T) {
 // rename gives an item another name, as nobody may by hand.
 func (a *archive) rename(id int64, name string) {
 	a.T.Helper()
-	tx, err := a.DB.Begin(a.T.Context())
-	if err != nil {
-		a.T.Fatal(err)
-	}
+	tx := must.Get(a.DB.Begin(a.T.Context()))(a.T)
 	defer tx.Rollback(context.Background()) //nolint:errcheck // it was committed
 	for _, sql := range []string{`SET LOCAL session_replication_role = replica`, fmt.Sprintf(`UPDATE work_items SET name = '%s' WHERE id = %d`, name, id)} {
-		if _, err := tx.Exec(a.T.Context(), sql); err != nil {
-			a.T.Fatal(err)
-		}
+		must.Get(tx.Exec(a.T.Context(), sql))(a.T)
 	}
-	if err := tx.Commit(a.T.Context()); err != nil {
-		a.T.Fatal(err)
-	}
+	must.Do(a.T, tx.Commit(a.T.Context()))
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/farol-preservation/farol/internal/testenv"
 	"github.com/farol-preservation/farol/internal/testenv/injure"
+	"github.com/farol-preservation/farol/internal/testenv/must"
 	"github.com/farol-preservation/farol/pipeline"
 	"github.com/farol-preservation/farol/pipeline/pipelinetest"
 	"github.com/farol-preservation/farol/record"
@@ -31,10 +32,7 @@ type clock struct {
 func newClock(t testing.TB) *clock {
 	t.Helper()
 	url := testenv.DatabaseURL(t)
-	db, err := pgxpool.New(context.Background(), url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	db := must.Get(pgxpool.New(context.Background(), url))(t)
 	t.Cleanup(db.Close)
 	a := &pipelinetest.Archive{T: t, DB: db, Log: &pipelinetest.SyncBuffer{}}
 	a.Deps = pipeline.Deps{Registry: registry.New(db), Log: a.Logger()}
@@ -49,16 +47,10 @@ func newClock(t testing.TB) *clock {
 // throughProxy is the clock's database behind a proxy.
 func (c *clock) throughProxy(t *testing.T) (*pgxpool.Pool, *injure.Proxy) {
 	t.Helper()
-	u, err := url.Parse(c.url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	u := must.Get(url.Parse(c.url))(t)
 	proxy := testenv.NewProxy(t, u.Host)
 	u.Host = proxy.Addr()
-	db, err := pgxpool.New(t.Context(), u.String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	db := must.Get(pgxpool.New(t.Context(), u.String()))(t)
 	t.Cleanup(db.Close)
 	return db, proxy
 }
@@ -80,10 +72,7 @@ func (c *clock) run(s *Scheduler) (stop func()) {
 
 func (c *clock) of(job string) record.Schedule {
 	c.T.Helper()
-	list, err := upkeep.In(c.Deps.Registry).Schedules(context.Background())
-	if err != nil {
-		c.T.Fatal(err)
-	}
+	list := must.Get(upkeep.In(c.Deps.Registry).Schedules(context.Background()))(c.T)
 	for _, s := range list {
 		if s.Job == job {
 			return s
@@ -125,10 +114,7 @@ func TestSchedulersNeverDoubleAJob(t *testing.T) {
 		}
 		return "", nil
 	}}
-	pooled, err := registry.Connect(t.Context(), testenv.Pooled(t, c.url), "pooled", registry.ThroughPooler)
-	if err != nil {
-		t.Fatal(err)
-	}
+	pooled := must.Get(registry.Connect(t.Context(), testenv.Pooled(t, c.url), "pooled", registry.ThroughPooler))(t)
 	defer pooled.Close()
 	var stops []func()
 	for i := range schedulers {
@@ -156,9 +142,7 @@ func TestKilledSchedulerIsReplacedAndASlowOneIsNot(t *testing.T) {
 	ctx := context.Background()
 	const lease = 5 * time.Second // a slow machine needs a good part of it
 	job, begun, goOn, cause := blocked()
-	if err := upkeep.In(c.Deps.Registry).SetSchedule(ctx, job.Name, job.Every); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, upkeep.In(c.Deps.Registry).SetSchedule(ctx, job.Name, job.Every))
 	if _, began, err := upkeep.In(c.Deps.Registry).BeginRun(ctx, upkeep.RunBegin{Job: job.Name, Holder: "killed", Every: job.Every, Lease: lease}); err != nil || !began {
 		t.Fatal(began, err)
 	}
@@ -196,9 +180,7 @@ func TestJobThatLostItsLeaseIsStopped(t *testing.T) {
 	s.lease = 2 * time.Second
 	ended := make(chan JobRun, 1)
 	s.Observe = func(r JobRun) { ended <- r }
-	if err := upkeep.In(c.Deps.Registry).SetSchedule(t.Context(), job.Name, job.Every); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, upkeep.In(c.Deps.Registry).SetSchedule(t.Context(), job.Name, job.Every))
 	var running sync.WaitGroup
 	running.Go(func() {
 		if _, err := s.Now(context.Background(), job); err != nil {
@@ -231,9 +213,7 @@ func TestJobThatCannotBeRenewedIsStopped(t *testing.T) {
 			c := newClock(t)
 			db, proxy := c.throughProxy(t)
 			job, begun, _, cause := blocked()
-			if err := upkeep.In(c.Deps.Registry).SetSchedule(t.Context(), job.Name, job.Every); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, upkeep.In(c.Deps.Registry).SetSchedule(t.Context(), job.Name, job.Every))
 			s := c.scheduler("lonely", job)
 			s.Registry, s.lease = registry.New(db), 4*time.Second
 			ended := make(chan JobRun, 1)
@@ -285,21 +265,12 @@ func TestStoppedWhileItBeginsARunItLeavesNoLease(t *testing.T) {
 	t.Parallel()
 	c := newClock(t)
 	job := Job{"tick", time.Hour, func(ctx context.Context) (string, error) { return "", ctx.Err() }}
-	if err := upkeep.In(c.Deps.Registry).SetSchedule(t.Context(), job.Name, job.Every); err != nil {
-		t.Fatal(err)
-	}
-	holder, err := c.DB.Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, upkeep.In(c.Deps.Registry).SetSchedule(t.Context(), job.Name, job.Every))
+	holder := must.Get(c.DB.Begin(t.Context()))(t)
 	defer holder.Rollback(context.Background()) //nolint:errcheck // it has ended, unless the test failed
-	if _, err := holder.Exec(t.Context(), `SELECT FROM schedules FOR UPDATE`); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(holder.Exec(t.Context(), `SELECT FROM schedules FOR UPDATE`))(t)
 	waiting := func() (n int) {
-		if err := c.DB.QueryRow(t.Context(), `SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()`).Scan(&n); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, c.DB.QueryRow(t.Context(), `SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()`).Scan(&n))
 		return n
 	}
 	ctx, stop := context.WithCancel(t.Context())
@@ -314,9 +285,7 @@ func TestStoppedWhileItBeginsARunItLeavesNoLease(t *testing.T) {
 	case <-ended:
 	case <-time.After(200 * time.Millisecond):
 	}
-	if err := holder.Rollback(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, holder.Rollback(t.Context()))
 	testenv.Eventually(t, "the statement's end", func() bool { return waiting() == 0 })
 	<-ended
 	if s := c.of(job.Name); s.Running {
@@ -364,9 +333,7 @@ func TestSchedulerSeesWhatPeopleType(t *testing.T) {
 	c := newClock(t)
 	var made atomic.Int64
 	job := Job{"daily", 24 * time.Hour, func(context.Context) (string, error) { return fmt.Sprint("run ", made.Add(1)), nil }}
-	if err := upkeep.In(c.Deps.Registry).SetSchedule(t.Context(), job.Name, job.Every); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, upkeep.In(c.Deps.Registry).SetSchedule(t.Context(), job.Name, job.Every))
 	c.Exec(`UPDATE schedules SET paused = true`)
 	var looks atomic.Int64
 	other := Job{"often", time.Millisecond, func(context.Context) (string, error) { looks.Add(1); return "the same", nil }}

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/farol-preservation/farol/bag/bagtest"
+	"github.com/farol-preservation/farol/internal/testenv/must"
 	"github.com/farol-preservation/farol/pipeline/pipelinetest"
 	"github.com/farol-preservation/farol/storage"
 )
@@ -83,10 +84,7 @@ func TestOptionsThatCanBeReadAtOnce(t *testing.T) {
 			if !cold {
 				class = ""
 			}
-			b, err := storage.NewClient(storage.Options{}).Bucket(storage.Target{Name: spec.Name, Bucket: spec.Bucket, Region: "us-east-1", StorageClass: class, AccessKeyID: "a", SecretAccessKey: "s"})
-			if err != nil {
-				t.Fatal(err)
-			}
+			b := must.Get(storage.NewClient(storage.Options{}).Bucket(storage.Target{Name: spec.Name, Bucket: spec.Bucket, Region: "us-east-1", StorageClass: class, AccessKeyID: "a", SecretAccessKey: "s"}))(t)
 			d.Targets[spec.Name] = b
 		}
 		return d

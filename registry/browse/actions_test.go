@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/farol-preservation/farol/internal/testenv/must"
 	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/browse"
@@ -25,18 +26,14 @@ type actionRow struct {
 func newActions(t *testing.T) (*archive, []actionRow) {
 	t.Helper()
 	a := newArchive(t)
-	if _, err := a.db.Exec(t.Context(), `
+	must.Get(a.db.Exec(t.Context(), `
 		INSERT INTO actions (at, actor, user_id, operation, subject_type, subject_id, institution_id, actor_institution_id, outcome)
 		SELECT timestamptz '2026-01-01' + (n % 1000) * interval '2 hours', 'p' || n % 50 || '@test.edu', n % 50,
 			(ARRAY['items.cancel', 'users.add', 'stages.set'])[1 + n % 3], (ARRAY['item', 'user'])[1 + n % 2], (n % 300)::text,
 			CASE WHEN n % 200 = 7 THEN $2::bigint WHEN n % 5 = 0 THEN $1 END, CASE WHEN n % 200 = 9 THEN $2 WHEN n % 7 = 0 THEN $1 END,
 			CASE WHEN n % 11 = 0 THEN 'refused' ELSE 'done' END
-		FROM generate_series(1, 20000) n`, a.ins[0].ID, a.ins[1].ID); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := a.db.Exec(t.Context(), `ANALYZE actions`); err != nil {
-		t.Fatal(err)
-	}
+		FROM generate_series(1, 20000) n`, a.ins[0].ID, a.ins[1].ID))(t)
+	must.Get(a.db.Exec(t.Context(), `ANALYZE actions`))(t)
 	return a, rows[actionRow](a, `SELECT id, coalesce(institution_id, 0) AS of, coalesce(actor_institution_id, 0) AS by, at, actor, operation,
 		subject_type AS type, subject_id AS subject, outcome FROM actions ORDER BY at DESC, id DESC`)
 }

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/farol-preservation/farol/internal/testenv"
+	"github.com/farol-preservation/farol/internal/testenv/must"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/browse"
 )
@@ -15,14 +16,9 @@ func TestAlertForOnePersonIsReadByThatPerson(t *testing.T) {
 	db := testenv.Database(t)
 	var ann, eve, alert int64
 	for email, id := range map[string]*int64{"ann@archive.org": &ann, "eve@archive.org": &eve} {
-		if err := db.QueryRow(t.Context(), `INSERT INTO users (email, name, role) VALUES ($1, 'Staff', 'admin') RETURNING id`, email).Scan(id); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, db.QueryRow(t.Context(), `INSERT INTO users (email, name, role) VALUES ($1, 'Staff', 'admin') RETURNING id`, email).Scan(id))
 	}
-	err := db.QueryRow(t.Context(), `INSERT INTO alerts (user_id, type, subject, content) VALUES ($1, 'Token Made', 's', 'c') RETURNING id`, ann).Scan(&alert)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, db.QueryRow(t.Context(), `INSERT INTO alerts (user_id, type, subject, content) VALUES ($1, 'Token Made', 's', 'c') RETURNING id`, ann).Scan(&alert))
 	b := browse.In(registry.New(db), registry.Everything())
 	for reader, want := range map[int64]int{ann: 1, eve: 0, 0: 0} {
 		list, _, err := b.Alerts(t.Context(), browse.AlertFilter{For: reader}, browse.Page{Limit: 10})

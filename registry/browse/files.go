@@ -162,15 +162,13 @@ func digestOf(q *query, digest string) (string, error) {
 // [registry.ErrNotFound].
 func (r Records) File(ctx context.Context, id int64) (record.File, error) {
 	q := in(r.scope, "", fileAdvice)
-	q.where(`f.id = @id`, "id", id)
-	return r.file(ctx, fmt.Sprintf("file %d", id), q)
+	return r.file(ctx, q.named("file", `f`, id, ""), q)
 }
 
 // FileByIdentifier returns the file with an identifier as [Records.File] does.
 func (r Records) FileByIdentifier(ctx context.Context, identifier string) (record.File, error) {
 	q := in(r.scope, "", fileAdvice)
-	q.where(`f.identifier = @identifier`, "identifier", identifier)
-	return r.file(ctx, fmt.Sprintf("file %q", identifier), q)
+	return r.file(ctx, q.named("file", `f`, 0, identifier), q)
 }
 
 // FileByUUID returns the file with a UUID as [Records.File] does. What is no UUID is
@@ -181,12 +179,12 @@ func (r Records) FileByUUID(ctx context.Context, uuid string) (record.File, erro
 	if err != nil {
 		return record.File{}, fmt.Errorf("look up a file: %w", err)
 	}
+	q.within(`f.institution_id`)
 	q.where(`f.uuid = @uuid`, "uuid", id)
 	return r.file(ctx, fmt.Sprintf("file %q", uuid), q)
 }
 
 func (r Records) file(ctx context.Context, what string, q *query) (record.File, error) {
-	q.within(`f.institution_id`)
 	q.sql = registry.SelectFile + ` WHERE ` + q.all()
 	return one[record.File](ctx, r, what, q)
 }

@@ -2,7 +2,6 @@ package browse
 
 import (
 	"context"
-	"fmt"
 	"time"
 )
 
@@ -95,13 +94,7 @@ func (r Records) FlatFiles(ctx context.Context, f FileFilter, s Slice) (Part[Fla
 // FlatFile returns the file with an ID, or else an identifier, in whichever state, with
 // what it refers to, or [registry.ErrNotFound].
 func (r Records) FlatFile(ctx context.Context, id int64, identifier string) (FlatFile, error) {
-	q, what := in(r.scope, "", fileAdvice), fmt.Sprintf("file %d", id)
-	if id != 0 {
-		q.where(`f.id = @id`, "id", id)
-	} else {
-		q.where(`f.identifier = @identifier`, "identifier", identifier)
-		what = fmt.Sprintf("file %q", identifier)
-	}
-	q.within(`f.institution_id`)
+	q := in(r.scope, "", fileAdvice)
+	what := q.named("file", `f`, id, identifier)
 	return single(ctx, r, flatFiles(true), what, `SELECT f.* FROM generic_files f`, q)
 }

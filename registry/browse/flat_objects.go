@@ -2,7 +2,6 @@ package browse
 
 import (
 	"context"
-	"fmt"
 	"time"
 )
 
@@ -109,13 +108,7 @@ func (r Records) FlatObjects(ctx context.Context, f ObjectFilter, s Slice) (Part
 // FlatObject returns the object with an ID, or else an identifier, in whichever state, with
 // what is kept of it, or [registry.ErrNotFound].
 func (r Records) FlatObject(ctx context.Context, id int64, identifier string) (FlatObject, error) {
-	q, what := in(r.scope, "", objectAdvice), fmt.Sprintf("object %d", id)
-	if id != 0 {
-		q.where(`o.id = @id`, "id", id)
-	} else {
-		q.where(`o.identifier = @identifier`, "identifier", identifier)
-		what = fmt.Sprintf("object %q", identifier)
-	}
-	q.within(`o.institution_id`)
+	q := in(r.scope, "", objectAdvice)
+	what := q.named("object", `o`, id, identifier)
 	return single(ctx, r, flatObjects(objectsByID), what, `SELECT o.* FROM intellectual_objects o`, q)
 }

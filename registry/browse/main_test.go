@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/farol-preservation/farol/internal/testenv"
+	"github.com/farol-preservation/farol/internal/testenv/must"
 	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/browse"
@@ -43,25 +44,17 @@ func newArchive(t testing.TB) *archive {
 		_, err := c.Exec(ctx, `SET jit = off; SET plan_cache_mode = force_generic_plan`)
 		return err
 	}
-	generic, err := pgxpool.NewWithConfig(t.Context(), config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	generic := must.Get(pgxpool.NewWithConfig(t.Context(), config))(t)
 	t.Cleanup(generic.Close)
 	a := &archive{registry.New(generic), t, generic, nil}
 	for _, identifier := range []string{"test.edu", "test.edu.org"} {
-		in, err := a.AddInstitution(t.Context(), record.Institution{
+		in := must.Get(a.AddInstitution(t.Context(), record.Institution{
 			Name: "Test", Identifier: identifier, ReceivingBucket: "receiving." + identifier, RestoreBucket: "restore." + identifier,
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		}))(t)
 		a.ins = append(a.ins, in)
 	}
 	testenv.Scene(t, db, sceneSQL)
-	if _, err := db.Exec(t.Context(), eventsSQL+`; ANALYZE`); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(db.Exec(t.Context(), eventsSQL+`; ANALYZE`))(t)
 	return a
 }
 

@@ -133,21 +133,18 @@ func (f ObjectFilter) narrow(q *query) {
 
 // Object returns the object with an ID, in whichever state, or [registry.ErrNotFound].
 func (r Records) Object(ctx context.Context, id int64) (record.Object, error) {
-	q := in(r.scope, "", objectAdvice)
-	q.where(`o.id = @id`, "id", id)
-	return r.object(ctx, fmt.Sprintf("object %d", id), q)
+	return r.object(ctx, id, "")
 }
 
 // ObjectByIdentifier returns the object with an identifier, in whichever state, or
 // [registry.ErrNotFound].
 func (r Records) ObjectByIdentifier(ctx context.Context, identifier string) (record.Object, error) {
-	q := in(r.scope, "", objectAdvice)
-	q.where(`o.identifier = @identifier`, "identifier", identifier)
-	return r.object(ctx, fmt.Sprintf("object %q", identifier), q)
+	return r.object(ctx, 0, identifier)
 }
 
-func (r Records) object(ctx context.Context, what string, q *query) (record.Object, error) {
-	q.within(`o.institution_id`)
+func (r Records) object(ctx context.Context, id int64, identifier string) (record.Object, error) {
+	q := in(r.scope, "", objectAdvice)
+	what := q.named("object", `o`, id, identifier)
 	q.sql = registry.SelectObject + ` WHERE ` + q.all()
 	return one[record.Object](ctx, r, what, q)
 }

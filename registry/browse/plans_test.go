@@ -10,6 +10,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/farol-preservation/farol/internal/testenv/must"
 	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/browse"
@@ -22,7 +23,7 @@ var large = regexp.MustCompile(`Seq Scan on (work_items|work_items_archive|intel
 func TestEachListHasItsIndex(t *testing.T) {
 	t.Parallel()
 	a := newArchive(t)
-	if _, err := a.db.Exec(t.Context(), `
+	must.Get(a.db.Exec(t.Context(), `
 		CREATE TEMPORARY TABLE archived (LIKE work_items INCLUDING DEFAULTS);
 		INSERT INTO archived (id, institution_id, size, bag_date, retry, stage, status, name, etag, bucket, action, object_identifier)
 		SELECT 20000 + n, 1 + h(n, 1, 2), 1, now(), false, 'Cleanup', CASE WHEN n % 100 = 0 THEN 'Cancelled' ELSE 'Success' END, 'bag' || n || '.tar', 'e', 'b', 'Ingest', 'test.edu/bag' || n
@@ -35,9 +36,7 @@ func TestEachListHasItsIndex(t *testing.T) {
 		SELECT d.id, o.id FROM (SELECT id FROM deletion_requests ORDER BY id DESC LIMIT 10) d CROSS JOIN (SELECT id FROM intellectual_objects ORDER BY id LIMIT 1000) o ON CONFLICT DO NOTHING;
 		INSERT INTO deletion_requests_generic_files
 		SELECT d.id, f.id FROM (SELECT id FROM deletion_requests ORDER BY id DESC LIMIT 10) d CROSS JOIN (SELECT id FROM generic_files ORDER BY id LIMIT 1000) f ON CONFLICT DO NOTHING;
-		ANALYZE`); err != nil {
-		t.Fatal(err)
-	}
+		ANALYZE`))(t)
 	own := registry.Only(a.ins[1])
 	day := time.Date(2026, 1, 3, 0, 0, 0, 0, time.UTC)
 	digest := strings.Repeat("ab", 32)
@@ -135,7 +134,7 @@ func (a *archive) plan(
 	if err != nil {
 		a.t.Fatal(err)
 	}
-	err = pgx.BeginFunc(context.Background(), a.db, func(tx pgx.Tx) error {
+	must.Do(a.t, pgx.BeginFunc(context.Background(), a.db, func(tx pgx.Tx) error {
 		sql, args, err := named.RewriteQuery(context.Background(), tx.Conn(), sql, nil)
 		if err != nil {
 			return err
@@ -155,9 +154,6 @@ func (a *archive) plan(
 		lines, err := pgx.CollectRows(r, pgx.RowTo[string])
 		plan = strings.Join(lines, "\n")
 		return err
-	})
-	if err != nil {
-		a.t.Fatal(err)
-	}
+	}))
 	return plan
 }

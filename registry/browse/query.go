@@ -104,6 +104,18 @@ func (q *query) within(column string) {
 	}
 }
 
+// named finds the one record that has an ID, or else an identifier, and says what is looked
+// for; row is the alias of its table.
+func (q *query) named(kind, row string, id int64, identifier string) (what string) {
+	q.within(row + `.institution_id`)
+	if id != 0 {
+		q.where(row+`.id = @id`, "id", id)
+		return fmt.Sprintf("%s %d", kind, id)
+	}
+	q.where(row+`.identifier = @identifier`, "identifier", identifier)
+	return fmt.Sprintf("%s %q", kind, identifier)
+}
+
 // after sets the condition of a page that comes after an ID.
 func (q *query) after(piece string, id int64) {
 	if id != 0 {

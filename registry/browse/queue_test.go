@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/farol-preservation/farol/internal/testenv"
+	"github.com/farol-preservation/farol/internal/testenv/must"
 	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/browse"
@@ -223,12 +224,9 @@ func TestFiguresHaveTheirIndex(t *testing.T) {
 // explained is how a statement is planned that is sent as lists are.
 func (a *archive) explained(sql string) string {
 	a.t.Helper()
-	tx, err := a.db.Begin(ctx)
-	if err != nil {
-		a.t.Fatal(err)
-	}
+	tx := must.Get(a.db.Begin(ctx))(a.t)
 	defer tx.Rollback(ctx) //nolint:errcheck // it only reads
-	_, err = tx.Exec(ctx, browse.SettingsSQL, "0", "on", "off")
+	_, err := tx.Exec(ctx, browse.SettingsSQL, "0", "on", "off")
 	r, queryErr := tx.Query(ctx, `EXPLAIN `+sql)
 	var lines []string
 	for queryErr == nil && r.Next() {
@@ -236,8 +234,6 @@ func (a *archive) explained(sql string) string {
 		queryErr = r.Scan(&line)
 		lines = append(lines, line)
 	}
-	if err := errors.Join(err, queryErr, r.Err()); err != nil {
-		a.t.Fatal(err)
-	}
+	must.Do(a.t, errors.Join(err, queryErr, r.Err()))
 	return strings.Join(lines, "\n")
 }

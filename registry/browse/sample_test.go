@@ -4,6 +4,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/farol-preservation/farol/internal/testenv/must"
 	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/browse"
@@ -14,19 +15,13 @@ import (
 func TestSampleIsDrawnAgain(t *testing.T) {
 	t.Parallel()
 	a := newArchive(t)
-	if _, err := a.db.Exec(t.Context(), `INSERT INTO object_holdings (intellectual_object_id, files, bytes)
-		SELECT intellectual_object_id, count(*), sum(size) FROM generic_files GROUP BY 1 ON CONFLICT (intellectual_object_id) DO UPDATE SET files = excluded.files`); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(a.db.Exec(t.Context(), `INSERT INTO object_holdings (intellectual_object_id, files, bytes)
+		SELECT intellectual_object_id, count(*), sum(size) FROM generic_files GROUP BY 1 ON CONFLICT (intellectual_object_id) DO UPDATE SET files = excluded.files`))(t)
 	own := registry.Only(a.ins[1])
 	for name, scope := range map[string]registry.Scope{"all": registry.Everything(), "one": own} {
 		r := browse.In(a.Registry, scope)
 		draw := func(seed string, through int64) record.Sample {
-			s, err := r.Sample(t.Context(), browse.SampleOf{Seed: seed, Files: 40, Through: through})
-			if err != nil {
-				t.Fatal(err)
-			}
-			return s
+			return must.Get(r.Sample(t.Context(), browse.SampleOf{Seed: seed, Files: 40, Through: through}))(t)
 		}
 		ids := func(s record.Sample) (list []int64) {
 			for _, f := range s.Files {

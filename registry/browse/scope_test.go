@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/farol-preservation/farol/internal/testenv"
+	"github.com/farol-preservation/farol/internal/testenv/must"
 	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/browse"
@@ -246,10 +247,7 @@ func testLimits(t *testing.T, a *archive, _ *oracle) {
 // ends with its own.
 func testPooled(t *testing.T, a *archive, o *oracle) {
 	t.Helper()
-	pool, err := registry.Connect(ctx, testenv.Pooled(t, a.db.Config().ConnString()), "pooled", registry.ThroughPooler)
-	if err != nil {
-		t.Fatal(err)
-	}
+	pool := must.Get(registry.Connect(ctx, testenv.Pooled(t, a.db.Config().ConnString()), "pooled", registry.ThroughPooler))(t)
 	t.Cleanup(pool.Close)
 	b := browse.In(registry.New(pool), registry.Everything())
 	for range 5 {

@@ -18,6 +18,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/farol-preservation/farol/internal/testenv"
+	"github.com/farol-preservation/farol/internal/testenv/must"
 	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/exports"
@@ -39,11 +40,7 @@ func newArchive(t testing.TB) *archive {
 	db := testenv.Database(t)
 	a := &archive{Registry: registry.New(db), t: t, db: db}
 	add := func(identifier string) record.Institution {
-		in, err := a.AddInstitution(context.Background(), record.Institution{Name: identifier, Identifier: identifier, ReceivingBucket: "in." + identifier, RestoreBucket: "out." + identifier})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return in
+		return must.Get(a.AddInstitution(context.Background(), record.Institution{Name: identifier, Identifier: identifier, ReceivingBucket: "in." + identifier, RestoreBucket: "out." + identifier}))(t)
 	}
 	a.test, a.other = add("test.edu"), add("test.education.edu")
 	return a
@@ -83,18 +80,12 @@ func (a *archive) object(in record.Institution, name string, n int) {
 func (a *archive) written(s registry.Scope, kind exports.Kind, institution, object string) string {
 	a.t.Helper()
 	records := exports.In(a.Registry, s)
-	of, err := records.Find(a.t.Context(), kind, institution, object)
-	if err != nil {
-		a.t.Fatal(err)
-	}
+	of := must.Get(records.Find(a.t.Context(), kind, institution, object))(a.t)
 	var b bytes.Buffer
-	err = records.Snapshot(a.t.Context(), "", func(ctx context.Context, s *exports.Snapshot) error {
+	must.Do(a.t, records.Snapshot(a.t.Context(), "", func(ctx context.Context, s *exports.Snapshot) error {
 		_, err := s.WriteAll(ctx, &b, of)
 		return err
-	})
-	if err != nil {
-		a.t.Fatal(err)
-	}
+	}))
 	return b.String()
 }
 
@@ -146,9 +137,7 @@ func TestExportsAreWhole(t *testing.T) {
 			Events  []struct{} `xml:"event"`
 			Agents  []string   `xml:"agent>agentName"`
 		}
-		if err := xml.Unmarshal([]byte(a.written(everything, exports.PREMIS, c.institution, c.object)), &doc); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, xml.Unmarshal([]byte(a.written(everything, exports.PREMIS, c.institution, c.object)), &doc))
 		if len(doc.Objects) != c.objects+c.files || len(doc.Events) != c.events || !slices.Equal(doc.Agents, []string{"Another", "Farol"}) {
 			t.Errorf("%+v: PREMIS has %d objects, %d events, agents %q", c, len(doc.Objects), len(doc.Events), doc.Agents)
 		}
@@ -166,20 +155,11 @@ func TestEvidencePack(t *testing.T) {
 	a.exec(`INSERT INTO work_items (institution_id, action, stage, name, bucket, etag, size, bag_date)
 		VALUES ($1, 'Ingest', 'Receive', 'bag.tar', 'in', 'e', 7, now()), ($1, 'Ingest', 'Receive', 'bag2.tar', 'in', 'e', 7, now())`, a.test.ID)
 	text := a.written(registry.Everything(), exports.Evidence, "", "test.edu/bag")
-	z, err := zip.NewReader(strings.NewReader(text), int64(len(text)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	z := must.Get(zip.NewReader(strings.NewReader(text), int64(len(text))))(t)
 	files := map[string]string{}
 	for _, f := range z.File {
-		r, err := f.Open()
-		if err != nil {
-			t.Fatal(err)
-		}
-		content, err := io.ReadAll(r)
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := must.Get(f.Open())(t)
+		content := must.Get(io.ReadAll(r))(t)
 		files[f.Name] = string(content)
 	}
 	for name, count := range map[string]int{
@@ -215,10 +195,7 @@ func TestExportGoesOnWhereItStopped(t *testing.T) {
 	a.object(a.test, "bag", 2100)
 	records := exports.In(a.Registry, registry.Everything())
 	for _, kind := range []exports.Kind{exports.Inventory, exports.Manifest, exports.Events, exports.PREMIS} {
-		of, err := records.Find(t.Context(), kind, "test.edu", "")
-		if err != nil {
-			t.Fatal(err)
-		}
+		of := must.Get(records.Find(t.Context(), kind, "test.edu", ""))(t)
 		var b bytes.Buffer
 		pages := 0
 		for c := (exports.Cursor{}); !c.Done; pages++ {
@@ -249,12 +226,9 @@ func TestSnapshotIsOfOneMoment(t *testing.T) {
 	a := newArchive(t)
 	a.object(a.test, "bag", 1500)
 	records := exports.In(a.Registry, registry.Everything())
-	of, err := records.Find(t.Context(), exports.Inventory, "test.edu", "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	of := must.Get(records.Find(t.Context(), exports.Inventory, "test.edu", ""))(t)
 	var b bytes.Buffer
-	err = records.Snapshot(t.Context(), "", func(ctx context.Context, s *exports.Snapshot) error {
+	err := records.Snapshot(t.Context(), "", func(ctx context.Context, s *exports.Snapshot) error {
 		c, err := s.Write(ctx, &b, of, exports.Cursor{})
 		if _, err := a.db.Exec(ctx, `UPDATE generic_files SET state = 'D'`); err != nil {
 			t.Error(err)
@@ -307,14 +281,8 @@ func TestExportsAreOfTheScope(t *testing.T) {
 		}
 	}
 	everything := exports.In(a.Registry, registry.Everything())
-	of, err := everything.Find(t.Context(), exports.Inventory, "", "test.edu/bag")
-	if err != nil {
-		t.Fatal(err)
-	}
-	id, err := everything.Make(t.Context(), of)
-	if err != nil {
-		t.Fatal(err)
-	}
+	of := must.Get(everything.Find(t.Context(), exports.Inventory, "", "test.edu/bag"))(t)
+	id := must.Get(everything.Make(t.Context(), of))(t)
 	if r, again, err := everything.Show(t.Context(), id, exports.Kinds()); err != nil || again != of || r.Object == nil || r.CompletedAt != nil {
 		t.Errorf("%+v, %+v, %v", r, again, err)
 	}

@@ -7,6 +7,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/farol-preservation/farol/internal/testenv/must"
 )
 
 // item puts an ingest of university A into the queue.
@@ -31,9 +33,7 @@ func (h *house) alerts() string {
 
 func (h *house) count() {
 	h.t.Helper()
-	if err := h.Tidy(h.t.Context()); err != nil {
-		h.t.Fatal(err)
-	}
+	must.Do(h.t, h.Tidy(h.t.Context()))
 }
 
 // Of many items that fail alike, people get one alert with a number.
@@ -108,16 +108,11 @@ func TestItemsThatDoNotFailAlertNobody(t *testing.T) {
 func TestAlertsDoNotMakeTransactionsWait(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
-	first, err := h.db.Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	first := must.Get(h.db.Begin(t.Context()))(t)
 	raise := func(code string) string {
 		return `SELECT raise_alert('Item Failed', NULL, 'Item failed', 'Text', 'Store', '` + code + `')`
 	}
-	if _, err := first.Exec(t.Context(), raise("x")); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(first.Exec(t.Context(), raise("x")))(t)
 	var others sync.WaitGroup
 	for range 4 {
 		others.Go(func() {
@@ -129,9 +124,7 @@ func TestAlertsDoNotMakeTransactionsWait(t *testing.T) {
 		})
 	}
 	others.Wait()
-	if err := first.Rollback(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, first.Rollback(t.Context()))
 	h.count()
 	if got := value[string](h, `SELECT string_agg(error_code || ' ' || n, ', ' ORDER BY error_code) FROM (SELECT error_code, sum(count) AS n FROM alerts GROUP BY 1) s`); got != "x 4, y 4" {
 		t.Errorf("counted are %s, want x 4, y 4", got)
@@ -144,9 +137,7 @@ func TestAlertsDoNotMakeTransactionsWait(t *testing.T) {
 func (h *house) raise(want string) {
 	h.t.Helper()
 	h.exec(`DELETE FROM alerts`)
-	if _, err := h.RaiseAlerts(h.t.Context(), 90); err != nil {
-		h.t.Fatal(err)
-	}
+	must.Get(h.RaiseAlerts(h.t.Context(), 90))(h.t)
 	if got := h.alerts(); got != want {
 		h.t.Errorf("alerts:\n%s\nwant\n%s", got, want)
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/farol-preservation/farol/internal/testenv"
+	"github.com/farol-preservation/farol/internal/testenv/must"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/outbox"
 )
@@ -75,19 +76,13 @@ func (h *house) mailedTo(alert int64) string {
 
 func (h *house) claim(n int) []outbox.Mail {
 	h.t.Helper()
-	list, err := h.Claim(h.t.Context(), n, time.Minute)
-	if err != nil {
-		h.t.Fatal(err)
-	}
-	return list
+	return must.Get(h.Claim(h.t.Context(), n, time.Minute))(h.t)
 }
 
 func (h *house) sent(list ...outbox.Mail) {
 	h.t.Helper()
 	for _, m := range list {
-		if err := h.Sent(h.t.Context(), m.ID); err != nil {
-			h.t.Fatal(err)
-		}
+		must.Do(h.t, h.Sent(h.t.Context(), m.ID))
 	}
 }
 

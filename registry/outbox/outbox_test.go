@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/farol-preservation/farol/internal/testenv/must"
 	"github.com/farol-preservation/farol/registry/outbox"
 )
 
@@ -62,16 +63,12 @@ func TestAStaleFailureChangesNothing(t *testing.T) {
 	stale := h.claim(1)[0]
 	h.lapse()
 	current := h.claim(1)[0]
-	if _, err := h.Failed(t.Context(), stale, "late"); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(h.Failed(t.Context(), stale, "late"))(t)
 	if text := value[string](h, `SELECT error FROM mail_outbox`); text != "" {
 		t.Errorf("a stale sender has noted %q", text)
 	}
 	h.sent(current)
-	if _, err := h.Failed(t.Context(), current, "after it was sent"); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(h.Failed(t.Context(), current, "after it was sent"))(t)
 	if !value[bool](h, `SELECT sent_at IS NOT NULL AND error = '' FROM mail_outbox`) {
 		t.Error("a mail that was sent has failed")
 	}

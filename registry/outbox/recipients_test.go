@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/farol-preservation/farol/internal/testenv"
+	"github.com/farol-preservation/farol/internal/testenv/must"
 )
 
 // recipients are who gets a mail at once for each type, if it is of university A, and if
@@ -161,9 +162,7 @@ func TestAlertAndMailAreOneTransaction(t *testing.T) {
 	if n := value[int64](h, `SELECT count(*) FROM mail_outbox`); n != 0 {
 		t.Errorf("%d mails before the commit", n)
 	}
-	if err := tx.Rollback(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, tx.Rollback(t.Context()))
 	if n := value[int64](h, `SELECT (SELECT count(*) FROM mail_outbox) + (SELECT count(*) FROM alerts)`); n != 0 {
 		t.Errorf("%d rows after a rollback", n)
 	}

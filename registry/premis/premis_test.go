@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/farol-preservation/farol/internal/testenv/must"
 	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
 )
@@ -142,9 +143,7 @@ const hostile = "a<b>&amp;\"'\x01\x1b[31m\t\n\r\x7f]]>\ufffe\u202e漢\U0001F4A9"
 func premisDocument(t *testing.T, source Source) (text string, root premisNode) {
 	t.Helper()
 	var b bytes.Buffer
-	if err := Write(&b, source); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, Write(&b, source))
 	if err := xml.Unmarshal(b.Bytes(), &root); err != nil {
 		t.Fatalf("not well-formed: %v\n%s", err, b.String())
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/farol-preservation/farol/internal/testenv"
+	"github.com/farol-preservation/farol/internal/testenv/must"
 	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/reports"
@@ -34,10 +35,7 @@ func newArchive(t *testing.T) *archive {
 	r := registry.New(db)
 	a := &archive{reports.In(r), t, db, map[string]record.Institution{}}
 	for _, name := range []string{"parent.edu", "sub.edu", "other.edu"} {
-		in, err := r.AddInstitution(t.Context(), record.Institution{Name: name, Identifier: name, ReceivingBucket: "in." + name, RestoreBucket: "out." + name})
-		if err != nil {
-			t.Fatal(err)
-		}
+		in := must.Get(r.AddInstitution(t.Context(), record.Institution{Name: name, Identifier: name, ReceivingBucket: "in." + name, RestoreBucket: "out." + name}))(t)
 		a.in[name] = in
 	}
 	a.exec(`UPDATE institutions SET type = 'SubscriptionInstitution', member_institution_id = $1 WHERE identifier = 'sub.edu'`, a.in["parent.edu"].ID)
@@ -73,11 +71,7 @@ func (a *archive) object(institution, name, option string, sizes ...int) int64 {
 
 func (a *archive) count(all bool) record.Counted {
 	a.t.Helper()
-	c, err := a.Count(a.t.Context(), all)
-	if err != nil {
-		a.t.Fatal(err)
-	}
-	return c
+	return must.Get(a.Count(a.t.Context(), all))(a.t)
 }
 
 // rows are the rows of both tables, as text.
@@ -91,10 +85,7 @@ func (a *archive) rows() string {
 // deposits are the rows of a report as text.
 func (a *archive) deposits(s registry.Scope, by reports.Grouping, institution, on string) string {
 	a.t.Helper()
-	list, err := a.Deposits(a.t.Context(), s, reports.DepositQuery{By: by, Institution: institution, Months: 12, On: on})
-	if err != nil {
-		a.t.Fatal(err)
-	}
+	list := must.Get(a.Deposits(a.t.Context(), s, reports.DepositQuery{By: by, Institution: institution, Months: 12, On: on}))(a.t)
 	var lines []string
 	for _, d := range list {
 		lines = append(lines, fmt.Sprintf("%s %d %d %d", d.Key, d.Objects, d.Files, d.Bytes))
@@ -288,14 +279,9 @@ func TestWhatIsNotCountedLocksNothing(t *testing.T) {
 	t.Parallel()
 	a := newArchive(t)
 	id := a.object("sub.edu", "bag", "Standard", 1, 2, 3)
-	tx, err := a.db.Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	tx := must.Get(a.db.Begin(t.Context()))(t)
 	t.Cleanup(func() { tx.Rollback(context.Background()) }) //nolint:errcheck // nothing is to stay
-	if _, err := tx.Exec(t.Context(), `SELECT FROM object_holdings WHERE intellectual_object_id = $1 FOR UPDATE`, id); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(tx.Exec(t.Context(), `SELECT FROM object_holdings WHERE intellectual_object_id = $1 FOR UPDATE`, id))(t)
 	a.exec(`SET lock_timeout = '5s'; UPDATE generic_files SET last_fixity_check = now(), format_puid = 'fmt/1'; RESET lock_timeout`)
 }
 
@@ -388,10 +374,7 @@ func TestCosts(t *testing.T) {
 		a.exec(`INSERT INTO holdings_daily VALUES ($1::text::date, $2, $3, 1, 1, $4)`, row.day, a.in[row.in].ID, row.option, row.bytes)
 	}
 	costs := func(s registry.Scope, institution string) (lines []string) {
-		list, err := a.Costs(t.Context(), s, institution, "2026-03-01")
-		if err != nil {
-			t.Fatal(err)
-		}
+		list := must.Get(a.Costs(t.Context(), s, institution, "2026-03-01"))(t)
 		for _, c := range list {
 			cost := "none"
 			if c.Cost != nil {
@@ -430,10 +413,7 @@ func TestOutcomes(t *testing.T) {
 	a.count(false)
 	today := time.Now().UTC()
 	outcomes := func(s registry.Scope, by reports.Grouping, institution string) (lines []string) {
-		list, err := a.Outcomes(t.Context(), s, by, institution, today.AddDate(0, 0, -1).Format(time.DateOnly), today.Format(time.DateOnly))
-		if err != nil {
-			t.Fatal(err)
-		}
+		list := must.Get(a.Outcomes(t.Context(), s, by, institution, today.AddDate(0, 0, -1).Format(time.DateOnly), today.Format(time.DateOnly)))(t)
 		for _, o := range list {
 			lines = append(lines, fmt.Sprintf("%s %s %d %d", o.Key, o.Result, o.Items, o.Bytes))
 		}

@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/farol-preservation/farol/internal/testenv"
+	"github.com/farol-preservation/farol/internal/testenv/must"
 )
 
 func TestMain(m *testing.M) { testenv.Main(m) }
@@ -16,18 +17,13 @@ func TestMain(m *testing.M) { testenv.Main(m) }
 // reader returns the mirror's reader, locked and registered, and its connection.
 func reader(t *testing.T, db *pgxpool.Pool) (Reader, *pgx.Conn) {
 	t.Helper()
-	conn, err := db.Acquire(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := must.Get(db.Acquire(t.Context()))(t)
 	t.Cleanup(conn.Release)
 	r := NewReader(conn.Conn(), "nsq-mirror")
 	if locked, err := r.Lock(t.Context()); err != nil || !locked {
 		t.Fatalf("Lock = %t, %v", locked, err)
 	}
-	if _, err := r.Register(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(r.Register(t.Context()))(t)
 	return r, conn.Conn()
 }
 
@@ -50,10 +46,7 @@ func TestMessagesFromAnotherClusterDoNotWaitForTheirNumber(t *testing.T) {
 	foreign(t, db)
 	testenv.Exec(t, db, `UPDATE topic_readers SET xid = '10'`)
 	log, _ := reader(t, db)
-	at, err := log.Position(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	at := must.Get(log.Position(t.Context()))(t)
 	if want := (Position{XID: 3}); at != want {
 		t.Errorf("Position = %+v, want %+v", at, want)
 	}
@@ -67,11 +60,7 @@ func TestLagCountsBehindTheCursor(t *testing.T) {
 	db := testenv.Database(t)
 	lag := func() Lag {
 		t.Helper()
-		lag, err := ReadLag(t.Context(), db, "nsq-mirror")
-		if err != nil {
-			t.Fatal(err)
-		}
-		return lag
+		return must.Get(ReadLag(t.Context(), db, "nsq-mirror"))(t)
 	}
 	if got := lag(); got != (Lag{}) {
 		t.Errorf("Lag of an empty log = %+v", got)
@@ -95,10 +84,7 @@ func TestReadingWalksTheKeyOnly(t *testing.T) {
 	testenv.Exec(t, db, `INSERT INTO topic_messages (xid, topic, body) SELECT (n / 10)::text::xid8, 't', 'x' FROM generate_series(10, 50000) n`)
 	_, conn := reader(t, db)
 	rows, _ := conn.Query(t.Context(), "EXPLAIN "+afterSQL, pgx.NamedArgs{"xid": uint64(500), "id": int64(7), "n": 500})
-	plan, err := pgx.CollectRows(rows, pgx.RowTo[string])
-	if err != nil {
-		t.Fatal(err)
-	}
+	plan := must.Get(pgx.CollectRows(rows, pgx.RowTo[string]))(t)
 	walks := 0
 	for _, node := range plan {
 		if strings.Contains(node, "Index Scan using pipeline_messages_") {

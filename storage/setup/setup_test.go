@@ -12,6 +12,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 
 	"github.com/farol-preservation/farol/internal/testenv"
+	"github.com/farol-preservation/farol/internal/testenv/must"
 	"github.com/farol-preservation/farol/storage"
 	"github.com/farol-preservation/farol/storage/setup"
 )
@@ -32,18 +33,12 @@ func open(t *testing.T, at storage.Target) *storage.Bucket {
 	t.Helper()
 	client := storage.NewClient(storage.Options{})
 	t.Cleanup(client.Close)
-	b, err := client.Bucket(at)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return b
+	return must.Get(client.Bucket(at))(t)
 }
 
 func put(t *testing.T, b *storage.Bucket, key, content string) {
 	t.Helper()
-	if _, err := b.Put(t.Context(), key, strings.NewReader(content), storage.Upload{Size: int64(len(content))}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(b.Put(t.Context(), key, strings.NewReader(content), storage.Upload{Size: int64(len(content))}))(t)
 }
 
 func versions(t *testing.T, b *storage.Bucket, prefix string) (all []storage.Version) {
@@ -59,11 +54,7 @@ func versions(t *testing.T, b *storage.Bucket, prefix string) (all []storage.Ver
 
 func protection(t *testing.T, b *storage.Bucket) setup.Protection {
 	t.Helper()
-	p, err := setup.ProtectionOf(t.Context(), b.Conn())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return p
+	return must.Get(setup.ProtectionOf(t.Context(), b.Conn()))(t)
 }
 
 // A bucket is made once, and one that is there stays as it is.
@@ -104,9 +95,7 @@ func TestALockedBucketKeepsItsObjects(t *testing.T) {
 	if got := protection(t, b); got != (setup.Protection{Versions: true, Lock: true}) {
 		t.Errorf("a new bucket has %+v", got)
 	}
-	if err := setup.SetRetention(t.Context(), b.Conn(), "GOVERNANCE", 30); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, setup.SetRetention(t.Context(), b.Conn(), "GOVERNANCE", 30))
 	if got := protection(t, b); got != (setup.Protection{Versions: true, Lock: true, Mode: "GOVERNANCE", Days: 30}) {
 		t.Errorf("with a retention it has %+v", got)
 	}

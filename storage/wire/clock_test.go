@@ -14,6 +14,7 @@ import (
 
 	"github.com/farol-preservation/farol/fault"
 	"github.com/farol-preservation/farol/internal/testenv"
+	"github.com/farol-preservation/farol/internal/testenv/must"
 	"github.com/farol-preservation/farol/storage/wire"
 )
 
@@ -21,11 +22,7 @@ import (
 func conn(t *testing.T, pool *wire.Pool, endpoint, bucket string) *wire.Conn {
 	t.Helper()
 	at := wire.Target{Bucket: bucket, Endpoint: endpoint, AccessKeyID: "id", SecretAccessKey: "x", PathStyle: true}
-	c, err := pool.Conn(at, func(time.Time, http.Header, error) {}, func() {})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return c
+	return must.Get(pool.Conn(at, func(time.Time, http.Header, error) {}, func() {}))(t)
 }
 
 func newPool(t *testing.T) *wire.Pool {
@@ -168,9 +165,7 @@ func TestAWrongDateAloneChangesNothing(t *testing.T) {
 	header.Store(7200)
 	c := conn(t, newPool(t), skewedServer(t, &ahead, &header, &asked), "skew")
 	for range 5 {
-		if err := ask(t.Context(), c, "HeadObject", http.MethodHead); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, ask(t.Context(), c, "HeadObject", http.MethodHead))
 	}
 	if n := asked.Load(); n != 5 {
 		t.Errorf("%d requests, want 5", n)

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/farol-preservation/farol/internal/testenv/must"
 	"github.com/farol-preservation/farol/storage/wire"
 )
 
@@ -20,9 +21,7 @@ func TestSecretsDoNotShow(t *testing.T) {
 	slog.New(slog.NewJSONHandler(&out, nil)).Info("x", "target", at, "secret", at.SecretAccessKey)
 	slog.New(slog.NewTextHandler(&out, nil)).Info("x", "target", at, "secret", at.SecretAccessKey)
 	fmt.Fprintf(&out, "%v %+v %#v %s %q %#v", at, at, at, at.SecretAccessKey, at.SecretAccessKey, at.SecretAccessKey)
-	if err := json.NewEncoder(&out).Encode(at); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.NewEncoder(&out).Encode(at))
 	_, err := newPool(t).Conn(wire.Target{SecretAccessKey: "hunter2"}, nil, nil)
 	fmt.Fprint(&out, err)
 	if strings.Contains(out.String(), "hunter2") {
@@ -44,12 +43,9 @@ func TestURLIsWhereTheObjectIs(t *testing.T) {
 		{"http://127.0.0.1:9000/s3", "us-east-1", "va", "http://127.0.0.1:9000/s3/va/" + uuid},
 		{"https://s3.wasabisys.com", "us-west-1", "wasabi-or", "https://s3.us-west-1.wasabisys.com/wasabi-or/" + uuid},
 	} {
-		c, err := newPool(t).Conn(wire.Target{
+		c := must.Get(newPool(t).Conn(wire.Target{
 			Bucket: tt.bucket, Endpoint: tt.endpoint, Region: tt.region, AccessKeyID: "id", SecretAccessKey: "x",
-		}, nil, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		}, nil, nil))(t)
 		if got := c.URL(uuid); got != tt.want {
 			t.Errorf("URL at %q = %s, want %s", tt.endpoint, got, tt.want)
 		}
@@ -59,9 +55,7 @@ func TestURLIsWhereTheObjectIs(t *testing.T) {
 func TestATargetThatCannotWorkIsRefused(t *testing.T) {
 	t.Parallel()
 	empty := filepath.Join(t.TempDir(), "empty.pem")
-	if err := os.WriteFile(empty, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(empty, nil, 0o600))
 	good := wire.Target{Bucket: "b", AccessKeyID: "id", SecretAccessKey: "x"}
 	for name, change := range map[string]func(*wire.Target){
 		"no bucket":        func(t *wire.Target) { t.Bucket = "" },
