@@ -61,6 +61,13 @@ func collect[T any](ctx context.Context, db querier, what string, row pgx.RowToF
 // further behind has no figures to compare.
 const maxUnread = 50_000
 
+// waitingSQL counts what waits at a stage.
+const waitingSQL = `
+		SELECT count(*) FILTER (WHERE run_at <= now()) AS due, count(*) FILTER (WHERE run_at > now() AND run_at < 'infinity') AS later,
+			count(*) FILTER (WHERE run_at > now() + interval '1.5 seconds' AND run_at < 'infinity') AS far,
+			count(*) FILTER (WHERE run_at = 'infinity') AS waiting
+		FROM work_items w WHERE w.status = 'Pending' AND w.retry AND w.stage = s.stage`
+
 // countsSQL counts by the partial indexes work_items_ready, work_items_requested and
 // work_items_lease, and unread messages by the key of pipeline_messages. Ingests have
 // stages of their own, so their counts need no access to the items. Fixity checks have no
@@ -79,17 +86,9 @@ WITH behind AS MATERIALIZED (
 		sum(coalesce(i.far, 0) + coalesce(q.far, 0)) AS far, sum(coalesce(i.waiting, 0) + coalesce(q.waiting, 0)) AS waiting,
 		sum(r.n) AS running, true AS requeuing
 	FROM stage_settings s
-	LEFT JOIN LATERAL (
-		SELECT count(*) FILTER (WHERE run_at <= now()) AS due, count(*) FILTER (WHERE run_at > now() AND run_at < 'infinity') AS later,
-			count(*) FILTER (WHERE run_at > now() + interval '1.5 seconds' AND run_at < 'infinity') AS far,
-			count(*) FILTER (WHERE run_at = 'infinity') AS waiting
-		FROM work_items w WHERE w.status = 'Pending' AND w.retry AND w.stage = s.stage
+	LEFT JOIN LATERAL (` + waitingSQL + `
 	) i ON s.action = 'Ingest'
-	LEFT JOIN LATERAL (
-		SELECT count(*) FILTER (WHERE run_at <= now()) AS due, count(*) FILTER (WHERE run_at > now() AND run_at < 'infinity') AS later,
-			count(*) FILTER (WHERE run_at > now() + interval '1.5 seconds' AND run_at < 'infinity') AS far,
-			count(*) FILTER (WHERE run_at = 'infinity') AS waiting
-		FROM work_items w WHERE w.status = 'Pending' AND w.retry AND w.stage = s.stage AND w.action = s.action
+	LEFT JOIN LATERAL (` + waitingSQL + ` AND w.action = s.action
 	) q ON s.action <> 'Ingest'
 	CROSS JOIN LATERAL (
 		SELECT count(*) AS n FROM work_items w WHERE w.status = 'Started' AND w.stage = s.stage AND w.action = s.action

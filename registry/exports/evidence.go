@@ -149,7 +149,7 @@ func lines[T any](ctx context.Context, p *pack, s *Snapshot, name, sql string, a
 // SHA-256 of each file in it.
 func (s *Snapshot) evidence(ctx context.Context, w io.Writer, o Of) (int64, error) {
 	p := &pack{Writer: zip.NewWriter(w), taken: s.Taken.UTC()}
-	objects, err := s.objects(ctx, o, "")
+	objects, _, err := s.objects(ctx, o, "")
 	if err != nil || len(objects) != 1 {
 		return 0, fmt.Errorf("look up the object: %w", firstOf(err, registry.ErrNotFound))
 	}

@@ -44,12 +44,22 @@ const (
 	fileOrder = ` ORDER BY f.identifier LIMIT @n`
 )
 
-func (s *Snapshot) files(ctx context.Context, o Of, after string, deletedToo bool) ([]record.File, error) {
-	sql := registry.SelectFile + ` WHERE ` + fileRange
-	if !deletedToo {
-		sql += ` AND f.state = 'A'`
+func (s *Snapshot) files(ctx context.Context, o Of, after, condition string) (list []record.File, last string, err error) {
+	list, err = collect[record.File](ctx, s, "files", registry.SelectFile+` WHERE `+fileRange+condition+fileOrder, o.args(after, filesAtOnce))
+	if len(list) > 0 {
+		last = list[len(list)-1].Identifier
 	}
-	return collect[record.File](ctx, s, "files", sql+fileOrder, o.args(after, filesAtOnce))
+	return list, last, err
+}
+
+// activeFiles are the next files that are kept, and the identifier of the last of these.
+func (s *Snapshot) activeFiles(ctx context.Context, o Of, after string) ([]record.File, string, error) {
+	return s.files(ctx, o, after, ` AND f.state = 'A'`)
+}
+
+// allFiles are the next files, deleted ones too.
+func (s *Snapshot) allFiles(ctx context.Context, o Of, after string) ([]record.File, string, error) {
+	return s.files(ctx, o, after, ``)
 }
 
 // objects are in the order of bytes, too (intellectual_objects_bytes).
@@ -66,8 +76,12 @@ func (o Of) objectArgs(after string) pgx.NamedArgs {
 	return whole.args(after, objectsAtOnce)
 }
 
-func (s *Snapshot) objects(ctx context.Context, o Of, after string) ([]record.Object, error) {
-	return collect[record.Object](ctx, s, "objects", registry.SelectObject+` WHERE `+objectRange+objectOrder, o.objectArgs(after))
+func (s *Snapshot) objects(ctx context.Context, o Of, after string) (list []record.Object, last string, err error) {
+	list, err = collect[record.Object](ctx, s, "objects", registry.SelectObject+` WHERE `+objectRange+objectOrder, o.objectArgs(after))
+	if len(list) > 0 {
+		last = list[len(list)-1].Identifier
+	}
+	return list, last, err
 }
 
 // Events of some records in the order of these (premis_events_object, premis_events_file).

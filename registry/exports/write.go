@@ -29,6 +29,22 @@ type Cursor struct {
 // identifier of the last; "": the part is at its end.
 type page func(ctx context.Context, s *Snapshot, o Of, after string) (records int, last string, err error)
 
+// pageOf writes each of the next records that read has.
+func pageOf[T any](read func(s *Snapshot, ctx context.Context, o Of, after string) ([]T, string, error), write func(T) error) page {
+	return func(ctx context.Context, s *Snapshot, o Of, after string) (int, string, error) {
+		list, last, err := read(s, ctx, o, after)
+		if err != nil {
+			return 0, "", err
+		}
+		for _, v := range list {
+			if err := write(v); err != nil {
+				return 0, "", err
+			}
+		}
+		return len(list), last, nil
+	}
+}
+
 // Write writes the next page of an export, of any kind but evidence.
 func (s *Snapshot) Write(ctx context.Context, w io.Writer, o Of, c Cursor) (Cursor, error) {
 	steps := []page{}
@@ -37,18 +53,24 @@ func (s *Snapshot) Write(ctx context.Context, w io.Writer, o Of, c Cursor) (Curs
 	switch o.Kind {
 	case Inventory:
 		begin = func() error { return writeRow(w, inventoryHeader) }
-		steps = []page{inventoryPage(w)}
+		steps = []page{pageOf((*Snapshot).activeFiles, func(f record.File) error { return writeRow(w, inventoryRow(f)) })}
 	case Manifest:
 		steps = []page{manifestPage(w)}
 	case Events:
-		steps = []page{eventPage(w, (*Snapshot).objectEvents), eventPage(w, (*Snapshot).fileEvents)}
+		line := func(e event) error { return writeLine(w, eventLine{e.About, e.LinkedEvent.Event}) }
+		steps = []page{pageOf((*Snapshot).objectEvents, line), pageOf((*Snapshot).fileEvents, line)}
 	case PREMIS:
 		doc = premis.Resume(w, c.Agents)
 		begin = func() error {
 			doc = premis.Begin(w)
 			return nil
 		}
-		steps = []page{objectEntities(&doc), fileEntities(&doc), eventEntities(&doc, (*Snapshot).objectEvents), eventEntities(&doc, (*Snapshot).fileEvents)}
+		entity := func(e event) error { return doc.Event(e.LinkedEvent) }
+		steps = []page{
+			pageOf((*Snapshot).objects, func(o record.Object) error { return doc.Object(o) }),
+			pageOf((*Snapshot).allFiles, func(f record.File) error { return doc.File(f) }),
+			pageOf((*Snapshot).objectEvents, entity), pageOf((*Snapshot).fileEvents, entity),
+		}
 	case Evidence:
 	}
 	if len(steps) == 0 {
@@ -116,26 +138,14 @@ func digestOf(f record.File, algorithm string) string {
 
 func instant(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
-func inventoryPage(w io.Writer) page {
-	return func(ctx context.Context, s *Snapshot, o Of, after string) (int, string, error) {
-		files, err := s.files(ctx, o, after, false)
-		if err != nil || len(files) == 0 {
-			return 0, "", err
-		}
-		for _, f := range files {
-			var targets []string
-			for _, c := range f.Copies {
-				targets = append(targets, c.Target)
-			}
-			err := writeRow(w, []string{
-				f.Identifier, f.Object, strings.TrimPrefix(f.Identifier, f.Object+"/"), f.UUID, strconv.FormatInt(f.Size, 10), digestOf(f, "sha256"), digestOf(f, "md5"),
-				f.StorageOption, strings.Join(targets, " "), f.FormatPUID, f.FormatName, f.FileFormat, instant(f.CreatedAt), instant(f.LastFixityCheck),
-			})
-			if err != nil {
-				return 0, "", err
-			}
-		}
-		return len(files), files[len(files)-1].Identifier, nil
+func inventoryRow(f record.File) []string {
+	var targets []string
+	for _, c := range f.Copies {
+		targets = append(targets, c.Target)
+	}
+	return []string{
+		f.Identifier, f.Object, strings.TrimPrefix(f.Identifier, f.Object+"/"), f.UUID, strconv.FormatInt(f.Size, 10), digestOf(f, "sha256"), digestOf(f, "md5"),
+		f.StorageOption, strings.Join(targets, " "), f.FormatPUID, f.FormatName, f.FileFormat, instant(f.CreatedAt), instant(f.LastFixityCheck),
 	}
 }
 
@@ -146,8 +156,8 @@ func escapedPath(path string) string {
 
 func manifestPage(w io.Writer) page {
 	return func(ctx context.Context, s *Snapshot, o Of, after string) (int, string, error) {
-		files, err := s.files(ctx, o, after, false)
-		if err != nil || len(files) == 0 {
+		files, last, err := s.activeFiles(ctx, o, after)
+		if err != nil {
 			return 0, "", err
 		}
 		n := 0
@@ -161,7 +171,7 @@ func manifestPage(w io.Writer) page {
 			}
 			n++
 		}
-		return n, files[len(files)-1].Identifier, nil
+		return n, last, nil
 	}
 }
 
@@ -180,67 +190,4 @@ func writeLine(w io.Writer, v any) error {
 		return fmt.Errorf("write a line: %w", err)
 	}
 	return nil
-}
-
-// reading is a page of events.
-type reading func(s *Snapshot, ctx context.Context, o Of, after string) ([]event, string, error)
-
-func eventPage(w io.Writer, read reading) page {
-	return func(ctx context.Context, s *Snapshot, o Of, after string) (int, string, error) {
-		list, last, err := read(s, ctx, o, after)
-		if err != nil {
-			return 0, "", err
-		}
-		for _, e := range list {
-			if err := writeLine(w, eventLine{e.About, e.LinkedEvent.Event}); err != nil {
-				return 0, "", err
-			}
-		}
-		return len(list), last, nil
-	}
-}
-
-func objectEntities(doc **premis.Document) page {
-	return func(ctx context.Context, s *Snapshot, o Of, after string) (int, string, error) {
-		list, err := s.objects(ctx, o, after)
-		if err != nil || len(list) == 0 {
-			return 0, "", err
-		}
-		for _, v := range list {
-			if err := (*doc).Object(v); err != nil {
-				return 0, "", err
-			}
-		}
-		return len(list), list[len(list)-1].Identifier, nil
-	}
-}
-
-func fileEntities(doc **premis.Document) page {
-	return func(ctx context.Context, s *Snapshot, o Of, after string) (int, string, error) {
-		list, err := s.files(ctx, o, after, true)
-		if err != nil || len(list) == 0 {
-			return 0, "", err
-		}
-		for _, v := range list {
-			if err := (*doc).File(v); err != nil {
-				return 0, "", err
-			}
-		}
-		return len(list), list[len(list)-1].Identifier, nil
-	}
-}
-
-func eventEntities(doc **premis.Document, read reading) page {
-	return func(ctx context.Context, s *Snapshot, o Of, after string) (int, string, error) {
-		list, last, err := read(s, ctx, o, after)
-		if err != nil {
-			return 0, "", err
-		}
-		for _, e := range list {
-			if err := (*doc).Event(e.LinkedEvent); err != nil {
-				return 0, "", err
-			}
-		}
-		return len(list), last, nil
-	}
 }
