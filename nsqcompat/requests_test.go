@@ -20,7 +20,8 @@ import (
 func (q *queue) pub(topic, body string) {
 	q.t.Helper()
 	request := must.Get(http.NewRequestWithContext(q.t.Context(), http.MethodPost, "http://"+q.nsqd.HTTPAddr+"/pub?topic="+topic, strings.NewReader(body)))(q.t)
-	response := must.Get(http.DefaultClient.Do(request))(q.t)
+	response, err := http.DefaultClient.Do(request)
+	must.Do(q.t, err)
 	defer response.Body.Close()
 	if response.StatusCode != http.StatusOK {
 		q.t.Fatalf("pub = %s", response.Status)

@@ -50,7 +50,8 @@ func TestMetricsAndHealthAreServedUntilTheEnd(t *testing.T) {
 		t.Helper()
 		client := http.Client{Timeout: 10 * time.Second}
 		request := must.Get(http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+first.Addr+path, nil))(t)
-		response := must.Get(client.Do(request))(t)
+		response, err := client.Do(request)
+		must.Do(t, err)
 		defer response.Body.Close()
 		body, err := io.ReadAll(response.Body)
 		if err != nil || response.StatusCode != status || !strings.Contains(string(body), part) {

@@ -65,12 +65,7 @@ func (s *Snapshot) Write(ctx context.Context, w io.Writer, o Of, c Cursor) (Curs
 			doc = premis.Begin(w)
 			return nil
 		}
-		entity := func(e event) error { return doc.Event(e.LinkedEvent) }
-		steps = []page{
-			pageOf((*Snapshot).objects, func(o record.Object) error { return doc.Object(o) }),
-			pageOf((*Snapshot).allFiles, func(f record.File) error { return doc.File(f) }),
-			pageOf((*Snapshot).objectEvents, entity), pageOf((*Snapshot).fileEvents, entity),
-		}
+		steps = entityPages(&doc)
 	case Evidence:
 	}
 	if len(steps) == 0 {
@@ -98,6 +93,16 @@ func (s *Snapshot) Write(ctx context.Context, w io.Writer, o Of, c Cursor) (Curs
 		return c, doc.End()
 	}
 	return c, doc.Flush()
+}
+
+// entityPages write into the document that there is when they are called.
+func entityPages(doc **premis.Document) []page {
+	entity := func(e event) error { return (*doc).Event(e.LinkedEvent) }
+	return []page{
+		pageOf((*Snapshot).objects, func(o record.Object) error { return (*doc).Object(o) }),
+		pageOf((*Snapshot).allFiles, func(f record.File) error { return (*doc).File(f) }),
+		pageOf((*Snapshot).objectEvents, entity), pageOf((*Snapshot).fileEvents, entity),
+	}
 }
 
 // WriteAll writes an export from its beginning to its end, and returns the number of its
