@@ -46,9 +46,7 @@ func program(t testing.TB, module, pkg string) string {
 		dir = "race"
 	}
 	path, err := running.built(module, pkg, filepath.Join(dir, filepath.Base(pkg)), raceEnabled)
-	if err != nil {
-		t.Fatal("testenv:", err)
-	}
+	must(t, err)
 	return path
 }
 

@@ -26,7 +26,5 @@ func (n *NSQServer) limit(t testing.TB, bytes uint64) {
 	if err == nil {
 		err = unix.Prlimit(n.own.stack.NSQPID, unix.RLIMIT_FSIZE, &unix.Rlimit{Cur: min(bytes, was.Max), Max: was.Max}, nil)
 	}
-	if err != nil {
-		t.Fatal("testenv:", err)
-	}
+	must(t, err)
 }

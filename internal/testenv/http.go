@@ -64,9 +64,7 @@ func SilentServer(t testing.TB, to, path string, calls int64) string {
 func reverseProxy(t testing.TB, to string) *httputil.ReverseProxy {
 	t.Helper()
 	u, err := url.Parse(to)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return httputil.NewSingleHostReverseProxy(u)
 }
 
@@ -86,9 +84,7 @@ func CAFile(t testing.TB, server *httptest.Server) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "ca.pem")
 	text := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
-	if err := os.WriteFile(path, text, 0o600); err != nil {
-		t.Fatal("testenv:", err)
-	}
+	must(t, os.WriteFile(path, text, 0o600))
 	return path
 }
 
@@ -110,9 +106,7 @@ func CallLate(t testing.TB, handler http.Handler, calls ...Call) {
 	}))
 	for _, c := range calls {
 		r, err := http.NewRequestWithContext(t.Context(), c.Method, to+c.Path, strings.NewReader(c.Body))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		response, err := http.DefaultClient.Do(r)
 		if err != nil {
 			t.Errorf("%s %s: %v", c.Path, c.Body, err)

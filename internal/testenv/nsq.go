@@ -102,7 +102,5 @@ func (n *NSQServer) Wipe(t testing.TB) {
 	for _, file := range kept {
 		err = errors.Join(err, os.RemoveAll(file))
 	}
-	if err != nil {
-		t.Fatal("testenv:", err)
-	}
+	must(t, err)
 }

@@ -55,9 +55,7 @@ func NewOpenID(t testing.TB) *OpenID {
 	t.Helper()
 	o := &OpenID{t: t, codes: map[string]url.Values{}}
 	rsaKey, err := rsa.GenerateKey(rand.Reader, 2048)
-	if err != nil {
-		t.Fatal("testenv:", err)
-	}
+	must(t, err)
 	o.keys = map[jose.SignatureAlgorithm]crypto.Signer{jose.RS256: rsaKey, jose.ES256: NewSigner(t)}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /.well-known/openid-configuration", o.configuration)
@@ -79,9 +77,7 @@ func NewOpenID(t testing.TB) *OpenID {
 func NewSigner(t testing.TB) crypto.Signer {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal("testenv:", err)
-	}
+	must(t, err)
 	return key
 }
 

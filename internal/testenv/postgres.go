@@ -37,9 +37,7 @@ func Database(t testing.TB) *pgxpool.Pool {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	pool, err := pgxpool.New(ctx, DatabaseURL(t)+"&pool_max_conns=16")
-	if err != nil {
-		t.Fatal("testenv:", err)
-	}
+	must(t, err)
 	t.Cleanup(pool.Close)
 	return pool
 }
@@ -65,9 +63,7 @@ func Pooled(t testing.TB, direct string) string {
 	server := stack(t, devstack.Postgres).AdminURL
 	pooler := stack(t, devstack.PgBouncer, func(o *devstack.Options) { o.PoolerOf = server }).PoolerURL
 	u, err := url.Parse(direct)
-	if err != nil {
-		t.Fatal("testenv:", err)
-	}
+	must(t, err)
 	return onDatabase(pooler, strings.TrimPrefix(u.Path, "/"))
 }
 
@@ -75,9 +71,7 @@ func Pooled(t testing.TB, direct string) string {
 func Psql(t testing.TB) string {
 	t.Helper()
 	dir, err := devstack.PostgresPrograms(os.Getenv("PG_BINDIR"))
-	if err != nil {
-		t.Fatal("testenv:", err)
-	}
+	must(t, err)
 	return filepath.Join(dir, "psql")
 }
 
@@ -85,9 +79,7 @@ func run(t testing.TB, server, statement string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute) // t's own has ended in a cleanup
 	defer cancel()
-	if err := running.template.exec(ctx, server, statement); err != nil {
-		t.Fatal("testenv:", err)
-	}
+	must(t, running.template.exec(ctx, server, statement))
 }
 
 func (p *template) exec(ctx context.Context, server, statement string) error {
@@ -165,9 +157,7 @@ func WebURL(t testing.TB, direct string) string {
 	run(t, server, fmt.Sprintf("CREATE ROLE %s LOGIN PASSWORD '%s' IN ROLE farol_web", name, password))
 	t.Cleanup(func() { run(t, server, "DROP ROLE "+name) })
 	u, err := url.Parse(direct)
-	if err != nil {
-		t.Fatal("testenv:", err)
-	}
+	must(t, err)
 	u.User = url.UserPassword(name, password)
 	return u.String()
 }

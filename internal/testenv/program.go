@@ -24,16 +24,12 @@ func Start(t testing.TB, args []string, env ...string) *Program {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "log")
 	log, err := os.Create(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer log.Close() //nolint:errcheck // the program has it
 	c := exec.CommandContext(t.Context(), args[0], args[1:]...)
 	c.Env = append(append(os.Environ(), "TMPDIR="+t.TempDir()), env...)
 	c.Stdout, c.Stderr = log, log // not a pipe, which a child that outlives it would hold open
-	if err := c.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.Start())
 	p := &Program{Process: c.Process, Ended: make(chan error, 1), t: t}
 	go func() { p.Ended <- c.Wait() }()
 	t.Cleanup(func() {
@@ -48,9 +44,7 @@ func Start(t testing.TB, args []string, env ...string) *Program {
 // Stop sends SIGTERM, and expects the program to exit with 0.
 func (p *Program) Stop() {
 	p.t.Helper()
-	if err := p.Process.Signal(syscall.SIGTERM); err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, p.Process.Signal(syscall.SIGTERM))
 	if err := <-p.Ended; err != nil {
 		p.t.Errorf("it ended with %v, want 0", err)
 	}

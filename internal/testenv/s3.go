@@ -57,9 +57,7 @@ func (s S3Server) Client(t testing.TB) *s3.Client {
 func (s S3Server) Proxy(t testing.TB) *httputil.ReverseProxy {
 	t.Helper()
 	proxy, err := s.Gateway.Proxy(s.transport(t))
-	if err != nil {
-		t.Fatal("testenv:", err)
-	}
+	must(t, err)
 	return proxy
 }
 
@@ -67,9 +65,7 @@ func (s S3Server) Proxy(t testing.TB) *httputil.ReverseProxy {
 func (s S3Server) transport(t testing.TB) *http.Transport {
 	t.Helper()
 	transport, err := s.Transport()
-	if err != nil {
-		t.Fatal("testenv:", err)
-	}
+	must(t, err)
 	t.Cleanup(transport.CloseIdleConnections)
 	return transport
 }
@@ -131,9 +127,7 @@ func (s S3Server) eachVersion(t testing.TB, bucket, key string, do func(client *
 	t.Helper()
 	client := s.Client(t)
 	list, err := client.ListObjectVersions(t.Context(), &s3.ListObjectVersionsInput{Bucket: &bucket, Prefix: &key})
-	if err != nil {
-		t.Fatal("testenv:", err)
-	}
+	must(t, err)
 	done := 0
 	for _, v := range list.Versions {
 		if *v.Key != key {

@@ -50,9 +50,7 @@ func newMigrated(t testing.TB, settings ...string) *Server {
 	s.start()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	if err := migrations.Up(ctx, s.URL); err != nil {
-		t.Fatal("testenv:", err)
-	}
+	must(t, migrations.Up(ctx, s.URL))
 	return s
 }
 
@@ -79,9 +77,7 @@ func (s *Server) Standby() *Server {
 // old address, as a streaming copy of another.
 func (s *Server) Follow(primary *Server) {
 	s.t.Helper()
-	if err := os.RemoveAll(s.data()); err != nil {
-		s.t.Fatal("testenv:", err)
-	}
+	must(s.t, os.RemoveAll(s.data()))
 	s.start(func(o *devstack.Options) { o.StandbyOf = primary.URL })
 }
 

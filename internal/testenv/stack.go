@@ -39,9 +39,7 @@ func stack(t testing.TB, service devstack.Service, change ...func(*devstack.Opti
 		t.Fatal("testenv: the package's TestMain must call testenv.Main")
 	}
 	s, err := l.start()
-	if err != nil {
-		t.Fatal("testenv:", err)
-	}
+	must(t, err)
 	return s
 }
 
@@ -71,9 +69,7 @@ func OwnDir(t testing.TB, name string) string {
 	if err == nil {
 		err = os.Chmod(dir, 0o711) // like the directory above it: PostgreSQL may run as another user
 	}
-	if err != nil {
-		t.Fatal("testenv:", err)
-	}
+	must(t, err)
 	return dir
 }
 
@@ -100,9 +96,7 @@ func (s *ownServer) start(t testing.TB, change ...func(*devstack.Options)) {
 		return
 	}
 	stack, err := startStack(s.dir, s.service, append(change, s.settings)...)
-	if err != nil {
-		t.Fatal("testenv:", err)
-	}
+	must(t, err)
 	s.stack = stack
 }
 
@@ -123,9 +117,7 @@ func (s *ownServer) stop(t testing.TB) {
 // end sends the server's process a signal that ends it, and returns when it has.
 func (s *ownServer) end(t testing.TB, pid int, how syscall.Signal) {
 	t.Helper()
-	if err := syscall.Kill(pid, how); err != nil {
-		t.Fatal("testenv:", err)
-	}
+	must(t, syscall.Kill(pid, how))
 	select {
 	case <-s.stack.Died(): //nolint:errcheck // that it has died is what was wanted
 	case <-time.After(30 * time.Second):
@@ -195,3 +187,10 @@ func removeStale(pattern string) {
 
 // memory is where Linux keeps files in memory.
 const memory = "/dev/shm"
+
+// Clamd returns the address, host:port, of a clamd of ClamAV that all tests of
+// this process share. It finds devstack.Virus and nothing else.
+func Clamd(t testing.TB) string {
+	t.Helper()
+	return stack(t, devstack.Clamd).ClamdAddr
+}

@@ -28,6 +28,14 @@ import (
 // identifyChild makes this test binary a format identifier's child that crashes.
 const identifyChild = "FAROL_TEST_IDENTIFY"
 
+// must ends the test if something that it needs failed.
+func (a *Archive) must(err error) {
+	a.T.Helper()
+	if err != nil {
+		a.T.Fatal(err)
+	}
+}
+
 // base is the archive, also of what has it within.
 func (a *Archive) base() *Archive { return a }
 
@@ -94,17 +102,13 @@ func NewIn(t testing.TB, db *pgxpool.Pool, steps func(pipeline.Deps) []pipeline.
 	}
 	for _, spec := range storage.Targets() {
 		a.Deps.Targets[spec.Name] = a.Opened(a.target(spec))
-		if err := a.Deps.Targets[spec.Name].Create(ctx); err != nil {
-			t.Fatal(err)
-		}
+		a.must(a.Deps.Targets[spec.Name].Create(ctx))
 	}
 	var err error
 	a.In, err = a.Deps.Registry.AddInstitution(ctx, record.Institution{
 		Name: "Test", Identifier: "test.edu", ReceivingBucket: a.S3.Prefix + "receiving", RestoreBucket: a.S3.Prefix + "restore",
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	a.must(err)
 	a.Receiving = a.Created(a.In.ReceivingBucket)
 	a.Created(a.In.RestoreBucket)
 	t.Cleanup(func() {
@@ -171,9 +175,7 @@ func (a *Archive) Opened(t storage.Target) *storage.Bucket {
 func (a *Archive) open(t storage.Target) *storage.Bucket {
 	a.T.Helper()
 	b, err := a.Client.Bucket(t)
-	if err != nil {
-		a.T.Fatal(err)
-	}
+	a.must(err)
 	return b
 }
 
@@ -199,9 +201,7 @@ func (a *Archive) target(spec storage.TargetSpec) storage.Target {
 func (a *Archive) Created(name string) *storage.Bucket {
 	a.T.Helper()
 	b := a.Bucket(name)
-	if err := b.Create(context.Background()); err != nil {
-		a.T.Fatal(err)
-	}
+	a.must(b.Create(context.Background()))
 	return b
 }
 
@@ -210,20 +210,15 @@ func (a *Archive) taken(keys ...string) (ids []int64) {
 	a.T.Helper()
 	ctx := context.Background()
 	listed, err := a.Deps.Registry.Now(ctx)
-	if err != nil {
-		a.T.Fatal(err)
-	}
+	a.must(err)
 	var uploads []registry.Upload
 	for _, key := range keys {
 		o, err := a.Receiving.Head(ctx, key)
-		if err != nil {
-			a.T.Fatal(err)
-		}
+		a.must(err)
 		uploads = append(uploads, registry.Upload{Key: key, ETag: o.ETag, Size: o.Size, LastModified: o.LastModified})
 	}
-	if ids, err = a.Deps.Registry.CreateIngests(ctx, a.In, listed, uploads); err != nil {
-		a.T.Fatal(err)
-	}
+	ids, err = a.Deps.Registry.CreateIngests(ctx, a.In, listed, uploads)
+	a.must(err)
 	return ids
 }
 
@@ -242,9 +237,7 @@ func (a *Archive) Deposit(key string, tar []byte) int64 {
 func (a *Archive) Bag(spec bagtest.Spec) []byte {
 	a.T.Helper()
 	tar, err := spec.Bytes()
-	if err != nil {
-		a.T.Fatal(err)
-	}
+	a.must(err)
 	return tar
 }
 
@@ -270,18 +263,15 @@ func Value[T any](of interface{ base() *Archive }, sql string, args ...any) T {
 // Exec runs a statement.
 func (a *Archive) Exec(sql string) {
 	a.T.Helper()
-	if _, err := a.DB.Exec(context.Background(), sql); err != nil {
-		a.T.Fatalf("%s: %v", sql, err)
-	}
+	_, err := a.DB.Exec(context.Background(), sql)
+	a.must(err)
 }
 
 // Item reads an item.
 func (a *Archive) Item(id int64) record.WorkItem {
 	a.T.Helper()
 	item, err := a.Deps.Registry.WorkItem(context.Background(), id)
-	if err != nil {
-		a.T.Fatal(err)
-	}
+	a.must(err)
 	return item
 }
 
@@ -289,9 +279,7 @@ func (a *Archive) Item(id int64) record.WorkItem {
 func (a *Archive) Keys(b *storage.Bucket) (keys []string) {
 	a.T.Helper()
 	for o, err := range b.List(context.Background(), "", "") {
-		if err != nil {
-			a.T.Fatal(err)
-		}
+		a.must(err)
 		keys = append(keys, o.Key)
 	}
 	return keys
@@ -301,9 +289,7 @@ func (a *Archive) Keys(b *storage.Bucket) (keys []string) {
 func (a *Archive) Content(b *storage.Bucket, key string) []byte {
 	a.T.Helper()
 	content, err := a.TryContent(b, key)
-	if err != nil {
-		a.T.Fatal(err)
-	}
+	a.must(err)
 	return content
 }
 
@@ -352,7 +338,6 @@ func (a *Archive) PutRaw(key string, content []byte) {
 // Overwrite writes an object, in place of the one that is there.
 func (a *Archive) Overwrite(b *storage.Bucket, key string, content []byte) {
 	a.T.Helper()
-	if _, err := b.Put(context.Background(), key, bytes.NewReader(content), storage.Upload{Size: int64(len(content))}); err != nil {
-		a.T.Fatal(err)
-	}
+	_, err := b.Put(context.Background(), key, bytes.NewReader(content), storage.Upload{Size: int64(len(content))})
+	a.must(err)
 }

@@ -69,9 +69,7 @@ func (a *Archive) Everything() map[string]string {
 	all := map[string]string{}
 	for _, b := range append(slices.Collect(maps.Values(a.Deps.Targets)), a.Deps.Staging, a.Receiving) {
 		for o, err := range b.List(context.Background(), "", "") {
-			if err != nil {
-				a.T.Fatal(err)
-			}
+			a.must(err)
 			all[b.Name()+"/"+o.Key] = o.ETag + " " + o.LastModified.String()
 		}
 	}
@@ -96,9 +94,8 @@ func (a *Archive) Stored(files map[string]string) {
 // Allow lets so many copies be checked.
 func (a *Archive) Allow(n int) {
 	a.T.Helper()
-	if _, err := fixity.In(a.Deps.Registry).Feed(context.Background(), n, time.Hour); err != nil {
-		a.T.Fatal(err)
-	}
+	_, err := fixity.In(a.Deps.Registry).Feed(context.Background(), n, time.Hour)
+	a.must(err)
 }
 
 // MakeDue makes the copies of files due whose paths are like this.

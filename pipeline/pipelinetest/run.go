@@ -23,13 +23,10 @@ func (a *Archive) Run(d pipeline.Deps, steps []pipeline.Step, o pipeline.RunnerO
 		c(&eo)
 	}
 	engine, err := claim.New(context.Background(), a.DB, eo)
-	if err != nil {
-		a.T.Fatal(err)
-	}
+	a.must(err)
 	o.Log = d.Log
-	if r, err = pipeline.NewRunner(engine, d, steps, o); err != nil {
-		a.T.Fatal(err)
-	}
+	r, err = pipeline.NewRunner(engine, d, steps, o)
+	a.must(err)
 	ctx, cancel := context.WithCancel(context.Background())
 	var worker sync.WaitGroup
 	worker.Go(func() {
@@ -116,9 +113,7 @@ func (a *Archive) Unharmed(n int) {
 func (a *Archive) Faults(id int64) progress.Faults {
 	a.T.Helper()
 	f, _, err := a.Deps.Progress.Faults(context.Background(), id)
-	if err != nil {
-		a.T.Fatal(err)
-	}
+	a.must(err)
 	return f
 }
 
@@ -128,9 +123,7 @@ func (a *Archive) Engine() *claim.Engine {
 	o := claim.DefaultOptions()
 	o.Lease, o.Heartbeat, o.Log = 10*time.Minute, time.Minute, a.Deps.Log
 	e, err := claim.New(context.Background(), a.DB, o)
-	if err != nil {
-		a.T.Fatal(err)
-	}
+	a.must(err)
 	return e
 }
 
@@ -159,9 +152,7 @@ func (a *Archive) claimed(e *claim.Engine, f claim.Filter) claim.Item {
 func (a *Archive) process(e *claim.Engine, item claim.Item) {
 	a.T.Helper()
 	r, err := pipeline.NewRunner(e, a.Deps, a.Steps(a.Deps), pipeline.RunnerOptions{Log: a.Deps.Log})
-	if err != nil {
-		a.T.Fatal(err)
-	}
+	a.must(err)
 	r.Process(context.Background(), item)
 }
 
