@@ -10,13 +10,10 @@ func mutants() []mutant {
 // ofClaims are the mistakes in what a claim takes, and where it looks.
 func ofClaims() []mutant {
 	return []mutant{
-		{
-			"claim-not-due", "claim/sql/claim_ingest.sql",
+		mistake("claim-not-due", "claim/sql/claim_ingest.sql",
 			`AND w.run_at <= now() AND w.action = $7 AND w.size >= $8`, `AND w.action = $7 AND w.size >= $8`,
-			"./claim", "TestClaimTakesOnlyWhatItMay|TestBackoffGrowsToItsBound|TestOutcomes",
-		},
-		{
-			"claim-not-rechecked", "claim/sql/claim_ingest.sql",
+			"./claim", "TestClaimTakesOnlyWhatItMay|TestBackoffGrowsToItsBound|TestOutcomes"),
+		mistake("claim-not-rechecked", "claim/sql/claim_ingest.sql",
 			`				FOR UPDATE SKIP LOCKED
 			) first
 			WHERE cursor.stage = stage.stage
@@ -31,244 +28,167 @@ func ofClaims() []mutant {
 		LIMIT $10
 	) found
 	WHERE w.id = (SELECT x.id FROM work_items x WHERE x.ctid = found.place)`,
-			"./claim", "TestEachItemIsClaimedOnce",
-		},
-		{
-			"claim-waits-for-locks", "claim/sql/claim_ingest.sql",
+			"./claim", "TestEachItemIsClaimedOnce"),
+		mistake("claim-waits-for-locks", "claim/sql/claim_ingest.sql",
 			`				FOR UPDATE SKIP LOCKED
 `, ``,
-			"./claim", "TestClaimPassesOverALockedItem",
-		},
-		{
-			"claim-of-paused-stage", "claim/sql/claim_ingest.sql",
+			"./claim", "TestClaimPassesOverALockedItem"),
+		mistake("claim-of-paused-stage", "claim/sql/claim_ingest.sql",
 			`AND s.stage = c.stage AND NOT s.paused`, `AND s.stage = c.stage`,
-			"./claim", "TestPausedStageIsNotClaimed",
-		},
-		{
-			"cap-without-lock", "claim/scan.go",
+			"./claim", "TestPausedStageIsNotClaimed"),
+		mistake("cap-without-lock", "claim/scan.go",
 			`SELECT pg_advisory_xact_lock(hashtextextended('farol stage cap ' || $1, 0))`, `SELECT $1::text`,
-			"./claim", "TestStageCapHoldsAcrossProcesses",
-		},
-		{
-			"cursor-never-rescanned", "claim/cursor/cursor.go",
+			"./claim", "TestStageCapHoldsAcrossProcesses"),
+		mistake("cursor-never-rescanned", "claim/cursor/cursor.go",
 			`rescanEvery      = time.Second`, `rescanEvery      = 1000 * time.Hour`,
-			"./claim/cursor", "TestEachPartitionIsRescannedEverySecond",
-		},
-		{
-			"put-before-the-cursor", "claim/cursor/cursor.go",
+			"./claim/cursor", "TestEachPartitionIsRescannedEverySecond"),
+		mistake("put-before-the-cursor", "claim/cursor/cursor.go",
 			`		if p.Position.Before(t.from) {
 			t.from = p.Position
 		}`, ``,
-			"./claim/cursor", "TestNextClaimSeesWhatWasMovedBeforeItsCursor",
-		},
-		{
-			"virtual-start-not-recorded", "claim/claimer.go",
+			"./claim/cursor", "TestNextClaimSeesWhatWasMovedBeforeItsCursor"),
+		mistake("virtual-start-not-recorded", "claim/claimer.go",
 			`e.starts[item.Band] = max(e.starts[item.Band], item.At.VirtualStart)`, `e.starts[item.Band] = 0`,
-			"./claim", "TestInstitutionsShareByBytes|TestWaitIsBoundedWhateverArrives",
-		},
+			"./claim", "TestInstitutionsShareByBytes|TestWaitIsBoundedWhateverArrives"),
 	}
 }
 
 // ofCarrying are the mistakes in carrying items on.
 func ofCarrying() []mutant {
 	return []mutant{
-		{
-			"carried-into-a-pause", "claim/sql/settle_done.sql",
+		mistake("carried-into-a-pause", "claim/sql/settle_done.sql",
 			` AND s.stage = m.stage AND NOT s.paused`, ` AND s.stage = m.stage`,
-			"./claim", "TestNothingIsCarriedIntoAPausedStage",
-		},
-		{
-			"carried-beyond-the-cap", "claim/settle.go",
+			"./claim", "TestNothingIsCarriedIntoAPausedStage"),
+		mistake("carried-beyond-the-cap", "claim/settle.go",
 			`		locks = append(locks, lockCap(stage))
 `, ``,
-			"./claim", "TestCapHoldsForWhatIsCarriedOn",
-		},
-		{
-			"carried-without-an-attempt", "claim/sql/settle_done.sql",
+			"./claim", "TestCapHoldsForWhatIsCarriedOn"),
+		mistake("carried-without-an-attempt", "claim/sql/settle_done.sql",
 			`FROM moved m WHERE m.lease IS NOT NULL`, `FROM moved m WHERE false`,
-			"./claim", "TestCarryingOnIsAnEndAndAClaim",
-		},
-		{
-			"carried-past-others", "pipeline/places.go",
+			"./claim", "TestCarryingOnIsAnEndAndAClaim"),
+		mistake("carried-past-others", "pipeline/places.go",
 			`&& !p.empty[place{of.Name, step}]`, `&& false`,
-			"./pipeline", "TestItemGoesOnWhereNoneWaits",
-		},
+			"./pipeline", "TestItemGoesOnWhereNoneWaits"),
 	}
 }
 
 // ofLeases are the mistakes in ends, heartbeats and reaping.
 func ofLeases() []mutant {
 	return []mutant{
-		{
-			"settle-without-token", "claim/sql/settle_done.sql",
+		mistake("settle-without-token", "claim/sql/settle_done.sql",
 			`WHERE w.id = m.id AND w.claim_token = m.token`, `WHERE w.id = m.id`,
-			"./claim", "TestStaleClaimChangesNothing|TestThousandZombiesChangeNothing",
-		},
-		{
-			"settle-keeps-token", "claim/sql/settle_done.sql",
+			"./claim", "TestStaleClaimChangesNothing|TestThousandZombiesChangeNothing"),
+		mistake("settle-keeps-token", "claim/sql/settle_done.sql",
 			`		claim_token        = w.claim_token + CASE WHEN m.lease IS NULL THEN 1 ELSE 2 END,
 `, ``,
-			"./claim", "TestOutcomes|TestStaleClaimChangesNothing",
-		},
-		{
-			"move-without-token", "migrations/repeatable/21_transition.sql",
+			"./claim", "TestOutcomes|TestStaleClaimChangesNothing"),
+		mistake("move-without-token", "migrations/repeatable/21_transition.sql",
 			`WHERE w.id = m.id AND w.claim_token = m.token
 		RETURNING m AS move`, `WHERE w.id = m.id
 		RETURNING m AS move`,
-			"./claim", "TestStaleClaimChangesNothing",
-		},
-		{
-			"heartbeat-without-token", "claim/sql/renew.sql",
+			"./claim", "TestStaleClaimChangesNothing"),
+		mistake("heartbeat-without-token", "claim/sql/renew.sql",
 			`w.id = held.id AND w.claim_token = held.token
 	FOR NO KEY UPDATE`, `w.id = held.id
 	FOR NO KEY UPDATE`,
-			"./claim", "TestLateWorkerDoesNotRenewAnothersLease|TestLostItemStopsItsWork",
-		},
-		{
-			"late-heartbeat-shortens", "claim/sql/renew.sql",
+			"./claim", "TestLateWorkerDoesNotRenewAnothersLease|TestLostItemStopsItsWork"),
+		mistake("late-heartbeat-shortens", "claim/sql/renew.sql",
 			`greatest(w.lease_expires_at, now() + mine.lease)`, `now() + mine.lease`,
-			"./claim", "TestLateHeartbeatShortensNoLease",
-		},
-		{
-			"crash-does-not-count", "claim/sql/reap.sql",
+			"./claim", "TestLateHeartbeatShortensNoLease"),
+		mistake("crash-does-not-count", "claim/sql/reap.sql",
 			`n.attempt >= m.most AND NOT`, `n.attempt > 1000 + m.most AND NOT`,
-			"./claim", "TestCrashesCount|TestItemThatKillsItsWorkersIsParked",
-		},
-		{
-			"reap-of-the-living", "claim/sql/reap.sql",
+			"./claim", "TestCrashesCount|TestItemThatKillsItsWorkersIsParked"),
+		mistake("reap-of-the-living", "claim/sql/reap.sql",
 			`AND (lease_expires_at < now() OR worker = ANY ($6::text[]))`, ``,
-			"./claim", "TestRenewedLeaseIsNotReaped",
-		},
-		{
-			"late-for-too-long", "claim/hold.go",
+			"./claim", "TestRenewedLeaseIsNotReaped"),
+		mistake("late-for-too-long", "claim/hold.go",
 			`h.late.Reset(d*2/3 - time.Since(asked))`, `h.late.Reset(d*3/2 - time.Since(asked))`,
-			"./claim", "TestWorkEndsBeforeItsLease|TestWorkerSideKeepsItsPromises",
-		},
+			"./claim", "TestWorkEndsBeforeItsLease|TestWorkerSideKeepsItsPromises"),
 	}
 }
 
 // ofRules are the mistakes in what a typed change does to an item.
 func ofRules() []mutant {
 	return []mutant{
-		{
-			"waiters-not-freed", "migrations/repeatable/22_ended_items.sql",
+		mistake("waiters-not-freed", "migrations/repeatable/22_ended_items.sql",
 			`	WHERE waits_for = OLD.id;`, `	WHERE waits_for = -OLD.id;`,
-			"./registry", "TestVersionsOfABagDoNotMeet|TestWaitingItemThatIsReplacedPassesItsPlaceOn",
-		},
-		{
-			"typed-keeps-token", "migrations/repeatable/21_transition.sql",
+			"./registry", "TestVersionsOfABagDoNotMeet|TestWaitingItemThatIsReplacedPassesItsPlaceOn"),
+		mistake("typed-keeps-token", "migrations/repeatable/21_transition.sql",
 			`w.claim_token + 1, -- the`, `w.claim_token, -- the`,
-			"./registry", "TestChangesByHand|TestWhateverIsTypedIsCompletedOrRefused",
-		},
-		{
-			"typed-to-a-later-stage", "migrations/repeatable/23_typed_changes.sql",
+			"./registry", "TestChangesByHand|TestWhateverIsTypedIsCompletedOrRefused"),
+		mistake("typed-to-a-later-stage", "migrations/repeatable/23_typed_changes.sql",
 			`goes_to IS NULL OR goes_to > come_to`, `goes_to IS NULL`,
-			"./registry", "TestChangesByHand|TestRefusalsAdviseWhatWorks",
-		},
-		{
-			"typed-leaves-the-attempt", "migrations/repeatable/23_typed_changes.sql",
+			"./registry", "TestChangesByHand|TestRefusalsAdviseWhatWorks"),
+		mistake("typed-leaves-the-attempt", "migrations/repeatable/23_typed_changes.sql",
 			`	IF OLD.status = 'Started' THEN
 		m.ended`, `	IF false THEN
 		m.ended`,
-			"./claim", "TestRequeuesDuringARunTakeEffectOnce",
-		},
-		{
-			"typed-without-audit", "migrations/repeatable/23_typed_changes.sql",
+			"./claim", "TestRequeuesDuringARunTakeEffectOnce"),
+		mistake("typed-without-audit", "migrations/repeatable/23_typed_changes.sql",
 			`	INSERT INTO work_item_audit (work_item_id, before, after) VALUES (OLD.id, to_jsonb(OLD), to_jsonb(NEW));
 `, ``,
-			"./registry", "TestWhateverIsTypedIsCompletedOrRefused",
-		},
-		{
-			"requeued-without-message", "migrations/repeatable/23_typed_changes.sql",
+			"./registry", "TestWhateverIsTypedIsCompletedOrRefused"),
+		mistake("requeued-without-message", "migrations/repeatable/23_typed_changes.sql",
 			`	m.topic := topic_of(w.action, w.stage);
 `, ``,
-			"./claim", "TestRequeuesDuringARunTakeEffectOnce",
-		},
-		{
-			"requeued-without-notify", "migrations/repeatable/23_typed_changes.sql",
+			"./claim", "TestRequeuesDuringARunTakeEffectOnce"),
+		mistake("requeued-without-notify", "migrations/repeatable/23_typed_changes.sql",
 			`PERFORM record_moves(ARRAY[m], false, true);`, `PERFORM record_moves(ARRAY[m], false, false);`,
-			"./registry", "TestRequeuedAndNewItemsNotifyWorkers",
-		},
-		{
-			"unbounded-by-hand", "migrations/repeatable/23_typed_changes.sql",
+			"./registry", "TestRequeuedAndNewItemsNotifyWorkers"),
+		mistake("unbounded-by-hand", "migrations/repeatable/23_typed_changes.sql",
 			`IF items > most THEN`, `IF items > most * 1000 THEN`,
-			"./registry", "TestUpdateOfVeryManyIsRefused",
-		},
-		{
-			"live-items-before-objects", "migrations/repeatable/25_item_functions.sql",
+			"./registry", "TestUpdateOfVeryManyIsRefused"),
+		mistake("live-items-before-objects", "migrations/repeatable/25_item_functions.sql",
 			`WHERE id = ANY (ids) AND NOT retry ORDER BY id FOR UPDATE;`, `WHERE id = ANY (ids) ORDER BY id FOR UPDATE;`,
-			"./registry", "TestPlanAndBucketReaderDoNotCross",
-		},
+			"./registry", "TestPlanAndBucketReaderDoNotCross"),
 	}
 }
 
 // ofTyping are the mistakes in what is refused and recorded of changes by hand.
 func ofTyping() []mutant {
 	return []mutant{
-		{
-			"paused-for-good", "migrations/repeatable/10_stages.sql",
+		mistake("paused-for-good", "migrations/repeatable/10_stages.sql",
 			`	PERFORM pg_notify('farol_settings', '');
 	PERFORM pg_notify('farol_work', E'\n' || NEW.stage);`, ``,
-			"./pipeline", "TestPausedQueueKeepsAcceptingAndGoesOnAtOnce",
-		},
-		{
-			"overtaking-moves-start-times", "migrations/repeatable/24_refused_changes.sql",
+			"./pipeline", "TestPausedQueueKeepsAcceptingAndGoesOnAtOnce"),
+		mistake("overtaking-moves-start-times", "migrations/repeatable/24_refused_changes.sql",
 			`IF 'priority' = ANY (typed) THEN -- items`, `IF false THEN -- items`,
-			"./claim", "TestOvertakingMovesNoStartTimes",
-		},
-		{
-			"column-of-the-queue-typed", "migrations/repeatable/24_refused_changes.sql",
+			"./claim", "TestOvertakingMovesNoStartTimes"),
+		mistake("column-of-the-queue-typed", "migrations/repeatable/24_refused_changes.sql",
 			`IF queues IS NOT NULL THEN`, `IF queues IS NULL AND false THEN`,
-			"./registry", "TestWhateverIsTypedIsCompletedOrRefused",
-		},
-		{
-			"queue-emptied-by-a-word", "migrations/repeatable/24_refused_changes.sql",
+			"./registry", "TestWhateverIsTypedIsCompletedOrRefused"),
+		mistake("queue-emptied-by-a-word", "migrations/repeatable/24_refused_changes.sql",
 			`OR EXISTS (SELECT FROM work_items) THEN`, `THEN`,
-			"./registry", "TestWhateverIsTypedIsCompletedOrRefused",
-		},
-		{
-			"autoscaler-stops-the-busy", "migrations/repeatable/30_queue_views.sql",
+			"./registry", "TestWhateverIsTypedIsCompletedOrRefused"),
+		mistake("autoscaler-stops-the-busy", "migrations/repeatable/30_queue_views.sql",
 			`count(*) FILTER (WHERE q.run_at <= now() OR q.run_at IS NULL)`, `count(*) FILTER (WHERE q.run_at <= now())`,
-			"./pipeline", "TestPausedQueueKeepsAcceptingAndGoesOnAtOnce",
-		},
-		{
-			"failed-but-tried-again", "migrations/repeatable/30_queue_views.sql",
+			"./pipeline", "TestPausedQueueKeepsAcceptingAndGoesOnAtOnce"),
+		mistake("failed-but-tried-again", "migrations/repeatable/30_queue_views.sql",
 			`) t
 WHERE w.status IN ('Failed', 'Suspended');`, `) t
 WHERE w.status IN ('Failed', 'Suspended') OR t.last_outcome = 'transient';`,
-			"./registry", "TestFailedIsExact",
-		},
+			"./registry", "TestFailedIsExact"),
 	}
 }
 
 // ofPlans are the mistakes in changes of many items.
 func ofPlans() []mutant {
 	return []mutant{
-		{
-			"condition-that-writes", "migrations/repeatable/26_plans.sql",
+		mistake("condition-that-writes", "migrations/repeatable/26_plans.sql",
 			`		SET LOCAL transaction_read_only = on;
 `, ``,
-			"./registry", "TestFilterIsACondition",
-		},
-		{
-			"condition-that-is-more", "migrations/repeatable/26_plans.sql",
+			"./registry", "TestFilterIsACondition"),
+		mistake("condition-that-is-more", "migrations/repeatable/26_plans.sql",
 			`	alone   text := condition_alone(condition);`, `	alone   text := condition;`,
-			"./registry", "TestFilterIsACondition",
-		},
-		{
-			"dry-run-by-chance", "migrations/repeatable/28_requeue_where.sql",
+			"./registry", "TestFilterIsACondition"),
+		mistake("dry-run-by-chance", "migrations/repeatable/28_requeue_where.sql",
 			`IF dry_run IS FALSE AND f.ids`, `IF dry_run IS NOT TRUE AND f.ids`,
-			"./registry", "TestRequeueWhereTellsFirst",
-		},
-		{
-			"many-over-a-change", "migrations/repeatable/26_plans.sql",
+			"./registry", "TestRequeueWhereTellsFirst"),
+		mistake("many-over-a-change", "migrations/repeatable/26_plans.sql",
 			`ELSIF (w.claim_token, w.stage, w.status, w.priority) IS DISTINCT FROM (i.claim_token, i.stage, i.status, i.priority) THEN`, `ELSIF false THEN`,
-			"./registry", "TestRequeueWherePassesOverWhatHasChanged",
-		},
-		{
-			"plan-of-what-moved", "migrations/repeatable/26_plans.sql",
+			"./registry", "TestRequeueWherePassesOverWhatHasChanged"),
+		mistake("plan-of-what-moved", "migrations/repeatable/26_plans.sql",
 			`AND w.claim_token = found.token`, ``,
-			"./registry", "TestItemThatMovesInBetweenIsNotInThePlan",
-		},
+			"./registry", "TestItemThatMovesInBetweenIsNotInThePlan"),
 	}
 }

@@ -75,6 +75,11 @@ type mutant struct {
 	tests string // a regular expression, as for go test -run
 }
 
+// mistake is a mutant, by its fields in their order.
+func mistake(name, file, old, changed, pkg, tests string) mutant {
+	return mutant{name, file, old, changed, pkg, tests}
+}
+
 // applied returns the file with the mistake in it.
 func (m mutant) applied(root string) (string, error) {
 	content, err := os.ReadFile(filepath.Join(root, m.file))
