@@ -76,10 +76,8 @@ func announceStop(lock *os.File) error { return stamp(lock, "stopping") }
 // stamp tells those who wait for the lock who has it and what it does.
 func stamp(lock *os.File, state string) error {
 	line := fmt.Appendf(nil, "%d %-8s\n", os.Getpid(), state)
-	if _, err := lock.WriteAt(line, 0); err != nil {
-		return fmt.Errorf("write the process ID to the lock: %w", err)
-	}
-	if err := lock.Truncate(int64(len(line))); err != nil {
+	_, err := lock.WriteAt(line, 0)
+	if err = errors.Join(err, lock.Truncate(int64(len(line)))); err != nil {
 		return fmt.Errorf("write the process ID to the lock: %w", err)
 	}
 	return nil

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -56,10 +55,7 @@ func (s *Stack) startPostgres(ctx context.Context) error {
 }
 
 func (s *Stack) runPostgres(ctx context.Context, bin string, home cluster, addr string) (*child, error) {
-	host, port, err := net.SplitHostPort(addr)
-	if err != nil {
-		return nil, fmt.Errorf("read the address: %w", err)
-	}
+	host, port, _ := strings.Cut(addr, ":") // as address makes it
 	// No unix socket: its path could be too long, and TCP is enough.
 	args := []string{
 		"-D", home.data(), "-h", host, "-p", port, "-k", "",

@@ -31,10 +31,7 @@ func (s *Stack) startRedis(ctx context.Context) error {
 }
 
 func (s *Stack) runRedis(ctx context.Context, path, addr string) (*child, error) {
-	host, port, err := net.SplitHostPort(addr)
-	if err != nil {
-		return nil, fmt.Errorf("read the address: %w", err)
-	}
+	host, port, _ := strings.Cut(addr, ":") // as address makes it
 	appendOnly, databases := "yes", 16
 	if s.options.Ephemeral {
 		appendOnly, databases = "no", 1000 // a test takes a database for itself

@@ -143,6 +143,20 @@ func (p *ports) pick() (int, error) {
 	return 0, errors.New("find a free port: 200 of those from 20000 to 29999 are in use")
 }
 
+// FreePorts finds ports that nobody has now, and that the kernel gives to no outgoing connection.
+func FreePorts(n int) (list []string, err error) {
+	p := &ports{byID: map[string]int{}}
+	for range n {
+		port, err := p.pick()
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, strconv.Itoa(port))
+		p.byID[list[len(list)-1]] = port
+	}
+	return list, nil
+}
+
 func address(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }
 
 func free(addr string) bool {
