@@ -17,57 +17,39 @@ import (
 // dataExperiments lose or damage what stages have left, let administrators type at
 // random, or do a bit of everything.
 func dataExperiments() []experiment {
-	spends := oracle.Promise{Spends: true}
 	return []experiment{
-		{
-			name: "copies-lost", short: true, does: "8 copies are deleted from the target between Store and Storage Validation", must: "stored again", at: 0.02, promise: spends,
-			script: between("Storage Validation", harmCopies(8, os.Remove)),
-		},
-		{
-			name: "copies-cut", does: "8 copies are cut in the target between Store and Storage Validation", must: "stored again", at: 0.02, promise: spends,
-			script: between("Storage Validation", harmCopies(8, func(path string) error { return os.Truncate(path, 10) })),
-		},
-		{
-			name: "staging-wiped", does: "everything in staging is deleted before Store", must: "made again", at: 0.02, promise: spends,
-			script: between("Store", wipe(func(s *site) string { return s.Staging() })),
-		},
-		{
-			name: "staging-wiped-late", does: "everything in staging is deleted before Record", must: "made again", at: 0.02, promise: spends,
-			script: between("Record", wipe(func(s *site) string { return s.Staging() })),
-		},
-		{
-			name: "mad-administrators", does: "three administrators requeue, release, cancel, pause and reorder at random for 25 s", must: "all items that were not cancelled are Success", at: 0.05,
-			promise: oracle.Promise{Spends: true, ByHand: true}, script: madness(25 * time.Second),
-		},
-		{
-			name: "storm", does: "for 90 s, one to three random faults at a time, each for 2 to 12 s", must: allDo + "; attempts may be used up", at: 0.05,
-			promise: spends, script: storm(90 * time.Second),
-		},
+		trial("copies-lost", "8 copies are deleted from the target between Store and Storage Validation", "stored again", 0.02,
+			between("Storage Validation", harmCopies(8, os.Remove))).inShort().spends(),
+		trial("copies-cut", "8 copies are cut in the target between Store and Storage Validation", "stored again", 0.02,
+			between("Storage Validation", harmCopies(8, func(path string) error { return os.Truncate(path, 10) }))).spends(),
+		trial("staging-wiped", "everything in staging is deleted before Store", "made again", 0.02,
+			between("Store", wipeStaging)).spends(),
+		trial("staging-wiped-late", "everything in staging is deleted before Record", "made again", 0.02,
+			between("Record", wipeStaging)).spends(),
+		trial("mad-administrators", "three administrators requeue, release, cancel, pause and reorder at random for 25 s", "all items that were not cancelled are Success", 0.05,
+			madness(25*time.Second)).promising(oracle.Promise{Spends: true, ByHand: true}),
+		trial("storm", "for 90 s, one to three random faults at a time, each for 2 to 12 s", allDo+"; attempts may be used up", 0.05,
+			storm(90*time.Second)).spends(),
 	}
 }
 
 // between has items wait before a stage until all that are valid have come there,
 // does something, and lets them go on.
-func between(stage string, do func(context.Context, *site) error) func(context.Context, *site) error {
+func between(stage string, do step) step {
 	return func(ctx context.Context, s *site) error {
 		if err := s.Exec(ctx, `UPDATE stage_settings SET paused = true WHERE action = 'Ingest' AND stage = $1`, stage); err != nil {
 			return err
 		}
-		for deadline := time.Now().Add(s.patience()); ; {
-			var elsewhere, all int
+		var elsewhere, all int
+		there, err := poll(ctx, s.patience(), func() (bool, error) {
 			err := s.DB.QueryRow(ctx, `SELECT count(*) FILTER (WHERE retry AND (stage <> $1 OR status = 'Started')), count(*) FROM work_items`, stage).Scan(&elsewhere, &all)
-			if err != nil {
-				return fmt.Errorf("read the queue: %w", err)
-			}
-			if elsewhere == 0 && all >= len(s.Bags) {
-				break
-			}
-			if time.Now().After(deadline) {
-				return fmt.Errorf("%d items did not reach %s", elsewhere, stage)
-			}
-			if err := sleep(ctx, pollPause); err != nil {
-				return err
-			}
+			return elsewhere == 0 && all >= len(s.Bags), err
+		})
+		if err != nil {
+			return fmt.Errorf("wait for items at %s: %w", stage, err)
+		}
+		if !there {
+			return fmt.Errorf("%d items did not reach %s", elsewhere, stage)
 		}
 		if err := do(ctx, s); err != nil {
 			return err
@@ -78,7 +60,7 @@ func between(stage string, do func(context.Context, *site) error) func(context.C
 
 // harmCopies does something to some objects of the first Standard target that are on
 // no record yet.
-func harmCopies(n int, harm func(path string) error) func(context.Context, *site) error {
+func harmCopies(n int, harm func(path string) error) step {
 	return func(_ context.Context, s *site) error {
 		dir := s.bucketDir(s.Bucket("standard-va"))
 		entries, err := os.ReadDir(dir)
@@ -111,25 +93,23 @@ func (s *site) onRecord(key string) bool {
 	return is || err != nil
 }
 
-// wipe deletes everything in a bucket.
-func wipe(bucket func(*site) string) func(context.Context, *site) error {
-	return func(_ context.Context, s *site) error {
-		dir := s.bucketDir(bucket(s))
-		entries, err := os.ReadDir(dir)
-		for _, e := range entries {
-			err = errors.Join(err, os.RemoveAll(filepath.Join(dir, e.Name())))
-		}
-		s.note("%d entries of %s deleted", len(entries), bucket(s))
-		if err != nil {
-			return fmt.Errorf("wipe the bucket: %w", err)
-		}
-		return nil
+// wipeStaging deletes everything in the staging bucket.
+func wipeStaging(_ context.Context, s *site) error {
+	dir := s.bucketDir(s.Staging())
+	entries, err := os.ReadDir(dir)
+	for _, e := range entries {
+		err = errors.Join(err, os.RemoveAll(filepath.Join(dir, e.Name())))
 	}
+	s.note("%d entries of %s deleted", len(entries), s.Staging())
+	if err != nil {
+		return fmt.Errorf("wipe the bucket: %w", err)
+	}
+	return nil
 }
 
 // madness has three administrators type at random, and then sets right what would
 // keep items from going on.
-func madness(d time.Duration) func(context.Context, *site) error {
+func madness(d time.Duration) step {
 	return func(ctx context.Context, s *site) error {
 		mad := func(seed uint64) fault {
 			rng := rand.New(rand.NewPCG(seed, 3)) //nolint:gosec // the same each time
@@ -172,7 +152,7 @@ func (s *site) rage(ctx context.Context, rng *rand.Rand) error {
 
 // storm has random faults follow each other. The seed chooses them, and how long
 // they last.
-func storm(d time.Duration) func(context.Context, *site) error {
+func storm(d time.Duration) step {
 	return func(ctx context.Context, s *site) error {
 		one := func(s *site) []*process { return s.workers[len(s.workers)-1:] }
 		end := time.Now().Add(d)

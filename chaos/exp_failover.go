@@ -22,18 +22,12 @@ import (
 // name of a hosted service does.
 func failoverExperiments() []experiment {
 	return []experiment{
-		{
-			name: "redis-failover", does: "Redis is lost, its replica is promoted, and the address leads there 5 s later", must: allDo, at: 0.1,
-			script: redisFailover,
-		},
-		{
-			name: "redis-switchover", does: "the replica of Redis is promoted, and the address leads to the old one, now read-only, for 10 s more", must: allDo, at: 0.1,
-			script: redisSwitchover,
-		},
-		{
-			name: "pg-failover", does: "PostgreSQL is lost, its synchronous standby is promoted, and the address leads there 10 s later", must: allDo, at: 0.1,
-			script: postgresFailover,
-		},
+		trial("redis-failover", "Redis is lost, its replica is promoted, and the address leads there 5 s later", allDo, 0.1,
+			redisFailover),
+		trial("redis-switchover", "the replica of Redis is promoted, and the address leads to the old one, now read-only, for 10 s more", allDo, 0.1,
+			redisSwitchover),
+		trial("pg-failover", "PostgreSQL is lost, its synchronous standby is promoted, and the address leads there 10 s later", allDo, 0.1,
+			postgresFailover),
 	}
 }
 
@@ -51,73 +45,76 @@ func (s *site) another(ctx context.Context, service devstack.Service, o devstack
 }
 
 // replica starts a replica of Redis and waits until it has everything.
-func (s *site) replica(ctx context.Context) (*redis.Client, string, error) {
+func (s *site) replica(ctx context.Context) (*redis.Client, error) {
 	stack, err := s.another(ctx, devstack.Redis, devstack.Options{})
 	if err != nil {
-		return nil, "", err
+		return nil, err
 	}
 	options, err := redis.ParseURL(stack.RedisURL)
 	if err != nil {
-		return nil, "", fmt.Errorf("read the replica's address: %w", err)
+		return nil, fmt.Errorf("read the replica's address: %w", err)
 	}
 	replica := redis.NewClient(options)
 	s.after = append(s.after, func(context.Context) error { return replica.Close() })
-	primary := s.Redis.Options()
-	host, port, err := net.SplitHostPort(primary.Addr)
-	if err != nil {
-		return nil, "", fmt.Errorf("read the primary's address: %w", err)
-	}
 	// It takes the primary's password, since that is what the workers have.
-	for _, command := range [][]any{
-		{"CONFIG", "SET", "masterauth", primary.Password}, {"CONFIG", "SET", "requirepass", primary.Password}, {"REPLICAOF", host, port},
-	} {
-		if err := replica.Do(ctx, command...).Err(); err != nil {
-			return nil, "", fmt.Errorf("make the replica: %w", err)
-		}
+	primary := s.Redis.Options()
+	err = replica.ConfigSet(ctx, "requirepass", primary.Password).Err()
+	if err = errors.Join(err, follow(ctx, replica, primary.Addr, primary.Password)); err != nil {
+		return nil, err
 	}
-	err = s.await(ctx, "the replica of Redis to have everything", func() bool {
+	return replica, s.await(ctx, "the replica of Redis to have everything", func() bool {
 		info, err := replica.Info(ctx, "replication").Result()
 		return err == nil && strings.Contains(info, "master_link_status:up")
 	})
-	return replica, options.Addr, err
+}
+
+// follow makes a Redis a replica of the one at an address.
+func follow(ctx context.Context, replica *redis.Client, addr, password string) error {
+	host, port, err := net.SplitHostPort(addr)
+	if err != nil {
+		return fmt.Errorf("read the primary's address: %w", err)
+	}
+	err = errors.Join(replica.ConfigSet(ctx, "masterauth", password).Err(), replica.ReplicaOf(ctx, host, port).Err())
+	if err != nil {
+		return fmt.Errorf("make a replica: %w", err)
+	}
+	return nil
+}
+
+func promote(ctx context.Context, replica *redis.Client) error {
+	if err := replica.ReplicaOf(ctx, "NO", "ONE").Err(); err != nil {
+		return fmt.Errorf("promote a replica: %w", err)
+	}
+	return nil
 }
 
 func redisFailover(ctx context.Context, s *site) error {
-	replica, addr, err := s.replica(ctx)
+	replica, err := s.replica(ctx)
 	if err != nil {
 		return err
 	}
 	return hold(5*time.Second, refused(all, toRedis), once("promote", func(ctx context.Context, s *site) error {
-		if err := replica.Do(ctx, "REPLICAOF", "NO", "ONE").Err(); err != nil {
-			return fmt.Errorf("promote the replica: %w", err)
+		if err := promote(ctx, replica); err != nil {
+			return err
 		}
-		s.lead(toRedis, addr)
+		s.lead(toRedis, replica.Options().Addr)
 		return nil
 	}, nil))(ctx, s)
 }
 
 func redisSwitchover(ctx context.Context, s *site) error {
-	replica, addr, err := s.replica(ctx)
+	replica, err := s.replica(ctx)
 	if err != nil {
 		return err
 	}
-	host, port, err := net.SplitHostPort(addr)
-	if err != nil {
-		return fmt.Errorf("read the replica's address: %w", err)
-	}
-	s.after = append(s.after, func(ctx context.Context) error { return s.Redis.Do(ctx, "REPLICAOF", "NO", "ONE").Err() })
+	s.after = append(s.after, func(ctx context.Context) error { return promote(ctx, s.Redis) })
 	return hold(10*time.Second, once("change places", func(ctx context.Context, s *site) error {
-		if err := replica.Do(ctx, "REPLICAOF", "NO", "ONE").Err(); err != nil {
-			return fmt.Errorf("promote the replica: %w", err)
+		if err := promote(ctx, replica); err != nil {
+			return err
 		}
-		for _, command := range [][]any{{"CONFIG", "SET", "masterauth", s.Redis.Options().Password}, {"REPLICAOF", host, port}} {
-			if err := s.Redis.Do(ctx, command...).Err(); err != nil {
-				return fmt.Errorf("make the primary a replica: %w", err)
-			}
-		}
-		return nil
+		return follow(ctx, s.Redis, replica.Options().Addr, s.Redis.Options().Password)
 	}, func(_ context.Context, s *site) error {
-		s.lead(toRedis, addr)
+		s.lead(toRedis, replica.Options().Addr)
 		return nil
 	}))(ctx, s)
 }
@@ -166,13 +163,9 @@ func (s *site) lead(way func(*process) *injure.Proxy, server string) {
 
 // await waits for a condition, for half a minute at most.
 func (s *site) await(ctx context.Context, what string, is func() bool) error {
-	for deadline := time.Now().Add(30 * time.Second); !is(); {
-		if time.Now().After(deadline) {
-			return fmt.Errorf("timeout while waiting for %s", what)
-		}
-		if err := sleep(ctx, pollPause); err != nil {
-			return err
-		}
+	done, err := poll(ctx, 30*time.Second, func() (bool, error) { return is(), nil })
+	if err == nil && !done {
+		err = fmt.Errorf("timeout while waiting for %s", what)
 	}
-	return nil
+	return err
 }

@@ -8,56 +8,35 @@ import (
 	"slices"
 	"syscall"
 	"time"
-
-	"github.com/farol-preservation/farol/internal/oracle"
 )
 
 // processExperiments harm workers.
 func processExperiments() []experiment {
-	spends := oracle.Promise{Spends: true}
 	return []experiment{
-		{
-			name: "none", short: true, does: "nothing fails", must: "no fault, for comparison",
-			prepare: func(s *site) error { s.workers[len(s.workers)-1].Env["TZ"] = "Pacific/Chatham"; return nil },
-		},
-		{
-			name: "kill-9", short: true, does: "a random worker is killed (SIGKILL) every 2 s while there is work, for a minute at most", must: "nothing lost or done twice; attempts may be used up",
-			script: untilDone(time.Minute, repeated("kill", 2*time.Second, func(_ context.Context, s *site) error {
+		trial("none", "nothing fails", "no fault, for comparison", 0, nil).inShort().
+			prepared(func(s *site) error { s.workers[len(s.workers)-1].Env["TZ"] = "Pacific/Chatham"; return nil }),
+		trial("kill-9", "a random worker is killed (SIGKILL) every 2 s while there is work, for a minute at most", "nothing lost or done twice; attempts may be used up", 0,
+			untilDone(time.Minute, repeated("kill", 2*time.Second, func(_ context.Context, s *site) error {
 				s.workers[s.rng.IntN(len(s.workers))].Signal(syscall.SIGKILL)
 				return nil
-			})), promise: spends,
-		},
-		{
-			name: "kill-all", does: "all workers are killed at once, three times, 12 s apart", must: "nothing lost or done twice; attempts may be used up",
-			script: hold(38*time.Second, repeated("kill", 12*time.Second, func(_ context.Context, s *site) error {
+			}))).inShort().spends(),
+		trial("kill-all", "all workers are killed at once, three times, 12 s apart", "nothing lost or done twice; attempts may be used up", 0,
+			hold(38*time.Second, repeated("kill", 12*time.Second, func(_ context.Context, s *site) error {
 				for _, p := range s.workers {
 					p.Signal(syscall.SIGKILL)
 				}
 				return nil
-			})), promise: spends,
-		},
-		{
-			name: "sigterm-30", does: "all workers get SIGTERM and, 30 s later, SIGKILL, three times, while large files come slowly; 3 large bags", must: "no attempt used up", at: 0.02,
-			mix:     func(bags int) mix { return mix{Bags: bags, Large: 3, Many: 1} },
-			prepare: func(s *site) error { s.defaultGrace(); return nil },
-			script: during(inTurn(s30, s30, s30), onS3(all, func(s *site) *rule {
+			}))).spends(),
+		trial("sigterm-30", "all workers get SIGTERM and, 30 s later, SIGKILL, three times, while large files come slowly; 3 large bags", "no attempt used up", 0.02,
+			during(inTurn(s30, s30, s30), onS3(all, func(s *site) *rule {
 				return trickle(400 << 10).when(isRead).in(s.Receiving()...)
-			})),
-		},
-		{
-			name: "stop-continue", does: "one worker is suspended (SIGSTOP) for 45 s, longer than a lease, and continued", must: "other workers process its items; it records nothing late",
-			script: hold(45*time.Second, once("stop", signalFirst(syscall.SIGSTOP), signalFirst(syscall.SIGCONT))), at: 0.1, promise: spends,
-		},
-		{
-			name: "one-full-disk", does: "one worker's TMPDIR is full for 30 s", must: "no attempt used up; it continues when there is free space",
-			prepare: func(s *site) error { s.workers[0].onSmallDisk(filepath.Join(s.Dir, "small")); return nil },
-			script:  hold(30*time.Second, once("full disk", fillDisk, freeDisk)), at: 0.05,
-		},
-		{
-			name: "one-small-memory", does: "one worker's control group allows 208 MiB; one bag has 25,000 files", must: "the others process that bag; the kernel kills no process",
-			mix:     func(bags int) mix { return mix{Bags: bags, Large: 1, Many: 1, Files: 25_000} },
-			prepare: func(s *site) error { return s.inSmallMemory(s.workers[0], 208<<20) },
-		},
+			}))).prepared((*site).defaultGrace).of(func(bags int) mix { return mix{Bags: bags, Large: 3, Many: 1} }),
+		trial("stop-continue", "one worker is suspended (SIGSTOP) for 45 s, longer than a lease, and continued", "other workers process its items; it records nothing late", 0.1,
+			hold(45*time.Second, once("stop", signalFirst(syscall.SIGSTOP), signalFirst(syscall.SIGCONT)))).spends(),
+		trial("one-full-disk", "one worker's TMPDIR is full for 30 s", "no attempt used up; it continues when there is free space", 0.05,
+			hold(30*time.Second, once("full disk", fillDisk, freeDisk))).prepared(func(s *site) error { s.workers[0].onSmallDisk(filepath.Join(s.Dir, "small")); return nil }),
+		trial("one-small-memory", "one worker's control group allows 208 MiB; one bag has 25,000 files", "the others process that bag; the kernel kills no process", 0, nil).
+			prepared(func(s *site) error { return s.inSmallMemory(s.workers[0], 208<<20) }).of(func(bags int) mix { return mix{Bags: bags, Large: 1, Many: 1, Files: 25_000} }),
 	}
 }
 
@@ -67,38 +46,29 @@ func settingsExperiments() []experiment {
 		return func(s *site) error { change(s, s.workers[0].Env); return nil }
 	}
 	return []experiment{
-		{
-			name: "one-wrong-secret", short: true, does: "one worker starts with a wrong S3 secret", must: "the others process all bags",
-			prepare: wrong(func(_ *site, env map[string]string) { env["AWS_SECRET_ACCESS_KEY"] = "wrong" }),
-		},
-		{
-			name: "one-wrong-bucket", does: "one worker starts with the name of a target's bucket that is not there", must: "the others process all bags",
-			prepare: wrong(func(s *site, env map[string]string) {
+		trial("one-wrong-secret", "one worker starts with a wrong S3 secret", "the others process all bags", 0, nil).inShort().
+			prepared(wrong(func(_ *site, env map[string]string) { env["AWS_SECRET_ACCESS_KEY"] = "wrong" })),
+		trial("one-wrong-bucket", "one worker starts with the name of a target's bucket that is not there", "the others process all bags", 0, nil).
+			prepared(wrong(func(s *site, env map[string]string) {
 				env["FAROL_TARGET_STANDARD_VA_BUCKET"] = s.Bucket("mistyped")
-			}),
-		},
-		{
-			name: "one-wrong-staging", does: "one worker starts with the name of a staging bucket that is not there", must: "the others process all bags",
-			prepare: wrong(func(s *site, env map[string]string) { env["FAROL_STAGING_BUCKET"] = s.Bucket("mistyped-staging") }),
-		},
-		{
-			name: "one-wrong-endpoint", does: "one worker starts with an S3 endpoint where nobody listens", must: "the others process all bags",
-			prepare: wrong(func(_ *site, env map[string]string) { env["FAROL_S3_ENDPOINT"] = "https://127.0.0.1:9" }),
-		},
-		{
-			name: "one-wrong-name", does: "one worker, in another time zone, starts with an S3 host name that DNS does not know", must: "the others process all bags",
-			prepare: wrong(func(_ *site, env map[string]string) {
+			})),
+		trial("one-wrong-staging", "one worker starts with the name of a staging bucket that is not there", "the others process all bags", 0, nil).
+			prepared(wrong(func(s *site, env map[string]string) { env["FAROL_STAGING_BUCKET"] = s.Bucket("mistyped-staging") })),
+		trial("one-wrong-endpoint", "one worker starts with an S3 endpoint where nobody listens", "the others process all bags", 0, nil).
+			prepared(wrong(func(_ *site, env map[string]string) { env["FAROL_S3_ENDPOINT"] = "https://127.0.0.1:9" })),
+		trial("one-wrong-name", "one worker, in another time zone, starts with an S3 host name that DNS does not know", "the others process all bags", 0, nil).
+			prepared(wrong(func(_ *site, env map[string]string) {
 				env["FAROL_S3_ENDPOINT"], env["TZ"] = "https://s3.chaos.invalid", "Asia/Kathmandu"
-			}),
-		},
+			})),
 	}
 }
 
 // defaultGrace leaves it to the workers how long they go on after SIGTERM.
-func (s *site) defaultGrace() {
+func (s *site) defaultGrace() error {
 	for _, p := range s.workers {
 		delete(p.Env, "FAROL_GRACE")
 	}
+	return nil
 }
 
 // s30 asks all workers to stop and kills those that have not stopped after 30 s, as ECS and
@@ -112,10 +82,8 @@ func s30(ctx context.Context, s *site) error {
 	asked := func() bool {
 		return slices.ContainsFunc(s.workers, func(p *process) bool { return p.Pid() == was[p] })
 	}
-	for deadline := time.Now().Add(30 * time.Second); asked() && time.Now().Before(deadline); {
-		if err := sleep(ctx, pollPause); err != nil {
-			return err
-		}
+	if _, err := poll(ctx, 30*time.Second, func() (bool, error) { return !asked(), nil }); err != nil {
+		return err
 	}
 	for _, p := range s.workers {
 		if p.Pid() == was[p] {
@@ -125,7 +93,7 @@ func s30(ctx context.Context, s *site) error {
 	return sleep(ctx, 5*time.Second)
 }
 
-func signalFirst(sig syscall.Signal) func(context.Context, *site) error {
+func signalFirst(sig syscall.Signal) step {
 	return func(_ context.Context, s *site) error {
 		s.workers[0].Signal(sig)
 		return nil

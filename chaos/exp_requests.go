@@ -16,39 +16,30 @@ func requestExperiments() []experiment {
 		return []string{s.Bucket("standard-va"), s.Bucket("standard-or"), s.Bucket("wasabi-or"), s.Bucket("wasabi-va")}
 	}
 	return []experiment{
-		{
-			name: "restorations", does: "30 objects are asked for; S3 answers 403 for 10 s, and then Redis refuses connections for 20 s", must: "all are restored, bit for bit",
-			script: restorations(30,
+		trial("restorations", "30 objects are asked for; S3 answers 403 for 10 s, and then Redis refuses connections for 20 s", "all are restored, bit for bit", 0,
+			restorations(30,
 				hold(10*time.Second, onS3(all, always(refusal(http.StatusForbidden, "AccessDenied", "Access Denied")))),
-				hold(20*time.Second, refused(all, toRedis))),
-		},
-		{
-			name: "restorations-flipped", does: "30 objects are asked for; one byte is flipped in the first answer for each object of the preservation buckets", must: "all are restored, bit for bit",
-			script: during(restorations(30, ended), onS3(all, func(s *site) *rule {
+				hold(20*time.Second, refused(all, toRedis)))),
+		trial("restorations-flipped", "30 objects are asked for; one byte is flipped in the first answer for each object of the preservation buckets", "all are restored, bit for bit", 0,
+			during(restorations(30, ended), onS3(all, func(s *site) *rule {
 				return flipByte().when(isRead).firstOnly().in(preservation(s)...)
-			})),
-		},
-		{
-			name: "restorations-decayed", does: "30 objects are asked for; the store flips one byte of each on its disk in staging, and one in the restoration bucket, and says the same of them as before", must: "all are restored, bit for bit",
-			script: during(restorations(30, ended), onS3(all, (*site).decay)),
-		},
-		{
-			name: "deletions", does: "two people delete 24 objects; every other deletion is cancelled at a random moment, S3 answers 503 to 40 % of the removals, and a random worker is killed every 3 s", must: "what was deleted is gone, with receipts; all else is kept, or known to be missing, and is restored",
-			promise: oracle.Promise{Spends: true},
-			script: deletions(24, onS3(all, func(s *site) *rule {
+			}))),
+		trial("restorations-decayed", "30 objects are asked for; the store flips one byte of each on its disk in staging, and one in the restoration bucket, and says the same of them as before", "all are restored, bit for bit", 0,
+			during(restorations(30, ended), onS3(all, (*site).decay))),
+		trial("deletions", "two people delete 24 objects; every other deletion is cancelled at a random moment, S3 answers 503 to 40 % of the removals, and a random worker is killed every 3 s", "what was deleted is gone, with receipts; all else is kept, or known to be missing, and is restored", 0,
+			deletions(24, onS3(all, func(s *site) *rule {
 				return refusal(http.StatusServiceUnavailable, "SlowDown", "Please reduce your request rate.").
 					when(isRemoval).in(preservation(s)...).some(0.4)
 			}), repeated("kill", 3*time.Second, func(_ context.Context, s *site) error {
 				s.workers[s.rng.IntN(len(s.workers))].Signal(syscall.SIGKILL)
 				return nil
-			})),
-		},
+			}))).spends(),
 	}
 }
 
 // restorations asks for some objects once all bags are ingested, and then takes some
 // steps.
-func restorations(n int, steps ...func(context.Context, *site) error) func(context.Context, *site) error {
+func restorations(n int, steps ...step) step {
 	return func(ctx context.Context, s *site) error {
 		if err := ended(ctx, s); err != nil {
 			return err
@@ -64,7 +55,7 @@ func restorations(n int, steps ...func(context.Context, *site) error) func(conte
 
 // deletions has two people delete some objects while something fails, and takes back every
 // other deletion. Then all objects are asked for of which something is left.
-func deletions(n int, faults ...fault) func(context.Context, *site) error {
+func deletions(n int, faults ...fault) step {
 	return func(ctx context.Context, s *site) error {
 		if err := inTurn(ended, people)(ctx, s); err != nil {
 			return err

@@ -11,8 +11,6 @@ import (
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
-
-	"github.com/farol-preservation/farol/internal/oracle"
 )
 
 const allDo = "all Success, some seconds late"
@@ -20,108 +18,64 @@ const allDo = "all Success, some seconds late"
 // s3Experiments have S3 say no, say nonsense, or say nothing.
 func s3Experiments() []experiment {
 	return []experiment{
-		{
-			name: "s3-403", short: true, does: "S3 answers 403 AccessDenied to all for 5 s", must: allDo, at: 0.1,
-			script: hold(5*time.Second, onS3(all, always(refusal(http.StatusForbidden, "AccessDenied", "Access Denied")))),
-		},
-		{
-			name: "s3-expired-token", does: "S3 answers 400 ExpiredToken to all for 20 s", must: allDo, at: 0.1,
-			script: hold(20*time.Second, onS3(all, always(refusal(http.StatusBadRequest, "ExpiredToken", "The provided token has expired.")))),
-		},
-		{
-			name: "s3-503", short: true, does: "S3 answers 503 SlowDown to all for 40 s", must: allDo, at: 0.1,
-			script: hold(40*time.Second, onS3(all, always(refusal(http.StatusServiceUnavailable, "SlowDown", "Please reduce your request rate.")))),
-		},
-		{
-			name: "s3-refused", does: "S3 refuses connections for 40 s", must: allDo, at: 0.1,
-			script: hold(40*time.Second, refused(all, toS3)),
-		},
-		{
-			name: "s3-half-500", short: true, does: "half of S3's answers are 500 InternalError for 30 s", must: allDo, at: 0.05,
-			script: hold(30*time.Second, onS3(all, func(*site) *rule {
+		trial("s3-403", "S3 answers 403 AccessDenied to all for 5 s", allDo, 0.1,
+			hold(5*time.Second, onS3(all, always(refusal(http.StatusForbidden, "AccessDenied", "Access Denied"))))).inShort(),
+		trial("s3-expired-token", "S3 answers 400 ExpiredToken to all for 20 s", allDo, 0.1,
+			hold(20*time.Second, onS3(all, always(refusal(http.StatusBadRequest, "ExpiredToken", "The provided token has expired."))))),
+		trial("s3-503", "S3 answers 503 SlowDown to all for 40 s", allDo, 0.1,
+			hold(40*time.Second, onS3(all, always(refusal(http.StatusServiceUnavailable, "SlowDown", "Please reduce your request rate."))))).inShort(),
+		trial("s3-refused", "S3 refuses connections for 40 s", allDo, 0.1,
+			hold(40*time.Second, refused(all, toS3))),
+		trial("s3-half-500", "half of S3's answers are 500 InternalError for 30 s", allDo, 0.05,
+			hold(30*time.Second, onS3(all, func(*site) *rule {
 				return refusal(http.StatusInternalServerError, "InternalError", "We encountered an internal error. Please try again.").some(0.5)
-			})),
-		},
-		{
-			name: "s3-html", short: true, does: "S3 answers HTML with 200 to all for 10 s", must: allDo, at: 0.1,
-			script: hold(10*time.Second, onS3(all, func(*site) *rule { return portal() })),
-		},
-		{
-			name: "s3-no-listing", does: "S3 answers listings with a document that is not a listing, for 20 s", must: "nothing left in staging", at: 0.1,
-			script: hold(20*time.Second, onS3(all, func(*site) *rule { return emptyList() })),
-		},
-		{
-			name: "s3-stalled", does: "S3 does not answer for 40 s", must: allDo, at: 0.1,
-			script: hold(40*time.Second, stalled(all, toS3)),
-		},
-		{
-			name: "s3-slow", does: "S3 takes 2 s for each answer, for 30 s", must: allDo, at: 0.1,
-			script: hold(30*time.Second, onS3(all, func(*site) *rule { return slow(2 * time.Second) })),
-		},
-		{
-			name: "s3-cut-each-second", does: "all connections to S3 are cut each second for 30 s", must: allDo, at: 0.05,
-			script: hold(30*time.Second, cut(all, toS3)),
-		},
+			}))).inShort(),
+		trial("s3-html", "S3 answers HTML with 200 to all for 10 s", allDo, 0.1,
+			hold(10*time.Second, onS3(all, func(*site) *rule { return portal() }))).inShort(),
+		trial("s3-no-listing", "S3 answers listings with a document that is not a listing, for 20 s", "nothing left in staging", 0.1,
+			hold(20*time.Second, onS3(all, func(*site) *rule { return emptyList() }))),
+		trial("s3-stalled", "S3 does not answer for 40 s", allDo, 0.1,
+			hold(40*time.Second, stalled(all, toS3))),
+		trial("s3-slow", "S3 takes 2 s for each answer, for 30 s", allDo, 0.1,
+			hold(30*time.Second, onS3(all, func(*site) *rule { return slow(2 * time.Second) }))),
+		trial("s3-cut-each-second", "all connections to S3 are cut each second for 30 s", allDo, 0.05,
+			hold(30*time.Second, cut(all, toS3))),
 	}
 }
 
 // answerExperiments damage answers of S3, or harm one bucket or one worker.
 func answerExperiments() []experiment {
 	return []experiment{
-		{
-			name: "s3-cut-bodies", does: "each object's first answer breaks off in the middle", must: allDo,
-			script: untilDone(time.Minute, onS3(all, func(*site) *rule { return cutBody().when(isRead).firstOnly() })),
-		},
-		{
-			name: "s3-short-bodies", does: "each object's first answer is shorter than the object, and says so", must: allDo,
-			script: untilDone(time.Minute, onS3(all, func(*site) *rule { return shortBody().when(isRead).firstOnly() })),
-		},
-		{
-			name: "flip-receiving", short: true, does: "one byte is flipped in the first answer for each object of the receiving buckets", must: "read again before judging: all Success",
-			script: untilDone(time.Minute, onS3(all, func(s *site) *rule { return flipByte().when(isRead).firstOnly().in(s.Receiving()...) })),
-		},
-		{
-			name: "flip-staging", does: "one byte is flipped in the first answer for each object of the staging bucket", must: "read again before staging is blamed",
-			script: untilDone(time.Minute, onS3(all, func(s *site) *rule { return flipByte().when(isRead).firstOnly().in(s.Staging()) })),
-		},
-		{
-			name: "bucket-gone", short: true, does: "the bucket of target Standard-VA is gone for 20 s, and comes back", must: allDo, at: 0.1,
-			script: hold(20*time.Second, bucketGone("standard-va")),
-		},
-		{
-			name: "staging-gone", does: "the staging bucket is gone for 20 s, and comes back", must: allDo, at: 0.1,
-			script: hold(20*time.Second, bucketGone("staging")), promise: oracle.Promise{Spends: true},
-		},
-		{
-			name: "two-targets", does: "target Standard-OR answers 503 and target Wasabi-OR 403, both for 30 s", must: allDo, at: 0.1,
-			script: hold(30*time.Second,
+		trial("s3-cut-bodies", "each object's first answer breaks off in the middle", allDo, 0,
+			untilDone(time.Minute, onS3(all, func(*site) *rule { return cutBody().when(isRead).firstOnly() }))),
+		trial("s3-short-bodies", "each object's first answer is shorter than the object, and says so", allDo, 0,
+			untilDone(time.Minute, onS3(all, func(*site) *rule { return shortBody().when(isRead).firstOnly() }))),
+		trial("flip-receiving", "one byte is flipped in the first answer for each object of the receiving buckets", "read again before judging: all Success", 0,
+			untilDone(time.Minute, onS3(all, func(s *site) *rule { return flipByte().when(isRead).firstOnly().in(s.Receiving()...) }))).inShort(),
+		trial("flip-staging", "one byte is flipped in the first answer for each object of the staging bucket", "read again before staging is blamed", 0,
+			untilDone(time.Minute, onS3(all, func(s *site) *rule { return flipByte().when(isRead).firstOnly().in(s.Staging()) }))),
+		trial("bucket-gone", "the bucket of target Standard-VA is gone for 20 s, and comes back", allDo, 0.1,
+			hold(20*time.Second, bucketGone("standard-va"))).inShort(),
+		trial("staging-gone", "the staging bucket is gone for 20 s, and comes back", allDo, 0.1,
+			hold(20*time.Second, bucketGone("staging"))).spends(),
+		trial("two-targets", "target Standard-OR answers 503 and target Wasabi-OR 403, both for 30 s", allDo, 0.1,
+			hold(30*time.Second,
 				onS3(all, func(s *site) *rule {
 					return refusal(http.StatusServiceUnavailable, "ServiceUnavailable", "Try later.").in(s.Bucket("standard-or"))
 				}),
 				onS3(all, func(s *site) *rule {
 					return refusal(http.StatusForbidden, "AccessDenied", "Access Denied").in(s.Bucket("wasabi-or"))
-				})),
-		},
-		{
-			name: "one-denied", short: true, does: "one worker's S3 secret stops being right once it works, for good", must: "the others process all bags", at: 0.05,
-			script: untilDone(2*time.Minute, onS3(firstWorker, func(*site) *rule { return badSignature() })),
-		},
-		{
-			name: "one-s3-refused", does: "one worker is refused by S3, for good", must: "the others process all bags", at: 0.05,
-			script: untilDone(2*time.Minute, refused(firstWorker, toS3)),
-		},
-		{
-			name: "one-portal", does: "one worker's network answers HTML with 200 for S3, for good", must: "the others process all bags", at: 0.05,
-			script: untilDone(2*time.Minute, onS3(firstWorker, func(*site) *rule { return portal() })),
-		},
-		{
-			name: "one-skewed", short: true, does: "one worker's clock differs by an hour from S3's", must: "all Success",
-			script: untilDone(2*time.Minute, onS3(firstWorker, skew(time.Hour))), at: 0.02,
-		},
-		{
-			name: "all-skewed", does: "S3's clock is an hour behind everybody's", must: "all Success",
-			script: untilDone(2*time.Minute, onS3(all, skew(-time.Hour))), at: 0.02,
-		},
+				}))),
+		trial("one-denied", "one worker's S3 secret stops being right once it works, for good", "the others process all bags", 0.05,
+			untilDone(2*time.Minute, onS3(firstWorker, func(*site) *rule { return badSignature() }))).inShort(),
+		trial("one-s3-refused", "one worker is refused by S3, for good", "the others process all bags", 0.05,
+			untilDone(2*time.Minute, refused(firstWorker, toS3))),
+		trial("one-portal", "one worker's network answers HTML with 200 for S3, for good", "the others process all bags", 0.05,
+			untilDone(2*time.Minute, onS3(firstWorker, func(*site) *rule { return portal() }))),
+		trial("one-skewed", "one worker's clock differs by an hour from S3's", "all Success", 0.02,
+			untilDone(2*time.Minute, onS3(firstWorker, skew(time.Hour)))).inShort(),
+		trial("all-skewed", "S3's clock is an hour behind everybody's", "all Success", 0.02,
+			untilDone(2*time.Minute, onS3(all, skew(-time.Hour)))),
 	}
 }
 

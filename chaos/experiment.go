@@ -20,13 +20,43 @@ type experiment struct {
 	must  string // what must come of it, in addition to what always must
 	short bool   // part of `make chaos`, and not of ARGS=--all alone
 
-	prepare func(*site) error                  // before the processes start
-	script  func(context.Context, *site) error // nil: nothing is done
-	at      float64                            // how far the work has come when the script begins, from 0 to 1
-	mix     func(bags int) mix                 // nil: the usual one
+	prepare func(*site) error // before the processes start
+	script  step              // nil: nothing is done
+	at      float64           // how far the work has come when the script begins, from 0 to 1
+	mix     func(bags int) mix
 	promise oracle.Promise
 	way     string // of [storeways.All], that the store goes; "": it does what the gateway does
 }
+
+// A step is something that is done to a site, or waited for.
+type step func(context.Context, *site) error
+
+// trial is an experiment with the usual bags, that must spend no attempts and is not short.
+func trial(name, does, must string, at float64, script step) experiment {
+	return experiment{name: name, does: does, must: must, at: at, script: script, mix: usual}
+}
+
+func (e experiment) inShort() experiment {
+	e.short = true
+	return e
+}
+
+func (e experiment) prepared(prepare func(*site) error) experiment {
+	e.prepare = prepare
+	return e
+}
+
+func (e experiment) of(mix func(bags int) mix) experiment {
+	e.mix = mix
+	return e
+}
+
+func (e experiment) promising(p oracle.Promise) experiment {
+	e.promise = p
+	return e
+}
+
+func (e experiment) spends() experiment { return e.promising(oracle.Promise{Spends: true}) }
 
 // The ways of a store under which experiments are made once more: as MinIO, and as Ceph RGW.
 const (
@@ -90,13 +120,10 @@ type result struct {
 
 // run makes one experiment.
 func run(ctx context.Context, srv *servers, e experiment, number int, o options) (r result) {
-	m := usual
-	if e.mix != nil {
-		m = e.mix
-	}
-	r = result{Name: e.name, Does: e.does, Must: e.must, Seed: o.seed, Bags: m(o.bags).Bags, Workers: o.workers}
+	m := e.mix(o.bags)
+	r = result{Name: e.name, Does: e.does, Must: e.must, Seed: o.seed, Bags: m.Bags, Workers: o.workers}
 	name := fmt.Sprintf("x%02d_%s", number, strings.NewReplacer("-", "").Replace(e.name))
-	s, err := newSite(ctx, srv, name, o.seed, m(o.bags))
+	s, err := newSite(ctx, srv, name, o.seed, m)
 	if err == nil {
 		err = s.experiment(ctx, e, o, &r)
 	}
@@ -171,21 +198,15 @@ const stages = 9
 // as long as it may take.
 func (s *site) awaitShare(ctx context.Context, share float64, most time.Duration) error {
 	want := int(share * stages * float64(len(s.Bags)))
-	for deadline := time.Now().Add(most); ; {
-		c, err := s.Look(ctx)
-		switch {
-		case err != nil:
-			return err
-		case c.Done >= want:
-			return nil
-		case time.Now().After(deadline):
-			s.note("after %s, only %d of %d stages had ended; the faults began anyway", most, c.Done, want)
-			return nil
-		}
-		if err := sleep(ctx, pollPause); err != nil {
-			return err
-		}
+	var c rig.Counts
+	done, err := poll(ctx, most, func() (_ bool, err error) {
+		c, err = s.Look(ctx)
+		return c.Done >= want, err
+	})
+	if err == nil && !done {
+		s.note("after %s, only %d of %d stages had ended; the faults began anyway", most, c.Done, want)
 	}
+	return err
 }
 
 // stuck is how long nothing may move before an experiment is given up.
@@ -231,17 +252,12 @@ func (s *site) settle(ctx context.Context, r *result) error {
 func (s *site) allEnded(c rig.Counts) bool { return c.Live == 0 && c.Ended >= len(s.Bags) }
 
 // firstLook is look once PostgreSQL answers, which may still be starting.
-func (s *site) firstLook(ctx context.Context) (rig.Counts, error) {
-	began := time.Now()
-	for {
-		c, err := s.Look(ctx)
-		if err == nil || time.Since(began) >= time.Minute {
-			return c, err
-		}
-		if err := sleep(ctx, pollPause); err != nil {
-			return c, err
-		}
-	}
+func (s *site) firstLook(ctx context.Context) (c rig.Counts, err error) {
+	_, ended := poll(ctx, time.Minute, func() (bool, error) {
+		c, err = s.Look(ctx)
+		return err == nil, nil
+	})
+	return c, errors.Join(err, ended)
 }
 
 // judgeRecovery is a violation where work went on too late.
@@ -306,6 +322,18 @@ func sleep(ctx context.Context, d time.Duration) error {
 		return context.Cause(ctx) //nolint:wrapcheck // as it is
 	case <-t.C:
 		return nil
+	}
+}
+
+// poll looks until it is done, or for as long as that may take, and returns whether it was.
+func poll(ctx context.Context, most time.Duration, look func() (done bool, err error)) (bool, error) {
+	for deadline := time.Now().Add(most); ; {
+		if done, err := look(); done || err != nil || time.Now().After(deadline) {
+			return done, err
+		}
+		if err := sleep(ctx, pollPause); err != nil {
+			return false, err
+		}
 	}
 }
 

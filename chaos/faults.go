@@ -22,12 +22,12 @@ type active struct {
 }
 
 // hold has some faults last for a while, all at once.
-func hold(d time.Duration, faults ...fault) func(context.Context, *site) error {
+func hold(d time.Duration, faults ...fault) step {
 	return during(pause(d), faults...)
 }
 
 // inTurn takes steps one after the other.
-func inTurn(steps ...func(context.Context, *site) error) func(context.Context, *site) error {
+func inTurn(steps ...step) step {
 	return func(ctx context.Context, s *site) error {
 		for _, step := range steps {
 			if err := step(ctx, s); err != nil {
@@ -38,11 +38,11 @@ func inTurn(steps ...func(context.Context, *site) error) func(context.Context, *
 	}
 }
 
-func pause(d time.Duration) func(context.Context, *site) error {
+func pause(d time.Duration) step {
 	return func(ctx context.Context, _ *site) error { return sleep(ctx, d) }
 }
 
-func during(wait func(context.Context, *site) error, faults ...fault) func(context.Context, *site) error {
+func during(wait step, faults ...fault) step {
 	return func(ctx context.Context, s *site) (err error) {
 		var running []active
 		defer func() {
@@ -68,17 +68,13 @@ func during(wait func(context.Context, *site) error, faults ...fault) func(conte
 }
 
 // untilDone has some faults last until no item is live, or for most.
-func untilDone(most time.Duration, faults ...fault) func(context.Context, *site) error {
+func untilDone(most time.Duration, faults ...fault) step {
 	return during(func(ctx context.Context, s *site) error {
-		for deadline := time.Now().Add(most); time.Now().Before(deadline); {
-			if c, err := s.Look(ctx); err == nil && s.allEnded(c) {
-				return nil
-			}
-			if err := sleep(ctx, pollPause); err != nil {
-				return err
-			}
-		}
-		return nil
+		_, err := poll(ctx, most, func() (bool, error) {
+			c, err := s.Look(ctx)
+			return err == nil && s.allEnded(c), nil
+		})
+		return err
 	}, faults...)
 }
 
@@ -114,37 +110,31 @@ func toPostgres(p *process) *injure.Proxy { return p.postgres }
 
 // refused has connections refused, and open ones cut.
 func refused(who func(*site) []*process, way func(*process) *injure.Proxy) fault {
-	return fault{name: "connections refused", begin: func(_ context.Context, s *site) (active, error) {
-		for _, p := range who(s) {
-			way(p).Refuse()
-		}
-		return active{end: func(context.Context) error {
-			var err error
-			for _, p := range who(s) {
-				err = errors.Join(err, way(p).Serve())
-			}
-			return err
-		}}, nil
-	}}
+	return onWay("connections refused", who, way, (*injure.Proxy).Refuse, (*injure.Proxy).Serve)
 }
 
 // stalled lets nothing through.
 func stalled(who func(*site) []*process, way func(*process) *injure.Proxy) fault {
-	return fault{name: "connections stalled", begin: func(_ context.Context, s *site) (active, error) {
+	return onWay("connections stalled", who, way, (*injure.Proxy).Stall, func(p *injure.Proxy) error { p.Flow(); return nil })
+}
+
+// onWay does something to the ways of processes, and undoes it at the end.
+func onWay(name string, who func(*site) []*process, way func(*process) *injure.Proxy, do func(*injure.Proxy), undo func(*injure.Proxy) error) fault {
+	return once(name, func(_ context.Context, s *site) error {
 		for _, p := range who(s) {
-			way(p).Stall()
+			do(way(p))
 		}
-		return active{end: func(context.Context) error {
-			for _, p := range who(s) {
-				way(p).Flow()
-			}
-			return nil
-		}}, nil
-	}}
+		return nil
+	}, func(_ context.Context, s *site) (err error) {
+		for _, p := range who(s) {
+			err = errors.Join(err, undo(way(p)))
+		}
+		return err
+	})
 }
 
 // repeated does something again and again, with pauses.
-func repeated(name string, pause time.Duration, do func(context.Context, *site) error) fault {
+func repeated(name string, pause time.Duration, do step) fault {
 	return fault{name: name, begin: func(ctx context.Context, s *site) (active, error) {
 		ctx, cancel := context.WithCancel(ctx)
 		done := make(chan error, 1)
@@ -176,7 +166,7 @@ func cut(who func(*site) []*process, way func(*process) *injure.Proxy) fault {
 }
 
 // once does something at the beginning, and undoes it at the end.
-func once(name string, do, undo func(context.Context, *site) error) fault {
+func once(name string, do, undo step) fault {
 	return fault{name: name, begin: func(ctx context.Context, s *site) (active, error) {
 		if err := do(ctx, s); err != nil {
 			return active{}, err

@@ -1,7 +1,9 @@
 package main
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net/url"
@@ -13,7 +15,10 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/farol-preservation/farol/bag/bagtest"
 	"github.com/farol-preservation/farol/chaos/rig"
+	"github.com/farol-preservation/farol/internal/devstack"
+	"github.com/farol-preservation/farol/internal/oracle"
 	"github.com/farol-preservation/farol/internal/storeways"
 	"github.com/farol-preservation/farol/internal/testenv/injure"
 )
@@ -149,4 +154,109 @@ func (s *site) remove(ctx context.Context) error {
 		}
 	}
 	return s.Remove(ctx) //nolint:wrapcheck // it says what it could not remove
+}
+
+// A process is a farol process with its own ways to the servers, so that it alone can be
+// harmed.
+type process struct {
+	*devstack.Process
+
+	postgres, redis *injure.Proxy
+	s3              *s3Proxy
+}
+
+// stop ends the process and its ways.
+func (p *process) stop() {
+	p.Stop()
+	for _, way := range []*injure.Proxy{p.postgres, p.redis} {
+		if way != nil {
+			way.Close()
+		}
+	}
+	if p.s3 != nil {
+		p.s3.stop()
+	}
+}
+
+// servers are what all experiments share. Each experiment has a database and buckets of
+// its own in them.
+type servers struct {
+	*rig.Servers
+
+	store rig.Store      // the gateway
+	ca    *rig.Authority // of the S3 proxies
+}
+
+// startServers builds farol and starts the servers in dir.
+func startServers(ctx context.Context, dir string) (_ *servers, err error) {
+	build, err := rig.NewBuild(ctx, dir)
+	if err != nil {
+		return nil, err //nolint:wrapcheck // it says what it was building
+	}
+	inner, err := rig.Start(ctx, dir, build, "")
+	if err != nil {
+		return nil, err //nolint:wrapcheck // it says what it was starting
+	}
+	s := &servers{Servers: inner, store: rig.Store{Gateway: inner.Gateway()}}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, s.Stop(ctx))
+		}
+	}()
+	if err := s.store.Connect(); err != nil {
+		return nil, err //nolint:wrapcheck // it says what it could not read
+	}
+	s.ca, err = rig.NewAuthority(dir)
+	return s, err //nolint:wrapcheck // it says what it could not make
+}
+
+// mix says what bags an experiment deposits.
+type mix struct {
+	Bags  int
+	Large int // of Bags: 24 MiB in one file
+	Many  int // of Bags: many files
+	Files int // of each of those; 0: 300
+}
+
+const invalidEach = 10 // one bag in so many is invalid, in the ways of rig.Flaws in rotation
+
+// makeBags writes the tars of a mix to dir and has the oracle read them. The same
+// seed makes the same bags.
+func makeBags(dir string, seed uint64, m mix, institutions []rig.Institution) ([]oracle.Bag, error) {
+	rng := rand.New(rand.NewPCG(seed, 1)) //nolint:gosec // the same each time
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("make the bags' directory: %w", err)
+	}
+	var bags []oracle.Bag
+	for i := range m.Bags {
+		option := []string{"Standard", "Standard", "Standard", "Wasabi-OR", "Standard", "Wasabi-VA"}[i%6]
+		d := rig.Draft{Spec: bagtest.Spec{Name: fmt.Sprintf("bag-%04d", i), StorageOption: option}}
+		add := func(path string, size int) {
+			d.Files = append(d.Files, bagtest.File{Path: path, Size: int64(size), Seed: rng.Uint64()})
+		}
+		switch {
+		case i < m.Large:
+			add("data/film.mov", 24<<20)
+		case i < m.Large+m.Many:
+			for n := range cmp.Or(m.Files, 300) {
+				add(fmt.Sprintf("data/pages/%02d/page-%05d.txt", n%7, n), 200+rng.IntN(2000))
+			}
+		default:
+			for n := range 2 + rng.IntN(3) {
+				add(fmt.Sprintf("data/file-%d.bin", n), 100+rng.IntN(20_000))
+			}
+			if i%invalidEach == invalidEach/2 {
+				d.Flaw = rig.Flaws()[i/invalidEach%len(rig.Flaws())]
+			}
+		}
+		if i%3 == 0 {
+			d.Files = append(d.Files, bagtest.File{Path: "custom/notes.txt", Content: "Kept by: hand\n"})
+		}
+		bag, err := d.Bag(dir, institutions[i%len(institutions)])
+		if err != nil {
+			return nil, err //nolint:wrapcheck // it names the bag
+		}
+		bags = append(bags, bag)
+	}
+	return bags, nil
 }

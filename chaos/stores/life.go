@@ -19,6 +19,7 @@ import (
 	"github.com/farol-preservation/farol/chaos/rig"
 	"github.com/farol-preservation/farol/internal/devstack"
 	"github.com/farol-preservation/farol/internal/oracle"
+	"github.com/farol-preservation/farol/retry"
 )
 
 const (
@@ -183,10 +184,8 @@ func (l *life) wait(ctx context.Context, look func() (done bool, progress int, e
 		if progress != last {
 			last, moved = progress, time.Now()
 		}
-		select {
-		case <-ctx.Done():
+		if !retry.Pause(ctx, pause) {
 			return context.Cause(ctx)
-		case <-time.After(pause):
 		}
 	}
 	return nil

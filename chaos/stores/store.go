@@ -5,8 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math/rand/v2"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -18,6 +16,7 @@ import (
 
 	"github.com/farol-preservation/farol/chaos/rig"
 	"github.com/farol-preservation/farol/internal/devstack"
+	"github.com/farol-preservation/farol/retry"
 )
 
 // A store is one row of the table: a way to run an S3 service, and what its buckets are like.
@@ -31,15 +30,16 @@ type store struct {
 }
 
 func allStores() []store {
+	minio := fromModule("github.com/minio/minio", ".")
 	return []store{
 		{name: "versitygw", does: "Versity S3 Gateway, which all tests use", start: startGateway},
-		{name: "minio", does: "MinIO over HTTPS", install: installMinIO, start: startMinIO(true)},
-		{name: "minio-http", does: "MinIO over HTTP", install: installMinIO, start: startMinIO(false)},
-		{name: "minio-versioned", does: "MinIO, all buckets with versions", install: installMinIO, start: startMinIO(true), versions: true},
-		{name: "minio-locked", does: "MinIO, preservation buckets with Object Lock, COMPLIANCE 1 day", install: installMinIO, start: startMinIO(true), locked: true},
-		{name: "seaweedfs", does: "SeaweedFS", install: installSeaweedFS, start: startSeaweedFS},
-		{name: "ceph", does: "Ceph RGW", install: installCeph, start: startCeph},
-		{name: "swift", does: "OpenStack Swift with s3api", install: installSwift, start: startSwift},
+		{name: "minio", does: "MinIO over HTTPS", install: minio, start: startMinIO(true)},
+		{name: "minio-http", does: "MinIO over HTTP", install: minio, start: startMinIO(false)},
+		{name: "minio-versioned", does: "MinIO, all buckets with versions", install: minio, start: startMinIO(true), versions: true},
+		{name: "minio-locked", does: "MinIO, preservation buckets with Object Lock, COMPLIANCE 1 day", install: minio, start: startMinIO(true), locked: true},
+		{name: "seaweedfs", does: "SeaweedFS", install: fromModule("github.com/seaweedfs/seaweedfs", "./weed"), start: startSeaweedFS},
+		{name: "ceph", does: "Ceph RGW", install: fromDebian("ceph", "radosgw"), start: startCeph},
+		{name: "swift", does: "OpenStack Swift with s3api", install: fromDebian("swift", "swift-proxy"), start: startSwift},
 		{name: "postgres18", does: "PostgreSQL 18, on Versity S3 Gateway", start: startGateway, postgres: installPostgres18},
 	}
 }
@@ -120,10 +120,8 @@ func (h *host) await(ctx context.Context, what string, ask func(context.Context)
 				return fmt.Errorf("wait for %s: %s ended with exit code %d; see %s", what, p.Name, exits[0], p.Log)
 			}
 		}
-		select {
-		case <-ctx.Done():
+		if !retry.Pause(ctx, 100*time.Millisecond) {
 			return fmt.Errorf("wait for %s: %w: %w", what, context.Cause(ctx), err)
-		case <-time.After(100 * time.Millisecond):
 		}
 	}
 }
@@ -136,42 +134,37 @@ func answers(at rig.Store) func(context.Context) error {
 	}
 }
 
-// ports finds free ports below those that the kernel gives to outgoing connections.
-func ports(ctx context.Context, n int) (list []string, err error) {
-	for range 50 * n {
-		port := fmt.Sprint(20000 + rand.N(10000))
-		var lc net.ListenConfig
-		l, lerr := lc.Listen(ctx, "tcp", net.JoinHostPort("127.0.0.1", port))
-		if lerr != nil {
-			err = lerr
-			continue
+// fromDebian installs what .ci/deps knows under a name, whose version is that of a package.
+func fromDebian(name, pkg string) func(context.Context, *host) (program, error) {
+	return func(ctx context.Context, _ *host) (program, error) {
+		if _, err := tool(ctx, "..", nil, ".ci/deps", name); err != nil {
+			return program{}, err
 		}
-		defer l.Close() //nolint:errcheck // it only keeps the port until all are found
-		if list = append(list, port); len(list) == n {
-			return list, nil
-		}
+		version, err := tool(ctx, "..", nil, "dpkg-query", "-W", "-f", "${Version}", pkg)
+		return program{version: version}, err
 	}
-	return nil, fmt.Errorf("find free ports: %w", err)
 }
 
 // fromModule builds a program from the newest version of a Go module. go install would
 // refuse one whose go.mod replaces modules.
-func fromModule(ctx context.Context, h *host, module, dir string) (program, error) {
-	out, err := tool(ctx, h.dir, nil, "go", "mod", "download", "-json", module+"@latest")
-	var found struct{ Dir, Version string }
-	if err = errors.Join(err, json.Unmarshal([]byte(out), &found)); err != nil {
-		return program{}, fmt.Errorf("find the newest %s: %w", module, err)
-	}
-	p := program{path: filepath.Join(h.cache, filepath.Base(module)+"-"+found.Version), version: found.Version}
-	if _, err := os.Stat(p.path); err == nil {
+func fromModule(module, dir string) func(context.Context, *host) (program, error) {
+	return func(ctx context.Context, h *host) (program, error) {
+		out, err := tool(ctx, h.dir, nil, "go", "mod", "download", "-json", module+"@latest")
+		var found struct{ Dir, Version string }
+		if err = errors.Join(err, json.Unmarshal([]byte(out), &found)); err != nil {
+			return program{}, fmt.Errorf("find the newest %s: %w", module, err)
+		}
+		p := program{path: filepath.Join(h.cache, filepath.Base(module)+"-"+found.Version), version: found.Version}
+		if _, err := os.Stat(p.path); err == nil {
+			return p, nil
+		}
+		if err := os.MkdirAll(h.cache, 0o755); err != nil { //nolint:gosec // there is no secret in it
+			return p, fmt.Errorf("make the cache: %w", err)
+		}
+		fmt.Fprintf(os.Stderr, "  building %s %s, which takes minutes the first time\n", module, found.Version)
+		if _, err := tool(ctx, found.Dir, []string{"CGO_ENABLED=0", "GOFLAGS=-trimpath"}, "go", "build", "-o", p.path, dir); err != nil {
+			return p, fmt.Errorf("build %s: %w", module, err)
+		}
 		return p, nil
 	}
-	if err := os.MkdirAll(h.cache, 0o755); err != nil { //nolint:gosec // there is no secret in it
-		return p, fmt.Errorf("make the cache: %w", err)
-	}
-	fmt.Fprintf(os.Stderr, "  building %s %s, which takes minutes the first time\n", module, found.Version)
-	if _, err := tool(ctx, found.Dir, []string{"CGO_ENABLED=0", "GOFLAGS=-trimpath"}, "go", "build", "-o", p.path, dir); err != nil {
-		return p, fmt.Errorf("build %s: %w", module, err)
-	}
-	return p, nil
 }
