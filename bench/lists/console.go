@@ -14,7 +14,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"text/tabwriter"
 
 	"golang.org/x/sync/errgroup"
 
@@ -81,7 +80,12 @@ func (m *measurement) console(ctx context.Context) error {
 	}
 	fmt.Fprintf(m.out, "Pages, %d people with %d streams, a pause of %s: %d requests, %.0f a second; style and script have %d bytes\n",
 		m.config.callers, m.config.streams, m.config.pause, len(all), rate, extra)
-	return printPages(m.out, all, extra)
+	found := gather(all)
+	var lines []*cell
+	for _, at := range slices.SortedFunc(maps.Keys(found), func(a, b spot) int { return cmp.Compare(a.list, b.list) }) {
+		lines = append(lines, found[at])
+	}
+	return printLines(m.out, "page\topened", lines, extra)
 }
 
 // signIn gives a person a session, and returns the first page.
@@ -165,29 +169,16 @@ func (m *measurement) pagesOf(ctx context.Context, c *caller, first string) (lis
 	return list, nil
 }
 
-// open opens a page with the session of a person; what is no success is an error.
+// open opens a page with the session of a person.
 func (c *caller) open(ctx context.Context, url string) ([]byte, error) {
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-	if err != nil {
-		return nil, fmt.Errorf("make a request: %w", err)
+	text, err := c.read(ctx, url, "Cookie", c.cookie, "Accept", "text/html", "Accept-Encoding", "gzip") // as it is on the line
+	var refused *refusal
+	if errors.As(err, &refused) {
+		words, unreadable := unpacked(text)
+		refused.body = string(words)
+		return nil, errors.Join(err, unreadable)
 	}
-	r.Header.Set("Cookie", c.cookie)
-	r.Header.Set("Accept", "text/html")
-	r.Header.Set("Accept-Encoding", "gzip") // as it is on the line
-	got, err := c.client.Do(r)
-	if err != nil {
-		return nil, err
-	}
-	defer got.Body.Close() //nolint:errcheck // read below
-	text, err := io.ReadAll(got.Body)
-	if err != nil {
-		return nil, fmt.Errorf("read the page: %w", err)
-	}
-	if got.StatusCode != http.StatusOK || got.Request.URL.Path == "/sign-in" {
-		words, err := unpacked(text)
-		return nil, errors.Join(&refusal{got.StatusCode, url, string(words)}, err)
-	}
-	return text, nil
+	return text, err
 }
 
 // watch is a page that is kept up to date until ctx is done.
@@ -217,44 +208,4 @@ func (m *measurement) watch(ctx context.Context, c *caller) error {
 		return fmt.Errorf("a stream ended: %w", cmp.Or(err, io.ErrUnexpectedEOF))
 	}
 	return nil
-}
-
-func printPages(out io.Writer, all []sample, extra int) error {
-	found := map[string][]sample{}
-	for _, s := range all {
-		found[s.visit.list] = append(found[s.visit.list], s)
-	}
-	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintf(w, "page\topened\tp50 ms\tp95 ms\tp99 ms\tmax ms\tkB\tmissed\t  slowest for\n")
-	bad := 0
-	for _, name := range slices.Sorted(maps.Keys(found)) {
-		c := cell{}
-		size := 0
-		for _, s := range found[name] {
-			c.took = append(c.took, s.took)
-			size = max(size, s.bytes)
-			if s.failed != nil {
-				c.refused++
-			}
-			if s.took > c.slowest.took {
-				c.slowest = s
-			}
-		}
-		slices.Sort(c.took)
-		missed := c.missed()
-		if size+extra > goalBytes {
-			missed += " size"
-		}
-		if missed != "" {
-			bad++
-		}
-		fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\t%s\t%.1f\t%s\t  %s\n", name, len(c.took), ms(percentile(c.took, 0.5)), ms(percentile(c.took, 0.95)),
-			ms(percentile(c.took, 0.99)), ms(c.took[len(c.took)-1]), float64(size)/1000, missed, c.slowest.caller)
-	}
-	if err := w.Flush(); err != nil {
-		return fmt.Errorf("print the pages: %w", err)
-	}
-	_, err := fmt.Fprintf(out, "%d of %d pages miss a goal: p95 at most %s, p99 at most %s, %d bytes with style and script, and nothing refused.\n\n",
-		bad, len(found), goalP95, goalP99, goalBytes)
-	return err
 }

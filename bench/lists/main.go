@@ -25,11 +25,35 @@ import (
 const serveCommand = "serve"
 
 // Run is the program lists.
-func Run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+func Run(ctx context.Context, args []string, stdout, stderr io.Writer) (err error) {
 	if len(args) == 1 && args[0] == serveCommand {
 		return serve(ctx, os.Stdin, stdout)
 	}
-	return run(ctx, args, stdout, stderr)
+	c, err := parse(args, stderr)
+	if err != nil {
+		return err
+	}
+	s, err := startServers(ctx, c, stderr)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, s.stop(context.WithoutCancel(ctx))) }()
+	people, err := s.people(ctx, c)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintln(stderr, "finding first, deep and last pages")
+	if err := people.prepare(ctx, s.DB, s.server.url); err != nil {
+		return err
+	}
+	m := &measurement{servers: s, config: c, people: people, out: stdout, progress: stderr}
+	for _, part := range c.only {
+		fmt.Fprintln(stderr, "measuring", part)
+		if err := parts()[part](m, ctx); err != nil {
+			return fmt.Errorf("measure %s: %w", part, err)
+		}
+	}
+	return nil
 }
 
 // config is what the command line asks for.
@@ -50,8 +74,11 @@ type config struct {
 }
 
 // parts are what can be measured.
-func parts() []string {
-	return []string{"lists", "console", "rate", "memory", "transitions", "indexes"}
+func parts() map[string]func(*measurement, context.Context) error {
+	return map[string]func(*measurement, context.Context) error{
+		"lists": (*measurement).lists, "console": (*measurement).console, "rate": (*measurement).requests,
+		"memory": (*measurement).memory, "transitions": (*measurement).transitions, "indexes": (*measurement).indexes,
+	}
 }
 
 func parse(args []string, stderr io.Writer) (c config, err error) {
@@ -76,19 +103,17 @@ func parse(args []string, stderr io.Writer) (c config, err error) {
 	f.IntVar(&c.rate, "rate", 20, "lists a second while the queue is measured")
 	f.IntVar(&c.bags, "bags", 2000, "bags of 20 files that are recorded in each round")
 	f.IntVar(&c.archived, "archived", 20_000, "items that are archived in each round")
-	f.Func("postgres", "a setting of the server, as name=value; may be given several times", func(s string) error {
-		c.postgres = append(c.postgres, s)
-		return nil
-	})
+	rig.ServerSettings(f, &c.postgres)
 	if err := f.Parse(args); err != nil {
 		return c, flag.ErrHelp // the flag set has said what is wrong
 	}
+	all := rig.Words("lists console rate memory transitions indexes") // in the order in which they are measured
 	if c.only = rig.Words(*only); len(c.only) == 0 {
-		c.only = parts()
+		c.only = all
 	}
 	for _, part := range c.only {
-		if !slices.Contains(parts(), part) {
-			return c, fmt.Errorf("%q is nothing that is measured; name some of %v", part, parts())
+		if !slices.Contains(all, part) {
+			return c, fmt.Errorf("%q is nothing that is measured; name some of %v", part, all)
 		}
 	}
 	c.sizes.complete(*scale)
@@ -108,34 +133,6 @@ func (c *config) check() error {
 	return nil
 }
 
-func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err error) {
-	c, err := parse(args, stderr)
-	if err != nil {
-		return err
-	}
-	s, err := startServers(ctx, c, stderr)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, s.stop(context.WithoutCancel(ctx))) }()
-	people, err := s.people(ctx, c)
-	if err != nil {
-		return err
-	}
-	fmt.Fprintln(stderr, "finding first, deep and last pages")
-	if err := people.prepare(ctx, s.DB, s.server.url); err != nil {
-		return err
-	}
-	m := &measurement{servers: s, config: c, people: people, out: stdout, progress: stderr}
-	for _, part := range c.only {
-		fmt.Fprintln(stderr, "measuring", part)
-		if err := m.measure(ctx, part); err != nil {
-			return fmt.Errorf("measure %s: %w", part, err)
-		}
-	}
-	return nil
-}
-
 // measurement is a run on a filled database.
 type measurement struct {
 	*servers
@@ -143,22 +140,6 @@ type measurement struct {
 	config        config
 	people        *people
 	out, progress io.Writer
-}
-
-func (m *measurement) measure(ctx context.Context, part string) error {
-	switch part {
-	case "lists":
-		return m.lists(ctx)
-	case "console":
-		return m.console(ctx)
-	case "rate":
-		return m.requests(ctx)
-	case "memory":
-		return m.memory(ctx)
-	case "transitions":
-		return m.transitions(ctx)
-	}
-	return m.indexes(ctx)
 }
 
 // round is how long one of several rounds takes.

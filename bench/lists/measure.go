@@ -1,6 +1,7 @@
 package lists
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -33,12 +34,13 @@ type cell struct {
 	spot
 
 	took    []time.Duration // sorted
+	bytes   int             // of the largest page
 	refused int
 	slowest sample
 }
 
-// cells sorts samples into lines, in the order of the table.
-func cells(all []sample) []*cell {
+// gather sorts samples by where they are from.
+func gather(all []sample) map[spot]*cell {
 	found := map[spot]*cell{}
 	for _, s := range all {
 		at := spot{s.visit.list, s.visit.page}
@@ -46,7 +48,7 @@ func cells(all []sample) []*cell {
 			found[at] = &cell{spot: at}
 		}
 		c := found[at]
-		c.took = append(c.took, s.took)
+		c.took, c.bytes = append(c.took, s.took), max(c.bytes, s.bytes)
 		if s.failed != nil {
 			c.refused++
 		}
@@ -54,11 +56,18 @@ func cells(all []sample) []*cell {
 			c.slowest = s
 		}
 	}
-	var lines []*cell
+	for _, c := range found {
+		slices.Sort(c.took)
+	}
+	return found
+}
+
+// cells sorts samples into lines, in the order of the table.
+func cells(all []sample) (lines []*cell) {
+	found := gather(all)
 	for _, l := range table() {
 		for _, p := range []page{first, deep, last} {
 			if c := found[spot{l.name, p}]; c != nil {
-				slices.Sort(c.took)
 				lines = append(lines, c)
 			}
 		}
@@ -106,25 +115,39 @@ func (m *measurement) lists(ctx context.Context) error {
 	z := m.config.sizes
 	fmt.Fprintf(m.out, "Lists, %d callers on %d cores, a pause of %s: %d ended and %d live items, %d objects, %d files, %d records of events; %d requests, %.0f a second\n",
 		m.config.callers, runtime.NumCPU(), m.config.pause, z.Ended, z.Live, z.Objects, z.Files, z.Objects+z.Files+z.Events, len(all), rate)
-	return printLists(m.out, cells(all))
+	return printLines(m.out, "list\tpage\trequests", cells(all), 0)
 }
 
-func printLists(out io.Writer, lines []*cell) error {
+// printLines prints the lines of lists, or those of pages that come with extra bytes of style and script.
+func printLines(out io.Writer, heading string, lines []*cell, extra int) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintf(w, "list\tpage\trequests\tp50 ms\tp95 ms\tp99 ms\tmax ms\tmissed\t  slowest for\n")
+	what, bytes, goal := "lines", "", ""
+	if extra > 0 {
+		what, bytes, goal = "pages", "\tkB", fmt.Sprintf(" %d bytes with style and script,", goalBytes)
+	}
+	fmt.Fprintf(w, "%s\tp50 ms\tp95 ms\tp99 ms\tmax ms%s\tmissed\t  slowest for\n", heading, bytes)
 	bad := 0
 	for _, c := range lines {
-		missed := c.missed()
+		name, missed := c.list, c.missed()
+		switch {
+		case extra == 0:
+			name += "\t" + string(c.page)
+		case c.bytes+extra > goalBytes:
+			missed += " size"
+		}
 		if missed != "" {
 			bad++
 		}
-		fmt.Fprintf(w, "%s\t%s\t%d\t%s\t%s\t%s\t%s\t%s\t  %s\n", c.list, c.page, len(c.took), ms(percentile(c.took, 0.5)), ms(percentile(c.took, 0.95)),
-			ms(percentile(c.took, 0.99)), ms(c.took[len(c.took)-1]), missed, c.slowest.caller)
+		if extra > 0 {
+			bytes = fmt.Sprintf("\t%.1f", float64(c.bytes)/1000)
+		}
+		fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\t%s%s\t%s\t  %s\n", name, len(c.took), ms(percentile(c.took, 0.5)), ms(percentile(c.took, 0.95)),
+			ms(percentile(c.took, 0.99)), ms(c.took[len(c.took)-1]), bytes, missed, c.slowest.caller)
 	}
-	if err := w.Flush(); err != nil {
-		return fmt.Errorf("print the lists: %w", err)
+	if err := flushed(w); err != nil {
+		return err
 	}
-	_, err := fmt.Fprintf(out, "%d of %d lines miss a goal: p95 at most %s, p99 at most %s, and nothing refused.\n\n", bad, len(lines), goalP95, goalP99)
+	_, err := fmt.Fprintf(out, "%d of %d %s miss a goal: p95 at most %s, p99 at most %s,%s and nothing refused.\n\n", bad, len(lines), what, goalP95, goalP99, goal)
 	return err
 }
 
@@ -240,4 +263,87 @@ func (m *measurement) background(ctx context.Context) (n int, err error) {
 		})
 		n++
 	}
+}
+
+// speed is how much is done in a second, and what each costs.
+type speed struct {
+	rate float64
+	wal  float64 // bytes of the database's log for each
+}
+
+// pair is what was measured without and with something, one after the other.
+type pair struct{ without, with speed }
+
+// fall is by how many per cent the second rate is below the first.
+func (p pair) fall() float64 { return 100 * (1 - p.with.rate/cmp.Or(p.without.rate, 1)) }
+
+// speed measures something that returns how much it did.
+func (s *servers) speed(ctx context.Context, do func() (n int, err error)) (v speed, err error) {
+	const written = `SELECT (pg_current_wal_insert_lsn() - '0/0')::float8`
+	var before, after float64
+	if err := s.DB.QueryRow(ctx, written).Scan(&before); err != nil {
+		return v, fmt.Errorf("read the log's size: %w", err)
+	}
+	began := time.Now()
+	n, err := do()
+	if err != nil {
+		return v, err
+	}
+	took := time.Since(began)
+	if err := s.DB.QueryRow(ctx, written).Scan(&after); err != nil {
+		return v, fmt.Errorf("read the log's size: %w", err)
+	}
+	return speed{float64(n) / took.Seconds(), (after - before) / float64(max(n, 1))}, nil
+}
+
+// pairs measures rounds in pairs. Every second pair begins with the other. A checkpoint
+// comes before each, so that all pay alike for the whole pages that follow one.
+func (m *measurement) pairs(ctx context.Context, one func(with bool) (speed, error)) (list []pair, err error) {
+	for n := range m.config.rounds {
+		var p pair
+		for turn := range 2 {
+			with := (n+turn)%2 == 1
+			if _, err := m.DB.Exec(ctx, `CHECKPOINT`); err != nil {
+				return nil, fmt.Errorf("write a checkpoint: %w", err)
+			}
+			v, err := one(with)
+			if err != nil {
+				return nil, err
+			}
+			fmt.Fprintf(m.progress, "round %d, with %t: %.0f/s\n", n+1, with, v.rate)
+			if with {
+				p.with = v
+			} else {
+				p.without = v
+			}
+		}
+		list = append(list, p)
+	}
+	return list, nil
+}
+
+// line is what was measured in pairs.
+type line struct {
+	what  string
+	pairs []pair
+}
+
+func printPairs(out io.Writer, title string, lines ...line) error {
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintf(w, "%s\n\twithout\twith\tfall, median\tleast\tmost\tWAL bytes each, without\twith\t\n", title)
+	for _, l := range lines {
+		of := func(number func(pair) float64) (list []float64) {
+			for _, p := range l.pairs {
+				list = append(list, number(p))
+			}
+			return list
+		}
+		falls := of(pair.fall)
+		fmt.Fprintf(w, "%s\t%.0f\t%.0f\t%.1f%%\t%.1f%%\t%.1f%%\t%.0f\t%.0f\t\n", l.what,
+			median(of(func(p pair) float64 { return p.without.rate })), median(of(func(p pair) float64 { return p.with.rate })),
+			median(falls), slices.Min(falls), slices.Max(falls),
+			median(of(func(p pair) float64 { return p.without.wal })), median(of(func(p pair) float64 { return p.with.wal })))
+	}
+	fmt.Fprintln(w)
+	return flushed(w)
 }

@@ -152,29 +152,41 @@ func (p *people) findItems(ctx context.Context, db *pgxpool.Pool) error {
 	return nil
 }
 
-// get requests a URL; what is no success is an error.
+// get requests a URL of the API.
 func (c *caller) get(ctx context.Context, url string) (a answer, err error) {
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-	if err != nil {
-		return a, fmt.Errorf("make a request: %w", err)
-	}
-	r.Header.Set("Authorization", "Bearer "+c.token)
-	got, err := c.client.Do(r)
+	text, err := c.read(ctx, url, "Authorization", "Bearer "+c.token)
 	if err != nil {
 		return a, err
-	}
-	defer got.Body.Close() //nolint:errcheck // read below
-	text, err := io.ReadAll(got.Body)
-	if err != nil {
-		return a, fmt.Errorf("read the answer: %w", err)
-	}
-	if got.StatusCode != http.StatusOK {
-		return a, &refusal{got.StatusCode, url, string(text)}
 	}
 	if err := json.Unmarshal(text, &a); err != nil {
 		return a, fmt.Errorf("read the answer: %w", err)
 	}
 	return a, nil
+}
+
+// read requests a URL with headers, name and value in turn. What is no success is a [refusal], and
+// so is the page where a person signs in.
+func (c *caller) read(ctx context.Context, url string, headers ...string) ([]byte, error) {
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return nil, fmt.Errorf("make a request: %w", err)
+	}
+	for i := 0; i+1 < len(headers); i += 2 {
+		r.Header.Set(headers[i], headers[i+1])
+	}
+	got, err := c.client.Do(r)
+	if err != nil {
+		return nil, err
+	}
+	defer got.Body.Close() //nolint:errcheck // read below
+	text, err := io.ReadAll(got.Body)
+	if err != nil {
+		return nil, fmt.Errorf("read the answer: %w", err)
+	}
+	if got.StatusCode != http.StatusOK || got.Request.URL.Path == "/sign-in" {
+		return text, &refusal{got.StatusCode, url, string(text)}
+	}
+	return text, nil
 }
 
 // refusal is an answer that is no success. The server refuses a list that takes too long.

@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/farol-preservation/farol/bench/rig"
 	"github.com/farol-preservation/farol/claim"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/retry"
@@ -19,13 +20,6 @@ const (
 	hopWorkers = 8
 	hopBatch   = 10
 )
-
-// order are the stages of an ingest. Here an item that has been through all begins again.
-func order() []registry.Stage {
-	return []registry.Stage{
-		"Receive", "Validate", "Reingest Check", "Copy To Staging", "Format Identification", "Store", "Storage Validation", "Record", "Cleanup",
-	}
-}
 
 // transitions measures what the lists cost the queue: workers that do all that they can, and
 // workers that do half of it, as where the machine is not the limit.
@@ -139,7 +133,7 @@ func hopping(ctx context.Context, engine *claim.Engine, d time.Duration, pace fl
 
 // hop claims items, first at one stage and then at the next ones, and ends them.
 func hop(ctx context.Context, engine *claim.Engine, round int) (int, error) {
-	stages := order()
+	stages := rig.Stages() // an item that has been through all begins again
 	var wants []claim.Want
 	for i := range stages {
 		wants = append(wants, claim.Want{Stage: stages[(round+i)%len(stages)], Most: hopBatch})

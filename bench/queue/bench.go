@@ -5,7 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/farol-preservation/farol/bench/rig"
+	"github.com/farol-preservation/farol/internal/devstack"
 )
 
 // bench is one run of the program.
@@ -196,6 +202,80 @@ func (b *bench) failures() error {
 	}
 	if n > 0 {
 		return fmt.Errorf("%d of %d cells failed", n, len(b.results))
+	}
+	return nil
+}
+
+// servers are what the systems talk to. All of them run all the time; a server
+// that nobody talks to takes no share of the machine worth naming.
+type servers struct{ *rig.Servers }
+
+// startServers starts PostgreSQL with the settings that it comes with, and nsqd
+// if it is needed. The peers launch what else they need.
+func startServers(ctx context.Context, chosen []contender) (*servers, error) {
+	if _, err := os.Stat("queue/graphile/package.json"); err != nil {
+		return nil, fmt.Errorf("find the peers' files; run this in the folder bench: %w", err)
+	}
+	var o devstack.Options
+	if len(choose(chosen, []string{"nsq"})) > 0 {
+		o.Only = []devstack.Service{devstack.NSQ}
+	}
+	inner, err := rig.Start(ctx, "", o)
+	return &servers{inner}, err
+}
+
+// written is how much the database has written so far.
+type written struct {
+	wal     int64 // bytes
+	commits int64 // transactions that wrote something; a claim that finds nothing is none
+}
+
+func (s *servers) written(ctx context.Context) (w written, err error) {
+	err = s.DB.QueryRow(ctx, `
+		SELECT (pg_current_wal_insert_lsn() - '0/0')::bigint, pg_snapshot_xmax(pg_current_snapshot())::text::bigint`).Scan(&w.wal, &w.commits)
+	if err != nil {
+		return w, fmt.Errorf("read how much was written: %w", err)
+	}
+	return w, nil
+}
+
+// settle makes runs begin alike: nothing of the one before is left to be written.
+func (s *servers) settle(ctx context.Context) error {
+	if _, err := s.DB.Exec(ctx, `CHECKPOINT`); err != nil {
+		return fmt.Errorf("write a checkpoint: %w", err)
+	}
+	return nil
+}
+
+// reload empties a peer's table and inserts n jobs by the chunk.
+func reload(ctx context.Context, db *pgxpool.Pool, table string, n, chunk int, insert func(from, to int) error) error {
+	if _, err := db.Exec(ctx, `TRUNCATE `+table); err != nil {
+		return fmt.Errorf("empty the queue: %w", err)
+	}
+	for from := 0; from < n; from += chunk {
+		if err := insert(from, min(from+chunk, n)); err != nil {
+			return err
+		}
+	}
+	if _, err := db.Exec(ctx, `VACUUM ANALYZE `+table); err != nil {
+		return fmt.Errorf("vacuum: %w", err)
+	}
+	return nil
+}
+
+// publishAll publishes n items, numbered from 0, evenly over the first stages, a thousand at a time.
+func publishAll(n, first int, publish func(stage int, items []int) error) error {
+	const chunk = 1000
+	lists := make([][]int, first)
+	for i := range n {
+		stage := i % first
+		lists[stage] = append(lists[stage], i)
+		if len(lists[stage]) == chunk || i+first >= n {
+			if err := publish(stage, lists[stage]); err != nil {
+				return fmt.Errorf("publish: %w", err)
+			}
+			lists[stage] = nil
+		}
 	}
 	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"slices"
 	"strconv"
 	"sync/atomic"
 	"time"
@@ -13,17 +14,10 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/farol-preservation/farol/bench/rig"
 	"github.com/farol-preservation/farol/claim"
 	"github.com/farol-preservation/farol/registry"
 )
-
-// order is the life of an ingest.
-func order() []registry.Stage {
-	return []registry.Stage{
-		"Receive", "Validate", "Reingest Check", "Copy To Staging", "Format Identification", "Store",
-		"Storage Validation", "Record", "Cleanup",
-	}
-}
 
 // farol is the engine that farol work runs: one for all workers of a process.
 type farol struct {
@@ -118,7 +112,7 @@ func (f *farol) load(ctx context.Context, first, from, to int) error {
 		if _, err := tx.Exec(ctx, `SET LOCAL session_replication_role = replica`); err != nil {
 			return err
 		}
-		_, err := tx.Exec(ctx, loadSQL, order(), first, from, to-1)
+		_, err := tx.Exec(ctx, loadSQL, rig.Stages(), first, from, to-1)
 		return err
 	})
 	if err != nil {
@@ -243,7 +237,7 @@ func (f *farol) work(ctx context.Context, e *claim.Engine, l load, t *tally, r *
 
 func wants(round, batch int) []claim.Want {
 	list := make([]claim.Want, stages)
-	for i, stage := range order() {
+	for i, stage := range rig.Stages() {
 		list[(i+stages-round%stages)%stages] = claim.Want{Stage: stage, Most: batch}
 	}
 	return list
@@ -264,20 +258,22 @@ func (f *farol) batch(ctx context.Context, e *claim.Engine, l load, t *tally, r 
 	if f.carried {
 		return len(items), f.carry(ctx, e, l, t, r, items)
 	}
-	ends := make([]end, len(items))
+	ends := make([]claim.Ending, len(items))
+	at := make([]int, len(items))
 	left := 0
 	for i, item := range items {
-		ends[i] = endOf(item)
-		t.inHand(ends[i].stage)
-		if ends[i].stage == stages-1 {
+		ends[i].Item = item
+		at[i], ends[i].Done = endOf(item)
+		t.inHand(at[i])
+		if at[i] == stages-1 {
 			left++
 		}
 	}
-	if err := settle(ctx, e, ends); err != nil {
+	if err := errors.Join(e.Settle(ctx, ends)...); err != nil {
 		return 0, err
 	}
-	for _, end := range ends {
-		t.hop(int(end.item.ID-1), end.stage)
+	for i, item := range items {
+		t.hop(int(item.ID-1), at[i])
 	}
 	if left > 0 && !l.Drain {
 		r.replace(left)
@@ -293,19 +289,19 @@ func (f *farol) carry(ctx context.Context, e *claim.Engine, l load, t *tally, r 
 	for _, item := range items {
 		group.Go(func() error {
 			for next := &item; next != nil; {
-				end := endOf(*next)
-				t.inHand(end.stage)
+				stage, done := endOf(*next)
+				t.inHand(stage)
 				hold := e.Hold(ctx, *next)
 				var err error
-				if next = nil; end.stage < stages-1 {
-					next, err = hold.Carry(ctx, end.done)
-				} else if err = hold.Settle(ctx, end.done, nil); err == nil {
+				if next = nil; stage < stages-1 {
+					next, err = hold.Carry(ctx, done)
+				} else if err = hold.Settle(ctx, done, nil); err == nil {
 					left.Add(1)
 				}
 				if err != nil {
 					return err
 				}
-				t.hop(int(item.ID-1), end.stage)
+				t.hop(int(item.ID-1), stage)
 			}
 			return nil
 		})
@@ -317,29 +313,13 @@ func (f *farol) carry(ctx context.Context, e *claim.Engine, l load, t *tally, r 
 	return err
 }
 
-// end is a claim and what comes of it.
-type end struct {
-	item  claim.Item
-	stage int
-	done  claim.Done
-}
-
-func endOf(item claim.Item) end {
-	for i, stage := range order() {
-		if stage == item.Stage && i+1 < stages {
-			return end{item: item, stage: i, done: claim.Done{Next: order()[i+1]}}
-		}
+// endOf is the stage of an item, and how it ends there.
+func endOf(item claim.Item) (stage int, done claim.Done) {
+	stage = slices.Index(rig.Stages(), item.Stage)
+	if stage+1 < stages {
+		done.Next = rig.Stages()[stage+1]
 	}
-	return end{item: item, stage: stages - 1}
-}
-
-// settle ends a batch of claims in one call.
-func settle(ctx context.Context, e *claim.Engine, ends []end) error {
-	endings := make([]claim.Ending, len(ends))
-	for i, end := range ends {
-		endings[i] = claim.Ending{Item: end.item, Done: end.done}
-	}
-	return errors.Join(e.Settle(ctx, endings)...)
+	return stage, done
 }
 
 // verify asks the ledger, in addition to what the workers told.

@@ -3,6 +3,8 @@ package queue
 import (
 	"slices"
 	"testing"
+
+	"github.com/farol-preservation/farol/bench/rig"
 )
 
 // The worker that begins at a stage prefers it, and still sees all of the others.
@@ -13,7 +15,7 @@ func TestWantsGoRoundAllStages(t *testing.T) {
 		for _, w := range wants(round, 10) {
 			names = append(names, string(w.Stage))
 		}
-		if names[0] != string(order()[round%stages]) {
+		if names[0] != string(rig.Stages()[round%stages]) {
 			t.Errorf("round %d begins with %s", round, names[0])
 		}
 		slices.Sort(names)

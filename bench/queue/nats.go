@@ -15,6 +15,8 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"golang.org/x/sync/errgroup"
+
+	"github.com/farol-preservation/farol/internal/devstack"
 )
 
 // natsQueue is a JetStream work queue on files. A server writes them out every
@@ -46,10 +48,11 @@ func (q *natsQueue) start(ctx context.Context, s *servers) (string, error) {
 	if q.always && !natsCanSyncAlways(version) {
 		return "", fmt.Errorf("%w: %s cannot sync every message", errMissing, version)
 	}
-	addr, err := freeAddr(ctx)
+	port, err := devstack.FreePorts(1)
 	if err != nil {
 		return "", err
 	}
+	addr := "127.0.0.1:" + port[0]
 	config, err := q.configure(s.Dir, addr)
 	if err != nil {
 		return "", err

@@ -107,30 +107,17 @@ func (q *nsqQueue) fill(ctx context.Context, n, first int) error {
 			return err
 		}
 	}
-	const chunk = 1000
-	bodies := make([][][]byte, first)
-	for i := range n {
-		stage := i % first
-		bodies[stage] = append(bodies[stage], strconv.AppendInt(nil, int64(i), 10))
-		if len(bodies[stage]) == chunk || i+first >= n {
-			if err := q.feed.MultiPublish(nsqTopic(stage), bodies[stage]); err != nil {
-				return fmt.Errorf("publish: %w", err)
-			}
-			bodies[stage] = nil
-		}
-	}
-	return nil
+	return publishAll(n, first, q.publish)
 }
 
-func (q *nsqQueue) put(_ context.Context, n int) error {
-	bodies := make([][]byte, n)
-	for i := range bodies {
-		bodies[i] = []byte("0")
+func (q *nsqQueue) put(_ context.Context, n int) error { return q.publish(0, make([]int, n)) }
+
+func (q *nsqQueue) publish(stage int, items []int) error {
+	bodies := make([][]byte, len(items))
+	for i, item := range items {
+		bodies[i] = strconv.AppendInt(nil, int64(item), 10)
 	}
-	if err := q.feed.MultiPublish(nsqTopic(0), bodies); err != nil {
-		return fmt.Errorf("publish: %w", err)
-	}
-	return nil
+	return q.feed.MultiPublish(nsqTopic(stage), bodies)
 }
 
 // run has a consumer for each stage, as worker processes of such a system have.

@@ -2,15 +2,17 @@ package queue
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os/exec"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/adjust/rmq/v5"
 	"github.com/redis/go-redis/v9"
+
+	"github.com/farol-preservation/farol/internal/devstack"
 )
 
 // rmqQueue is adjust/rmq on a Redis of its own, which writes every command to
@@ -30,12 +32,12 @@ func (q *rmqQueue) start(ctx context.Context, s *servers) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("redis-server: %w", errMissing)
 	}
-	addr, err := freeAddr(ctx)
+	port, err := devstack.FreePorts(1)
 	if err != nil {
 		return "", err
 	}
-	host, port, _ := strings.Cut(addr, ":")
-	name, args := "rmq-memory", []string{"--bind", host, "--port", port, "--dir", s.Dir, "--save", "", "--appendonly", "no"}
+	addr := "127.0.0.1:" + port[0]
+	name, args := "rmq-memory", []string{"--bind", "127.0.0.1", "--port", port[0], "--dir", s.Dir, "--save", "", "--appendonly", "no"}
 	if q.durable {
 		name, args = "rmq", append(args[:len(args)-1], "yes", "--appendfsync", "always", "--appenddirname", filepath.Base(s.Dir)+"-aof")
 	}
@@ -63,19 +65,16 @@ func (q *rmqQueue) fill(ctx context.Context, n, first int) error {
 	if err != nil {
 		return err
 	}
-	const chunk = 1000
-	bodies := make([][]string, first)
-	for i := range n {
-		stage := i % first
-		bodies[stage] = append(bodies[stage], strconv.Itoa(i))
-		if len(bodies[stage]) == chunk || i+first >= n {
-			if err := list[stage].Publish(bodies[stage]...); err != nil {
-				return fmt.Errorf("publish: %w", err)
-			}
-			bodies[stage] = nil
-		}
+	err = publishAll(n, first, func(stage int, items []int) error { return rmqPublish(list[stage], items) })
+	return errors.Join(err, ctx.Err())
+}
+
+func rmqPublish(to rmq.Queue, items []int) error {
+	bodies := make([]string, len(items))
+	for i, item := range items {
+		bodies[i] = strconv.Itoa(item)
 	}
-	return ctx.Err()
+	return to.Publish(bodies...)
 }
 
 // open opens the queues of all stages, each of which pushes to the next.
@@ -98,14 +97,7 @@ func (q *rmqQueue) put(_ context.Context, n int) error {
 	if err != nil {
 		return fmt.Errorf("open a queue: %w", err)
 	}
-	bodies := make([]string, n)
-	for i := range bodies {
-		bodies[i] = "0"
-	}
-	if err := first.Publish(bodies...); err != nil {
-		return fmt.Errorf("publish: %w", err)
-	}
-	return nil
+	return rmqPublish(first, make([]int, n))
 }
 
 const (

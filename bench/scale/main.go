@@ -24,11 +24,21 @@ import (
 const workerCommand = "worker"
 
 // Run is the program scale.
-func Run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+func Run(ctx context.Context, args []string, stdout, stderr io.Writer) (err error) {
 	if len(args) == 1 && args[0] == workerCommand {
 		return work(ctx, os.Stdin, stdout)
 	}
-	return run(ctx, args, stdout, stderr)
+	c, err := parse(args, stderr)
+	if err != nil {
+		return err
+	}
+	s, err := startServers(ctx, c)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, s.Stop(context.WithoutCancel(ctx))) }()
+	results, err := measureAll(ctx, s, c, stderr)
+	return errors.Join(report(stdout, s, c, results), err)
 }
 
 // config is what the command line asks for.
@@ -56,10 +66,7 @@ func parse(args []string, stderr io.Writer) (c config, err error) {
 	f.StringVar(&c.pools, "pools", "", "pools of a worker, as in FAROL_POOLS; empty: the default")
 	f.IntVar(&c.recordCap, "cap", 0, "cap of the stage Record; 0: none")
 	f.IntVar(&c.statements, "statements", 0, "how many kinds of statements are printed for each run, the most expensive first")
-	f.Func("postgres", "a setting of the server, as name=value; may be given several times", func(s string) error {
-		c.postgres = append(c.postgres, s)
-		return nil
-	})
+	rig.ServerSettings(f, &c.postgres)
 	if err := f.Parse(args); err != nil {
 		return c, flag.ErrHelp // the flag set has said what is wrong
 	}
@@ -80,20 +87,6 @@ func parse(args []string, stderr io.Writer) (c config, err error) {
 		return c, errors.New("times, the load and the list of bags must be more than nothing")
 	}
 	return c, nil
-}
-
-func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err error) {
-	c, err := parse(args, stderr)
-	if err != nil {
-		return err
-	}
-	s, err := startServers(ctx, c)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, s.Stop(context.WithoutCancel(ctx))) }()
-	results, err := measureAll(ctx, s, c, stderr)
-	return errors.Join(report(stdout, s, c, results), err)
 }
 
 // measureAll makes one run after the other. Those before one that fails are results all the same.

@@ -255,10 +255,11 @@ func (d *dev) count(ctx context.Context) (c counts, err error) {
 	return c, nil
 }
 
-func (c counts) since(b counts) counts {
+// plus adds others so many times, as -1 takes them away.
+func (c counts) plus(b counts, times int64) counts {
 	return counts{
-		Statements: c.Statements - b.Statements, Claims: c.Claims - b.Claims, Claimed: c.Claimed - b.Claimed,
-		Transitions: c.Transitions - b.Transitions, Commits: c.Commits - b.Commits, WAL: c.WAL - b.WAL,
-		Stored: c.Stored - b.Stored, Requests: c.Requests - b.Requests,
+		Statements: c.Statements + times*b.Statements, Claims: c.Claims + times*b.Claims, Claimed: c.Claimed + times*b.Claimed,
+		Transitions: c.Transitions + times*b.Transitions, Commits: c.Commits + times*b.Commits, WAL: c.WAL + times*b.WAL,
+		Stored: c.Stored + times*b.Stored, Requests: c.Requests + times*b.Requests,
 	}
 }

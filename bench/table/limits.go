@@ -7,10 +7,13 @@ import (
 	"crypto/sha1"
 	"crypto/sha256"
 	"crypto/sha512"
+	"encoding/xml"
 	"errors"
 	"fmt"
 	"hash"
+	"io"
 	"math/rand/v2"
+	"net/http"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -20,6 +23,8 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/aws/aws-sdk-go-v2/aws"
+	v4 "github.com/aws/aws-sdk-go-v2/aws/signer/v4"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/farol-preservation/farol/bench/rig"
@@ -164,41 +169,39 @@ func gatewayLimits(ctx context.Context, stack *devstack.Stack, _ string, note fu
 	if err != nil {
 		return err
 	}
-	if _, err := g.do(ctx, "PUT", "/limits", nil); err != nil {
-		return err
-	}
-	small, large := noise(1<<10, 3), noise(partSize, 4)
-	key := func(worker, n int) string { return fmt.Sprintf("/limits/%d-%d", worker, n) }
-	rate, err := perSecond(ctx, func(ctx context.Context, worker, n int) error {
-		_, err := g.do(ctx, "PUT", key(worker, n), small)
-		return err
-	})
-	if err := note(put, rate, err); err != nil {
-		return err
-	}
-	rate, err = perSecond(ctx, func(ctx context.Context, worker, n int) error {
-		_, err := g.do(ctx, "PUT", key(worker, n)+"-copy", nil, "X-Amz-Copy-Source", key(worker, 0))
-		return err
-	})
-	if err := note(copied, rate, err); err != nil {
-		return err
-	}
-	rate, err = perSecond(ctx, func(ctx context.Context, worker, _ int) error {
-		_, err := g.do(ctx, "HEAD", key(worker, 0), nil)
-		return err
-	})
-	if err := note(head, rate, err); err != nil {
+	if err := g.send(ctx, "PUT", "/limits", nil); err != nil {
 		return err
 	}
 	upload, err := g.createUpload(ctx, "/limits/large")
 	if err != nil {
 		return err
 	}
-	rate, err = perSecond(ctx, func(ctx context.Context, worker, _ int) error {
-		_, err := g.do(ctx, "PUT", fmt.Sprintf("/limits/large?partNumber=%d&uploadId=%s", worker+1, upload), large)
-		return err
-	})
-	return note(part, rate*partSize/1e6, err)
+	small, large := noise(1<<10, 3), noise(partSize, 4)
+	key := func(worker, n int) string { return fmt.Sprintf("/limits/%d-%d", worker, n) }
+	for _, l := range []struct {
+		name string
+		each float64 // what one of them counts as
+		do   func(ctx context.Context, worker, n int) error
+	}{
+		{put, 1, func(ctx context.Context, worker, n int) error {
+			return g.send(ctx, "PUT", key(worker, n), small)
+		}},
+		{copied, 1, func(ctx context.Context, worker, n int) error {
+			return g.send(ctx, "PUT", key(worker, n)+"-copy", nil, "X-Amz-Copy-Source", key(worker, 0))
+		}},
+		{head, 1, func(ctx context.Context, worker, _ int) error {
+			return g.send(ctx, "HEAD", key(worker, 0), nil)
+		}},
+		{part, partSize / 1e6, func(ctx context.Context, worker, _ int) error {
+			return g.send(ctx, "PUT", fmt.Sprintf("/limits/large?partNumber=%d&uploadId=%s", worker+1, upload), large)
+		}},
+	} {
+		rate, err := perSecond(ctx, l.do)
+		if err := note(l.name, rate*l.each, err); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // formatLimits identifies files as a worker does, by as many children.
@@ -254,4 +257,74 @@ func databaseLimits(ctx context.Context, stack *devstack.Stack, _ string, note f
 		}
 	}
 	return nil
+}
+
+// gateway sends requests that are signed and nothing else, so that the server's limit is
+// measured and not the client's.
+type gateway struct {
+	endpoint, region string
+	keys             aws.Credentials
+	signer           *v4.Signer
+	client           *http.Client
+}
+
+func newGateway(stack *devstack.Stack) (*gateway, error) {
+	transport, err := stack.Gateway().Transport()
+	if err != nil {
+		return nil, err
+	}
+	transport.MaxIdleConnsPerHost, transport.WriteBufferSize, transport.ReadBufferSize = connections, 64<<10, 64<<10
+	return &gateway{
+		endpoint: stack.S3Endpoint, region: stack.Region,
+		keys:   aws.Credentials{AccessKeyID: stack.AccessKeyID, SecretAccessKey: stack.SecretAccessKey},
+		signer: v4.NewSigner(func(o *v4.SignerOptions) { o.DisableURIPathEscaping = true }),
+		client: &http.Client{Transport: transport},
+	}, nil
+}
+
+// do sends a request with headers given as name and value, and returns the answer's body.
+func (g *gateway) do(ctx context.Context, method, path string, body []byte, headers ...string) ([]byte, error) {
+	const payload = "UNSIGNED-PAYLOAD" // TLS protects it
+	r, err := http.NewRequestWithContext(ctx, method, g.endpoint+path, bytes.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	r.Header.Set("X-Amz-Content-Sha256", payload)
+	for i := 0; i+1 < len(headers); i += 2 {
+		r.Header.Set(headers[i], headers[i+1])
+	}
+	if err := g.signer.SignHTTP(ctx, g.keys, r, payload, "s3", g.region, time.Now()); err != nil {
+		return nil, err
+	}
+	answer, err := g.client.Do(r)
+	if err != nil {
+		return nil, err
+	}
+	defer answer.Body.Close() //nolint:errcheck // it was read to its end
+	text, err := io.ReadAll(answer.Body)
+	if err == nil && answer.StatusCode != http.StatusOK {
+		err = fmt.Errorf("%s %s: %s: %s", method, path, answer.Status, text)
+	}
+	return text, err
+}
+
+// send is do for a request whose answer says nothing.
+func (g *gateway) send(ctx context.Context, method, path string, body []byte, headers ...string) error {
+	_, err := g.do(ctx, method, path, body, headers...)
+	return err
+}
+
+// createUpload begins an upload in parts and returns its id.
+func (g *gateway) createUpload(ctx context.Context, path string) (string, error) {
+	text, err := g.do(ctx, "POST", path+"?uploads=", nil)
+	if err != nil {
+		return "", err
+	}
+	var begun struct {
+		UploadID string `xml:"UploadId"`
+	}
+	if err := xml.Unmarshal(text, &begun); err != nil {
+		return "", fmt.Errorf("read the upload's id: %w", err)
+	}
+	return begun.UploadID, nil
 }

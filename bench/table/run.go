@@ -102,15 +102,13 @@ func (d *dev) round(ctx context.Context) (r result, err error) {
 	if err != nil {
 		return r, err
 	}
-	r.counts, r.wall = after.since(before), took.Seconds()
+	r.counts, r.wall = after.plus(before, -1), took.Seconds()
 	return r, nil
 }
 
 // add adds a round.
 func (r *result) add(one result) {
-	r.Statements, r.Claims, r.Claimed = r.Statements+one.Statements, r.Claims+one.Claims, r.Claimed+one.Claimed
-	r.Transitions, r.Commits, r.WAL = r.Transitions+one.Transitions, r.Commits+one.Commits, r.WAL+one.WAL
-	r.Stored, r.Requests = r.Stored+one.Stored, r.Requests+one.Requests
+	r.counts = r.plus(one.counts, 1)
 	r.neighbours += one.neighbours
 	if r.used.cpu == nil {
 		r.used = one.used
