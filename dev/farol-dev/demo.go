@@ -209,37 +209,44 @@ func (d *demo) follow(ctx context.Context, round []sample) error {
 	source := explain.Source{Progress: d.progress, Measures: ingest.Measures()}
 	show := newFollower(d.out, round)
 	defer show.close()
-	tick := time.NewTicker(100 * time.Millisecond)
-	defer tick.Stop()
+	items, err := d.rest(ctx, "bags", len(round), func(item record.WorkItem) {
+		stage, _ := source.Stage(ctx, item) // the bag is shown without its figures, if need be
+		show.update(item, stage)
+	})
+	for _, item := range items {
+		for _, s := range round {
+			if s.key == item.Name && s.institution == item.Institution {
+				d.ended = append(d.ended, ended{sample: s, item: item})
+			}
+		}
+	}
+	return err
+}
+
+// rest waits until none of the last items is live, and returns them. It shows each of them each time
+// that it has looked.
+func (d *demo) rest(ctx context.Context, what string, last int, show func(record.WorkItem)) ([]record.WorkItem, error) {
 	for {
-		items, _, err := browse.In(d.registry, registry.Everything()).Items(ctx, browse.ItemFilter{}, browse.Page{Limit: len(round)})
+		items, _, err := browse.In(d.registry, registry.Everything()).Items(ctx, browse.ItemFilter{}, browse.Page{Limit: last})
 		if err != nil {
-			return err
+			return nil, err
 		}
 		live := 0
 		for _, item := range items {
 			if item.Retry {
 				live++
 			}
-			stage, _ := source.Stage(ctx, item) // the bag is shown without its figures, if need be
-			show.update(item, stage)
+			show(item)
 		}
 		if live == 0 {
-			for _, item := range items {
-				for _, s := range round {
-					if s.key == item.Name && s.institution == item.Institution {
-						d.ended = append(d.ended, ended{sample: s, item: item})
-					}
-				}
-			}
-			return nil
+			return items, nil
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("%d bags are still in progress: %w", live, context.Cause(ctx))
+			return nil, fmt.Errorf("%d %s are still in progress: %w", live, what, context.Cause(ctx))
 		case err := <-d.Died():
-			return fmt.Errorf("cannot restart a server of the stack: %w", err)
-		case <-tick.C:
+			return nil, fmt.Errorf("cannot restart a server of the stack: %w", err)
+		case <-time.After(100 * time.Millisecond):
 		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -15,6 +16,7 @@ import (
 	"time"
 
 	"github.com/farol-preservation/farol/internal/cli"
+	"github.com/farol-preservation/farol/retry"
 )
 
 // findFarol returns the path of the program farol, which has to be in the directory of
@@ -106,38 +108,36 @@ func (l *local) awaitMirror(ctx context.Context) (int64, error) {
 	defer cancel()
 	for {
 		var status struct{ Behind int }
-		if err := l.ask(ctx, &status, "mirror", "status", "--json"); err != nil {
-			return 0, err
-		}
-		if status.Behind == 0 {
+		err := l.ask(ctx, &status, "mirror", "status", "--json")
+		if err == nil && status.Behind == 0 {
 			return nsqdMessages(ctx, l.NSQDHTTPAddr)
 		}
-		select {
-		case <-ctx.Done():
+		if err != nil {
+			return 0, err
+		}
+		if !retry.Pause(ctx, 100*time.Millisecond) {
 			return 0, fmt.Errorf("wait for the mirror, which is %d messages behind: %w", status.Behind, ctx.Err())
-		case <-time.After(100 * time.Millisecond):
 		}
 	}
 }
 
 // nsqdMessages asks nsqd how many messages its topics have been given.
 func nsqdMessages(ctx context.Context, addr string) (n int64, err error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+addr+"/stats?format=json", http.NoBody)
-	if err != nil {
-		return 0, fmt.Errorf("query nsqd: %w", err)
-	}
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		return 0, fmt.Errorf("query nsqd: %w", err)
-	}
-	defer response.Body.Close() //nolint:errcheck // it was read as far as we need
 	var stats struct {
 		Topics []struct {
 			MessageCount int64 `json:"message_count"`
 		} `json:"topics"`
 	}
-	if err := json.NewDecoder(io.LimitReader(response.Body, 1<<20)).Decode(&stats); err != nil {
-		return 0, fmt.Errorf("read the answer of nsqd: %w", err)
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+addr+"/stats?format=json", http.NoBody)
+	if err != nil {
+		return 0, fmt.Errorf("query nsqd: %w", err)
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err == nil {
+		err = errors.Join(json.NewDecoder(io.LimitReader(response.Body, 1<<20)).Decode(&stats), response.Body.Close())
+	}
+	if err != nil {
+		return 0, fmt.Errorf("query nsqd: %w", err)
 	}
 	for _, t := range stats.Topics {
 		n += t.MessageCount

@@ -41,6 +41,9 @@ func samples() []sample {
 			bag: bagtest.Spec{Name: name, Title: what, StorageOption: option, Files: files}, files: n, copies: n * copies,
 		}
 	}
+	wrong := func(institution, what, note string, bag bagtest.Spec) sample {
+		return sample{institution: institution, key: bag.Name + ".tar", what: what, bag: bag, status: "Failed", note: note}
+	}
 	btr := good(harbor, "soundings-1931", "Wasabi-TX", "a BTR bag in Wasabi-TX", 1, random("data/soundings.dat", 1<<20, 7), text("data/readme.txt"))
 	btr.bag.Profile = bagtest.BTR
 	btr.files, btr.copies = 3, 3 // a BTR bag has no aptrust-info.txt
@@ -52,18 +55,12 @@ func samples() []sample {
 		good(harbor, "ledgers", "Glacier-Deep-VA", "ledgers in Glacier Deep Archive", 1, pages("data/ledger", 5)...),
 		good(harbor, "letters", "Standard", "letters, first version", 2, text("data/letter-1.txt"), text("data/letter-2.txt")),
 		btr,
-		{
-			institution: lighthouse, key: "wrong-digest.tar", what: "a file was damaged on the way", status: "Failed", note: "data/page-001.txt",
-			bag: bagtest.Spec{Name: "wrong-digest", Files: pages("data/page", 3), Corrupt: []string{"data/page-001.txt"}},
-		},
-		{
-			institution: lighthouse, key: "missing-file.tar", what: "a file was forgotten", status: "Failed", note: "data/page-002.txt",
-			bag: bagtest.Spec{Name: "missing-file", Files: pages("data/page", 3), Leave: []string{"data/page-002.txt"}},
-		},
-		{
-			institution: harbor, key: "no-title.tar", what: "a required tag has no value", status: "Failed", note: "Title",
-			bag: bagtest.Spec{Name: "no-title", Tags: []bagtest.Tag{{File: "aptrust-info.txt", Name: "Title", Value: ""}}},
-		},
+		wrong(lighthouse, "a file was damaged on the way", "data/page-001.txt",
+			bagtest.Spec{Name: "wrong-digest", Files: pages("data/page", 3), Corrupt: []string{"data/page-001.txt"}}),
+		wrong(lighthouse, "a file was forgotten", "data/page-002.txt",
+			bagtest.Spec{Name: "missing-file", Files: pages("data/page", 3), Leave: []string{"data/page-002.txt"}}),
+		wrong(harbor, "a required tag has no value", "Title",
+			bagtest.Spec{Name: "no-title", Tags: []bagtest.Tag{{File: "aptrust-info.txt", Name: "Title", Value: ""}}}),
 	}
 }
 

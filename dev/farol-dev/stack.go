@@ -4,9 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
+	"net"
 	"os"
 	"path/filepath"
+	"slices"
+	"sync"
 	"time"
 
 	"github.com/caarlos0/env/v10"
@@ -18,7 +22,9 @@ import (
 	"github.com/farol-preservation/farol/progress"
 	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/registry/people"
 	"github.com/farol-preservation/farol/registry/requests"
+	"github.com/farol-preservation/farol/retry"
 	"github.com/farol-preservation/farol/storage"
 )
 
@@ -200,4 +206,101 @@ func (l *local) end(ctx context.Context, how func(context.Context) error) error 
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTime)
 	defer cancel()
 	return how(ctx)
+}
+
+// helpers are the farol processes that up and demo start: workers, mirror,
+// scheduler. One that ends by itself is restarted.
+type helpers struct {
+	farol  string // path of the program
+	env    []string
+	logDir string
+	log    *slog.Logger
+
+	running []*devstack.Process
+}
+
+func newHelpers(farol, dataDir string, env []string, log *slog.Logger) (*helpers, error) {
+	logDir := filepath.Join(dataDir, "log")
+	if err := os.MkdirAll(logDir, 0o700); err != nil {
+		return nil, fmt.Errorf("make the log directory: %w", err)
+	}
+	env = append(append(os.Environ(), env...), settings.ChildEnv+"=1")
+	if os.Getenv("FAROL_GRACE") == "" && os.Getenv("FAROL_GRACE_FILE") == "" {
+		env = append(env, "FAROL_GRACE=5s") // less than a helper is given to end: its items are given back, not left to their lease
+	}
+	return &helpers{farol: farol, env: env, logDir: logDir, log: log}, nil
+}
+
+// start keeps `farol args…` running, with more settings, until stopAll. Its output goes to a
+// log file.
+func (h *helpers) start(ctx context.Context, name string, more []string, args ...string) error {
+	p := &devstack.Process{
+		Name: name, Binary: h.farol, Args: args, Env: env.ToMap(slices.Concat(h.env, more)), Log: filepath.Join(h.logDir, name+".log"), Dir: ".",
+		Ended: func(err error) { h.log.WarnContext(ctx, "a helper ended; restarting it", "helper", name, "err", err) },
+	}
+	h.running = append(h.running, p)
+	return p.Start()
+}
+
+// stopAll stops all helpers and waits for their end.
+func (h *helpers) stopAll() {
+	var all sync.WaitGroup
+	for _, p := range h.running {
+		all.Go(p.Stop)
+	}
+	all.Wait()
+}
+
+// developer is the first admin of a stack. There is no password: a link signs in.
+const developer = "developer@localhost.localdomain"
+
+// invite prints a link that signs the first admin in, as the last line: it is what a
+// newcomer clicks at.
+func (l *local) invite(ctx context.Context, out io.Writer, what string) error {
+	link, err := l.signInLink(ctx)
+	if err != nil {
+		return err
+	}
+	cli.Say(out, "\n%s. This link signs you in as the first admin, once and within 15 minutes.\n`farol user reset %s` prints another, which sets a password.\n", what, developer)
+	fmt.Fprintln(out, link)
+	return nil
+}
+
+// serveTime is how long the server for people may take to listen.
+const serveTime = time.Minute
+
+// signInLink is a link that signs in the first admin of the stack, once.
+func (l *local) signInLink(ctx context.Context) (string, error) {
+	_, err := l.registry.AddUser(ctx, record.User{Email: developer, Name: "Developer", Role: registry.RoleAdmin})
+	if err != nil && !errors.Is(err, registry.ErrRefused) {
+		return "", err
+	}
+	p, err := people.In(l.registry).ByEmail(ctx, developer)
+	if err != nil {
+		return "", err
+	}
+	secret, err := people.In(l.registry).MakeLink(ctx, p.ID, people.SignIn)
+	if err != nil {
+		return "", err
+	}
+	if err := listens(ctx, l.WebAddr); err != nil {
+		return "", err
+	}
+	return "http://" + l.WebAddr + people.LinkPath(people.SignIn, secret), nil
+}
+
+// listens waits until a helper listens at an address.
+func listens(ctx context.Context, addr string) error {
+	ctx, cancel := context.WithTimeout(ctx, serveTime)
+	defer cancel()
+	for {
+		var d net.Dialer
+		c, err := d.DialContext(ctx, "tcp", addr)
+		if err == nil {
+			return c.Close()
+		}
+		if !retry.Pause(ctx, 50*time.Millisecond) {
+			return fmt.Errorf("the server for people does not listen at %s: %w", addr, err)
+		}
+	}
 }

@@ -13,7 +13,6 @@ import (
 	"github.com/farol-preservation/farol/internal/human"
 	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
-	"github.com/farol-preservation/farol/registry/browse"
 	"github.com/farol-preservation/farol/registry/requests"
 	"github.com/farol-preservation/farol/storage"
 )
@@ -78,33 +77,13 @@ func (d *demo) deleteObject(ctx context.Context, object string) error {
 
 // atRest waits until no item is live.
 func (d *demo) atRest(ctx context.Context) error {
-	for {
-		items, _, err := browse.In(d.registry, registry.Everything()).Items(ctx, browse.ItemFilter{}, browse.Page{Limit: 10})
-		if err != nil {
-			return err
-		}
-		live := 0
-		for _, item := range items {
-			if item.Retry {
-				live++
-			}
-		}
-		if live == 0 {
-			for _, item := range items {
-				if item.Action != "Ingest" {
-					fmt.Fprintln(d.out, cli.CutTo(fmt.Sprintf("  %-8s %-15s %s", item.Status, item.Action, human.Line(explain.FirstFinding(item.Note))), cli.TerminalWidth(d.out)))
-				}
-			}
-			return nil
-		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("%d requests are still in progress: %w", live, context.Cause(ctx))
-		case err := <-d.Died():
-			return fmt.Errorf("cannot restart a server of the stack: %w", err)
-		case <-time.After(100 * time.Millisecond):
+	items, err := d.rest(ctx, "requests", 10, func(record.WorkItem) {})
+	for _, item := range items {
+		if item.Action != "Ingest" {
+			fmt.Fprintln(d.out, cli.CutTo(fmt.Sprintf("  %-8s %-15s %s", item.Status, item.Action, human.Line(explain.FirstFinding(item.Note))), cli.TerminalWidth(d.out)))
 		}
 	}
+	return err
 }
 
 // cameBack reads the restored bag and validates it like any bag.
