@@ -125,9 +125,9 @@ func mayImport() map[string][]string {
 		"internal/commands/items":     commands("client", "explain/...", "internal/commands/op", "internal/commands/values", "pipeline/interim", "progress", "registry/...", "web/api"),
 		"internal/commands/op":        commands("client", "internal/commands/values", "web/access", "web/ops"),
 		"internal/commands/archive":   commands("client", "format", "internal/commands/op", "internal/commands/values", "pipeline/fixity", "pipeline/upkeep", "registry/...", "storage"),
-		"internal/commands/buckets":   commands("fault", "storage", "storage/setup"),
+		"internal/commands/buckets":   commands("fault", "internal/commands/op", "storage", "storage/setup"),
 		"internal/commands/control":   commands("client", "internal/commands/op", "internal/commands/values"),
-		"internal/commands/validate":  commands("bag/..."),
+		"internal/commands/validate":  commands("bag/...", "internal/commands/op"),
 		"internal/commands/mails":     commands("internal/commands/op", "registry/...", "web/mail"),
 		"internal/commands/reporting": commands("client", "internal/commands/op", "internal/commands/values", "registry/exports", "registry/premis", "registry/reports"),
 

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/farol-preservation/farol/internal/cli"
+	"github.com/farol-preservation/farol/internal/commands/op"
 	"github.com/farol-preservation/farol/internal/connect"
 	"github.com/farol-preservation/farol/internal/human"
 	"github.com/farol-preservation/farol/internal/settings"
@@ -18,10 +19,8 @@ import (
 )
 
 func checkCommand() *cobra.Command {
-	var write string
-	var asJSON bool
 	var wait waiting
-	c := &cobra.Command{
+	c := op.Command{
 		Use:   "check",
 		Short: "Check settings and all services that a worker needs",
 		Long: `Check the database (schema, rights of the role), Redis (persistence, eviction), each
@@ -42,18 +41,10 @@ wrong settings.`,
   farol check --write
   farol check --json
   farol check --wait=30s`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if write != preflight.WriteNothing && write != preflight.WriteHot && write != preflight.WriteAll {
-				return cli.Usage(fmt.Errorf("--write is %q", write), "give --write, or --write=all for archive classes too")
-			}
-			return runCheck(cmd, write, wait, asJSON)
-		},
-	}
-	c.Flags().StringVar(&write, "write", preflight.WriteNothing, "try the rights in the buckets by writing; all includes archive classes")
+		Flags: []op.Flag{{Name: "write", Default: preflight.WriteNothing, Help: "try the rights in the buckets by writing; all includes archive classes"}},
+	}.Alone(func(c *op.Call) error { return runCheck(c, wait) })
 	c.Flags().Lookup("write").NoOptDefVal = preflight.WriteHot
 	wait.flag(c, "repeat the checks until none fails, at most for this long")
-	cli.JSONFlag(c, &asJSON)
 	return c
 }
 
@@ -64,7 +55,11 @@ type checked struct {
 	Checks []preflight.Finding `json:"checks"`
 }
 
-func runCheck(cmd *cobra.Command, write string, wait waiting, asJSON bool) error {
+func runCheck(c *op.Call, wait waiting) error {
+	write := c.Text("write")
+	if write != preflight.WriteNothing && write != preflight.WriteHot && write != preflight.WriteAll {
+		return cli.Usage(fmt.Errorf("--write is %q", write), "give --write, or --write=all for archive classes too")
+	}
 	config, err := connect.Load(settings.Worker{})
 	if err != nil {
 		return err
@@ -76,11 +71,11 @@ func runCheck(cmd *cobra.Command, write string, wait waiting, asJSON bool) error
 		return err
 	}
 	s.Origin = site.Origin()
-	all, err := wait.until(cmd.Context(), s, func(list []preflight.Finding) bool { return preflight.Worst(list) != preflight.Failed }, connect.NewLogger(config.Log), nil)
+	all, err := wait.until(c.Cmd.Context(), s, func(list []preflight.Finding) bool { return preflight.Worst(list) != preflight.Failed }, connect.NewLogger(config.Log), nil)
 	if err != nil {
 		return err
 	}
-	if err := cli.Print(cmd, asJSON, checked{preflight.Worst(all), time.Now().UTC(), all}, writeFound); err != nil {
+	if err := cli.Print(c.Cmd, c.JSON, checked{preflight.Worst(all), time.Now().UTC(), all}, writeFound); err != nil {
 		return err
 	}
 	if _, failed := preflight.Alike(all, func(f preflight.Finding) bool { return f.State == preflight.Failed }); failed > 0 {

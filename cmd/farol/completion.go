@@ -12,17 +12,13 @@ import (
 	"github.com/farol-preservation/farol/bag/profile"
 	"github.com/farol-preservation/farol/explain"
 	"github.com/farol-preservation/farol/internal/cli"
-	"github.com/farol-preservation/farol/internal/commands/accounts"
-	"github.com/farol-preservation/farol/internal/commands/archive"
 	"github.com/farol-preservation/farol/internal/commands/buckets"
-	"github.com/farol-preservation/farol/internal/commands/items"
 	"github.com/farol-preservation/farol/internal/commands/values"
 	"github.com/farol-preservation/farol/internal/remote"
 	"github.com/farol-preservation/farol/internal/settings"
 	"github.com/farol-preservation/farol/preflight"
 	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
-	"github.com/farol-preservation/farol/registry/people"
 	"github.com/farol-preservation/farol/storage"
 	"github.com/farol-preservation/farol/web/permission"
 )
@@ -59,16 +55,13 @@ func eachCommand(c *cobra.Command, visit func(*cobra.Command)) {
 func flagValues() map[string]cli.Values {
 	return map[string]cli.Values{
 		"stage": stageValues, "to": stageValues, "after": stageValues,
-		"stages": cli.Constant(settings.StepNames), "status": cli.Constant(values.Statuses), "state": cli.Constant(values.Statuses), "action": cli.Constant(values.Actions),
+		"stages": cli.Constant(settings.StepNames), "state": cli.Constant(values.Statuses),
 		"error-code": cli.Constant(codeNames), "jobs": cli.Constant(jobNames), "target": cli.Constant(targetNames), "release": cli.Constant(providerNames),
-		"tier": cli.Constant(archive.Tiers), "retrieve": cli.Constant(archive.Tiers), "role": cli.Constant(accounts.Roles), "profile": cli.Constant(profile.BuiltIn),
-		"may": cli.Constant(registry.Rights), "permissions": cli.Constant(servicePermissions), "institution": institutionValues,
-		"deletions": cli.Constant(people.MailTimes), "restorations": cli.Constant(people.MailTimes), "fixity": cli.Constant(people.MailTimes),
-		"problems": cli.Constant(people.MailTimes),
-		"items":    cli.Constant(func() []string { return append(items.PlanStates(), "all") }),
-		"worker":   cli.Constant(func() []string { return []string{"http"} }),
-		"only":     bucketValues,
-		"write":    cli.Constant(func() []string { return []string{preflight.WriteHot, preflight.WriteAll} }),
+		"profile": cli.Constant(profile.BuiltIn),
+		"may":     cli.Constant(registry.Rights), "permissions": cli.Constant(servicePermissions), "institution": institutionValues,
+		"worker": cli.Constant(func() []string { return []string{"http"} }),
+		"only":   bucketValues,
+		"write":  cli.Constant(func() []string { return []string{preflight.WriteHot, preflight.WriteAll} }),
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/farol-preservation/farol/internal/cli"
+	"github.com/farol-preservation/farol/internal/commands/op"
 	"github.com/farol-preservation/farol/internal/human"
 	upkeeppkg "github.com/farol-preservation/farol/pipeline/upkeep"
 	"github.com/farol-preservation/farol/record"
@@ -16,8 +17,7 @@ import (
 )
 
 func doctorCommand() *cobra.Command {
-	var asJSON bool
-	c := &cobra.Command{
+	return op.Command{
 		Use:   "doctor",
 		Short: "Report orphans and inconsistencies in the database, Redis and all buckets",
 		Long: `Check the database, Redis and all buckets. Report data that belongs to no item,
@@ -27,15 +27,7 @@ in full and compared with the records.
 
 Exit codes: 0 nothing needs a person; 1 something does; 2 a server or bucket could not
 be checked.`,
-		Example: `  farol doctor
-  farol doctor --json`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return runDoctor(cmd, asJSON)
-		},
-	}
-	cli.JSONFlag(c, &asJSON)
-	return c
+	}.Alone(runDoctor)
 }
 
 // diagnosis is what farol doctor prints as JSON.
@@ -45,8 +37,8 @@ type diagnosis struct {
 	Janitor *record.Round `json:"janitor"` // null if it is unknown
 }
 
-func runDoctor(cmd *cobra.Command, asJSON bool) error {
-	ctx := cmd.Context()
+func runDoctor(c *op.Call) error {
+	ctx := c.Cmd.Context()
 	j, done, err := connectJanitor(ctx, "doctor")
 	if err != nil {
 		if f := cli.FailureOf(err); f.Code == cli.ExitFailed { // if a server does not answer, the result is unknown
@@ -64,7 +56,7 @@ func runDoctor(cmd *cobra.Command, asJSON bool) error {
 		report.Unchecked = append(report.Unchecked, upkeeppkg.Unchecked{Store: "database", Error: err.Error()})
 	}
 	v.Healthy = !report.NeedsPerson() && len(report.Unchecked) == 0
-	if err := cli.Print(cmd, asJSON, v, writeDiagnosis); err != nil {
+	if err := cli.Print(c.Cmd, c.JSON, v, writeDiagnosis); err != nil {
 		return err
 	}
 	switch {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/farol-preservation/farol/internal/build"
 	"github.com/farol-preservation/farol/internal/cli"
+	"github.com/farol-preservation/farol/internal/commands/op"
 	"github.com/farol-preservation/farol/internal/connect"
 	"github.com/farol-preservation/farol/internal/settings"
 	"github.com/farol-preservation/farol/pipeline"
@@ -18,9 +19,7 @@ import (
 )
 
 func janitorCommand() *cobra.Command {
-	var care cli.Caution
-	var asJSON bool
-	c := &cobra.Command{
+	return op.Command{
 		Use:   "janitor",
 		Short: "Remove leftovers of ended and failed items",
 		Long: `Run the janitor once, now. ` + "`farol schedule`" + ` runs it every FAROL_JANITOR_INTERVAL.
@@ -36,29 +35,23 @@ Exit codes: 0 success; 1 something could not be removed, or another janitor is r
   farol janitor
   farol janitor --yes
   farol janitor --json`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			does, err := care.Allows(cmd, "Remove what is due", true)
-			if err != nil {
-				return err
-			}
-			return runJanitor(cmd, !does, asJSON)
-		},
-	}
-	care.Flags(c)
-	cli.JSONFlag(c, &asJSON)
-	return c
+		Asks: true,
+	}.Alone(runJanitor)
 }
 
-func runJanitor(cmd *cobra.Command, dryRun, asJSON bool) error {
-	ctx := cmd.Context()
+func runJanitor(c *op.Call) error {
+	ctx := c.Cmd.Context()
+	does, err := c.Care.Allows(c.Cmd, "Remove what is due", true)
+	if err != nil {
+		return err
+	}
 	j, done, err := connectJanitor(ctx, "janitor")
 	if err != nil {
 		return err
 	}
 	defer done()
 	var report *upkeep.Report
-	if dryRun {
+	if !does {
 		report = j.Look(ctx)
 	} else if report, err = j.Round(ctx); errors.Is(err, upkeep.ErrBusy) {
 		return cli.Failure{Code: cli.ExitFailed, Err: errors.New("another janitor is running"), Next: "`farol schedule list` shows which process runs it; try again when it has ended"}
@@ -66,12 +59,12 @@ func runJanitor(cmd *cobra.Command, dryRun, asJSON bool) error {
 	if report == nil {
 		return err
 	}
-	if !dryRun { // the doctor reports what stays
+	if does { // the doctor reports what stays
 		report.Findings = thatJanitor(report.Findings, upkeep.Removed)
 	} else {
 		report.Findings = thatJanitor(report.Findings, upkeep.Removes, upkeep.Waits)
 	}
-	if err = errors.Join(err, cli.Print(cmd, asJSON, report, writeFindings)); err == nil && len(report.Unchecked) > 0 {
+	if err = errors.Join(err, cli.Print(c.Cmd, c.JSON, report, writeFindings)); err == nil && len(report.Unchecked) > 0 {
 		err = cli.Failure{
 			Code: cli.ExitFailed, Err: errors.New("not everything could be checked or removed"),
 			Next: "fix what is named above; the next run continues with the rest",

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 	"time"
 
@@ -75,7 +76,16 @@ Exit codes: 0 success; 1 failure or negative result; 2 usage error or unknown re
 	root.AddCommand(internalCommand())
 	op.Add(root, ops.Rows((&api.API{}).Register), items.Told())
 	addCompletions(root)
+	eachCommand(root, addExample)
 	return root
+}
+
+// addExample shows how a command is called that has no examples of its own.
+func addExample(c *cobra.Command) {
+	if c.Example == "" && c.Flags().Lookup("json") != nil {
+		call := "  " + strings.Replace(c.CommandPath()+strings.TrimPrefix(c.Use, c.Name()), " ID", " 7", 1)
+		c.Example = call + "\n" + call + " --json"
+	}
 }
 
 // throughServer has a command work through a server, if one is named.

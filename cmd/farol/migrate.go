@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/farol-preservation/farol/internal/cli"
+	"github.com/farol-preservation/farol/internal/commands/op"
 	"github.com/farol-preservation/farol/internal/connect"
 	"github.com/farol-preservation/farol/internal/human"
 	"github.com/farol-preservation/farol/internal/settings"
@@ -19,9 +20,7 @@ func migrateCommand() *cobra.Command {
 }
 
 func migrateUpCommand() *cobra.Command {
-	var care cli.Caution
-	var reapply, asJSON bool
-	c := &cobra.Command{
+	return op.Command{
 		Use:   "up",
 		Short: "Apply pending migrations",
 		Long: `Apply pending migrations, each in its own transaction, and then, in one transaction,
@@ -34,17 +33,14 @@ you give --reapply.`,
   farol migrate up --yes
   farol migrate up --reapply
   farol migrate up --json`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return migrateUp(cmd, care, reapply, asJSON) },
-	}
-	c.Flags().BoolVar(&reapply, "reapply", false, "apply also functions and views that another Farol has replaced since")
-	care.Flags(c)
-	cli.JSONFlag(c, &asJSON)
-	return c
+		Asks:  true,
+		Flags: []op.Flag{{Name: "reapply", Kind: op.Truth, Help: "apply also functions and views that another Farol has replaced since"}},
+	}.Alone(migrateUp)
 }
 
-func migrateUp(cmd *cobra.Command, care cli.Caution, reapply, asJSON bool) error {
-	list, err := migrationStatus(cmd)
+func migrateUp(c *op.Call) error {
+	reapply := c.Given("reapply")
+	list, err := migrationStatus(c.Cmd)
 	if err != nil {
 		return err
 	}
@@ -52,17 +48,17 @@ func migrateUp(cmd *cobra.Command, care cli.Caution, reapply, asJSON bool) error
 	if reapply {
 		lacks, replaced = append(lacks, replaced...), nil
 	}
-	if len(lacks) == 0 && !care.DryRun {
-		care.Yes = true // nothing is worth a question
+	if len(lacks) == 0 && !c.Care.DryRun {
+		c.Care.Yes = true // nothing is worth a question
 	}
-	does, err := care.Allows(cmd, "Apply "+human.Count(len(lacks), "file", "files"), true)
+	does, err := c.Care.Allows(c.Cmd, "Apply "+human.Count(len(lacks), "file", "files"), true)
 	if err != nil {
 		return err
 	}
 	var text strings.Builder
 	said := "would apply "
 	if does {
-		if list, err = applyMigrations(cmd, reapply); err != nil {
+		if list, err = applyMigrations(c.Cmd, reapply); err != nil {
 			return err
 		}
 		said = "applied "
@@ -76,9 +72,9 @@ func migrateUp(cmd *cobra.Command, care cli.Caution, reapply, asJSON bool) error
 	if does || len(lacks) == 0 {
 		text.WriteString("The database is up to date, with " + human.Count(migrationsIn(list), "migration", "migrations") + ".\n")
 	}
-	err = cli.Printf(cmd, asJSON, list, "%s", text.String())
+	err = cli.Printf(c.Cmd, c.JSON, list, "%s", text.String())
 	if !does {
-		err = errors.Join(err, cli.Unchanged(cmd))
+		err = errors.Join(err, cli.Unchanged(c.Cmd))
 	}
 	return err
 }
@@ -100,35 +96,28 @@ func applyMigrations(cmd *cobra.Command, reapply bool) ([]migrations.Applied, er
 }
 
 func migrateStatusCommand() *cobra.Command {
-	var asJSON bool
-	c := &cobra.Command{
+	return op.Command{
 		Use:   "status",
 		Short: "List applied and pending migrations",
 		Long: `List migrations, and files of functions and views, with the time each was applied.
 
 Exit codes: 0 all are applied; 1 some are pending; 2 usage error.`,
-		Example: `  farol migrate status
-  farol migrate status --json`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			list, err := migrationStatus(cmd)
-			if err != nil {
-				return err
+	}.Alone(func(c *op.Call) error {
+		list, err := migrationStatus(c.Cmd)
+		if err != nil {
+			return err
+		}
+		if err := cli.PrintList(c.Cmd, c.JSON, list, "migrations", []string{"VERSION", "APPLIED", "FILE"}, statusRow); err != nil {
+			return err
+		}
+		if lacks, _ := missing(list); len(lacks) > 0 {
+			return cli.Failure{
+				Code: cli.ExitFailed, Err: fmt.Errorf("the database lacks %s", human.Count(len(lacks), "file", "files")),
+				Next: "run `farol migrate up`",
 			}
-			if err := cli.PrintList(cmd, asJSON, list, "migrations", []string{"VERSION", "APPLIED", "FILE"}, statusRow); err != nil {
-				return err
-			}
-			if lacks, _ := missing(list); len(lacks) > 0 {
-				return cli.Failure{
-					Code: cli.ExitFailed, Err: fmt.Errorf("the database lacks %s", human.Count(len(lacks), "file", "files")),
-					Next: "run `farol migrate up`",
-				}
-			}
-			return nil
-		},
-	}
-	cli.JSONFlag(c, &asJSON)
-	return c
+		}
+		return nil
+	})
 }
 
 // migrationStatus finds out first, in bounded time, whether the database answers.

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/farol-preservation/farol/internal/cli"
+	"github.com/farol-preservation/farol/internal/commands/op"
 	"github.com/farol-preservation/farol/internal/connect"
 	"github.com/farol-preservation/farol/internal/human"
 	"github.com/farol-preservation/farol/internal/monitor"
@@ -20,10 +21,8 @@ import (
 )
 
 func mirrorCommand() *cobra.Command {
-	var reconcile, asJSON bool
-	var timeout time.Duration
 	var wait waiting
-	c := &cobra.Command{
+	c := op.Command{
 		Use:   "mirror",
 		Short: "Mirror the queue to NSQ for existing dashboards",
 		Long: `Show the queue in nsqd, until SIGTERM or Ctrl-C. The mirror publishes every transition
@@ -45,21 +44,20 @@ Exit codes: 0 success; 1 failure, or --reconcile left differences; 2 usage error
   farol mirror --reconcile
   farol mirror --reconcile --timeout 1m --json
   farol mirror status`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if reconcile {
-				return reconcileMirror(cmd, timeout, asJSON)
-			}
-			if asJSON || cmd.Flags().Changed("timeout") {
-				return cli.Usage(errors.New("--json and --timeout go with --reconcile"), "farol mirror status --json shows the figures")
-			}
-			return orderly(cmd.Context(), runMirror(cmd.Context(), wait))
+		Flags: []op.Flag{
+			{Name: "reconcile", Kind: op.Truth, Help: "correct nsqd's figures by the registry's, and exit"},
+			{Name: "timeout", Kind: op.Seconds, Default: 30 * time.Second, Help: "how long --reconcile may take"},
 		},
-	}
-	c.Flags().BoolVar(&reconcile, "reconcile", false, "correct nsqd's figures by the registry's, and exit")
-	c.Flags().DurationVar(&timeout, "timeout", 30*time.Second, "how long --reconcile may take")
+	}.Alone(func(c *op.Call) error {
+		if c.Given("reconcile") {
+			return reconcileMirror(c)
+		}
+		if c.JSON || c.Cmd.Flags().Changed("timeout") {
+			return cli.Usage(errors.New("--json and --timeout go with --reconcile"), "farol mirror status --json shows the figures")
+		}
+		return orderly(c.Cmd.Context(), runMirror(c.Cmd.Context(), wait))
+	})
 	wait.flag(c, startWait)
-	cli.JSONFlag(c, &asJSON)
 	c.AddCommand(mirrorStatusCommand())
 	return c
 }
@@ -95,8 +93,7 @@ func newMirror(c settings.Mirror, s *connect.Services) *nsqcompat.Mirror {
 }
 
 func mirrorStatusCommand() *cobra.Command {
-	var requests, asJSON bool
-	c := &cobra.Command{
+	return op.Command{
 		Use:   "status",
 		Short: "Compare the registry with nsqd",
 		Long: `Show the figures of each topic in the registry and in nsqd, whether or not a mirror
@@ -106,25 +103,21 @@ Exit codes: 0 success; 1 nsqd or the database does not answer; 2 usage error.`,
 		Example: `  farol mirror status
   farol mirror status --json
   farol mirror status --requests`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			ctx, cancel := context.WithTimeout(cmd.Context(), time.Minute)
-			defer cancel()
-			if requests {
-				return showRequests(ctx, cmd, asJSON)
+		Flags: []op.Flag{{Name: "requests", Kind: op.Truth, Help: "show the requests that arrived through NSQ"}},
+	}.Alone(func(c *op.Call) error {
+		ctx, cancel := context.WithTimeout(c.Cmd.Context(), time.Minute)
+		defer cancel()
+		if c.Given("requests") {
+			return showRequests(ctx, c)
+		}
+		return withMirror(ctx, func(m *nsqcompat.Mirror) error {
+			status, err := m.Status(ctx)
+			if err != nil {
+				return err
 			}
-			return withMirror(ctx, func(m *nsqcompat.Mirror) error {
-				status, err := m.Status(ctx)
-				if err != nil {
-					return err
-				}
-				return cli.Print(cmd, asJSON, status, printMirror)
-			})
-		},
-	}
-	c.Flags().BoolVar(&requests, "requests", false, "show the requests that arrived through NSQ")
-	cli.JSONFlag(c, &asJSON)
-	return c
+			return cli.Print(c.Cmd, c.JSON, status, printMirror)
+		})
+	})
 }
 
 // withMirror does something with a mirror that does not run.
@@ -144,15 +137,15 @@ func withMirror(ctx context.Context, do func(*nsqcompat.Mirror) error) error {
 	return err
 }
 
-func reconcileMirror(cmd *cobra.Command, timeout time.Duration, asJSON bool) error {
-	return withMirror(cmd.Context(), func(m *nsqcompat.Mirror) error {
-		ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
+func reconcileMirror(c *op.Call) error {
+	return withMirror(c.Cmd.Context(), func(m *nsqcompat.Mirror) error {
+		ctx, cancel := context.WithTimeout(c.Cmd.Context(), c.Duration("timeout"))
 		defer cancel()
 		status, err := m.Reconcile(ctx)
 		if err != nil {
 			return err
 		}
-		if err := cli.Print(cmd, asJSON, status, printMirror); err != nil {
+		if err := cli.Print(c.Cmd, c.JSON, status, printMirror); err != nil {
 			return err
 		}
 		if drift := status.Drift(); drift > 0 || status.Behind > 0 {
@@ -203,7 +196,7 @@ func pausedWhere(t nsqcompat.TopicFigures) string {
 	return "no"
 }
 
-func showRequests(ctx context.Context, cmd *cobra.Command, asJSON bool) error {
+func showRequests(ctx context.Context, c *op.Call) error {
 	s, err := connect.Registry(ctx, "mirror")
 	if err != nil {
 		return err
@@ -213,7 +206,7 @@ func showRequests(ctx context.Context, cmd *cobra.Command, asJSON bool) error {
 	if err != nil {
 		return err
 	}
-	return cli.PrintList(cmd, asJSON, list, "requests from NSQ", []string{"AT", "TOPIC", "MESSAGE", "ANSWER"}, func(r nsqcompat.TopicRequest) []string {
+	return cli.PrintList(c.Cmd, c.JSON, list, "requests from NSQ", []string{"AT", "TOPIC", "MESSAGE", "ANSWER"}, func(r nsqcompat.TopicRequest) []string {
 		answer := "refused: "
 		if r.Accepted {
 			answer = "accepted: "

@@ -1,13 +1,14 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/farol-preservation/farol/internal/cli"
+	"github.com/farol-preservation/farol/internal/commands/op"
 	"github.com/farol-preservation/farol/internal/connect"
 	"github.com/farol-preservation/farol/internal/human"
 	"github.com/farol-preservation/farol/internal/settings"
@@ -15,9 +16,7 @@ import (
 )
 
 func readBucketsCommand() *cobra.Command {
-	var once, asJSON bool
-	var interval time.Duration
-	c := &cobra.Command{
+	return op.Command{
 		Use:   "read-buckets",
 		Short: "Create a work item for each new bag in the receiving buckets",
 		Long: `List the receiving bucket of every institution and create a work item for each tar
@@ -27,36 +26,33 @@ that has none, repeatedly until SIGTERM or Ctrl-C. This is the job read-buckets 
 		Example: `  farol read-buckets --once
   farol read-buckets --once --json
   farol read-buckets --interval 30s`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if cmd.Flags().Changed("interval") && interval <= 0 {
-				return cli.Usage(fmt.Errorf("--interval is %v", interval), "name a time such as 30s")
-			}
-			if asJSON && !once {
-				return cli.Usage(errors.New("--json goes with --once"), "for a service, set FAROL_LOG_FORMAT=json: its log is JSON then")
-			}
-			err := readBuckets(cmd, once, interval, asJSON)
-			if once {
-				return err
-			}
-			return orderly(cmd.Context(), err)
+		Flags: []op.Flag{
+			{Name: "once", Kind: op.Truth, Help: "scan once and exit"},
+			{Name: "interval", Kind: op.Seconds, Help: "time between two scans (default FAROL_READ_INTERVAL)"},
 		},
-	}
-	c.Flags().BoolVar(&once, "once", false, "scan once and exit")
-	c.Flags().DurationVar(&interval, "interval", 0, "time between two scans (default FAROL_READ_INTERVAL)")
-	cli.JSONFlag(c, &asJSON)
-	return c
+	}.Alone(func(c *op.Call) error {
+		once := c.Given("once")
+		if c.Given("interval") && c.Duration("interval") <= 0 {
+			return cli.Usage(fmt.Errorf("--interval is %v", c.Duration("interval")), "name a time such as 30s")
+		}
+		if c.JSON && !once {
+			return cli.Usage(errors.New("--json goes with --once"), "for a service, set FAROL_LOG_FORMAT=json: its log is JSON then")
+		}
+		err := readBuckets(c, once)
+		if once {
+			return err
+		}
+		return orderly(c.Cmd.Context(), err)
+	})
 }
 
-func readBuckets(cmd *cobra.Command, once bool, interval time.Duration, asJSON bool) error {
-	ctx := cmd.Context()
+func readBuckets(call *op.Call, once bool) error {
+	ctx := call.Cmd.Context()
 	config, err := connect.Load(settings.BucketReader{})
 	if err != nil {
 		return err
 	}
-	if interval <= 0 {
-		interval = config.Read.Interval
-	}
+	interval := cmp.Or(call.Duration("interval"), config.Read.Interval)
 	if interval <= 0 && !once {
 		return cli.Usage(errors.New("FAROL_READ_INTERVAL is 0, which disables the reading of buckets"), "set it, or give --interval or --once")
 	}
@@ -77,5 +73,5 @@ func readBuckets(cmd *cobra.Command, once bool, interval time.Duration, asJSON b
 			Next: "check the FAROL_S3_… and AWS_… settings and `farol institution list`; the other buckets were read",
 		}
 	}
-	return errors.Join(err, cli.Printf(cmd, asJSON, map[string]int{"created": created}, "%s created.\n", human.Count(created, "work item", "work items")))
+	return errors.Join(err, cli.Printf(call.Cmd, call.JSON, map[string]int{"created": created}, "%s created.\n", human.Count(created, "work item", "work items")))
 }

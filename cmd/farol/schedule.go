@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/farol-preservation/farol/internal/cli"
+	"github.com/farol-preservation/farol/internal/commands/op"
 	"github.com/farol-preservation/farol/internal/connect"
 	"github.com/farol-preservation/farol/internal/human"
 	"github.com/farol-preservation/farol/internal/monitor"
@@ -27,10 +28,8 @@ import (
 )
 
 func scheduleCommand() *cobra.Command {
-	var names string
-	var once, asJSON bool
 	var wait waiting
-	c := &cobra.Command{
+	c := op.Command{
 		Use:   "schedule",
 		Short: "Run recurring jobs: read buckets, schedule fixity checks, poll Glacier, clean up, send mail",
 		Long: `Run the recurring jobs when they are due, until SIGTERM or Ctrl-C:
@@ -43,24 +42,22 @@ Exit codes of --once: 0 success; 1 a job failed in part; 2 usage error.`,
 		Example: `  farol schedule
   farol schedule --jobs read-buckets,janitor
   farol schedule --once`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			chosen, err := chooseJobs(names)
-			if err != nil {
-				return err
-			}
-			if once {
-				return runDueJobs(cmd, chosen, asJSON)
-			}
-			if asJSON {
-				return cli.Usage(errors.New("--json goes with --once"), "for a service, set FAROL_LOG_FORMAT=json: its log is JSON then")
-			}
-			return orderly(cmd.Context(), runSchedule(cmd.Context(), chosen, wait))
+		Flags: []op.Flag{
+			{Name: "jobs", Help: "only these jobs, separated by commas"},
+			{Name: "once", Kind: op.Truth, Help: "run each job that is due once, and exit"},
 		},
-	}
-	c.Flags().StringVar(&names, "jobs", "", "only these jobs, separated by commas")
-	c.Flags().BoolVar(&once, "once", false, "run each job that is due once, and exit")
-	cli.JSONFlag(c, &asJSON)
+	}.Alone(func(c *op.Call) error {
+		chosen, err := chooseJobs(c.Text("jobs"))
+		switch {
+		case err != nil:
+			return err
+		case c.Given("once"):
+			return runDueJobs(c, chosen)
+		case c.JSON:
+			return cli.Usage(errors.New("--json goes with --once"), "for a service, set FAROL_LOG_FORMAT=json: its log is JSON then")
+		}
+		return orderly(c.Cmd.Context(), runSchedule(c.Cmd.Context(), chosen, wait))
+	})
 	wait.flag(c, startWait)
 	c.AddCommand(scheduleRunCommand(), scheduleListCommand(), schedulePauseCommand("pause", true), schedulePauseCommand("resume", false))
 	return c
@@ -94,8 +91,7 @@ func chooseJobs(list string) (chosen []string, err error) {
 }
 
 func scheduleRunCommand() *cobra.Command {
-	var asJSON bool
-	c := &cobra.Command{
+	return op.Command{
 		Use:   "run JOB",
 		Short: "Run a job now, even if it is not due or is paused",
 		Long: `Run a job now. Its next run is due after its interval. With --server, the job becomes due:
@@ -104,23 +100,16 @@ the next scheduler that polls runs it, unless it is paused.
 Exit codes: 0 success; 1 it failed in part, or another process runs it; 2 usage error.`,
 		Example: `  farol schedule run janitor
   farol schedule run read-buckets --json`,
-		Args: cli.OneArg("job"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			chosen, err := chooseJobs(args[0])
-			if err != nil {
-				return err
-			}
-			if len(chosen) != 1 || strings.Contains(args[0], ",") {
-				return cli.Usage(errors.New("name one job"), "the jobs are "+strings.Join(jobNames(), ", "))
-			}
-			if remote.From(cmd.Context()) == nil {
-				return runJobNow(cmd, chosen[0], asJSON)
-			}
-			return remote.Do(cmd, func(ctx context.Context, s *remote.Server) error { return runJobSoon(ctx, cmd, s, chosen[0], asJSON) })
-		},
-	}
-	cli.JSONFlag(c, &asJSON)
-	return c
+		Arg: "job",
+	}.Alone(func(c *op.Call) error {
+		if !slices.Contains(jobNames(), c.Arg) {
+			return cli.Usage(fmt.Errorf("there is no job %q", c.Arg), "the jobs are "+strings.Join(jobNames(), ", "))
+		}
+		if remote.From(c.Cmd.Context()) == nil {
+			return runJobNow(c)
+		}
+		return remote.Do(c.Cmd, func(ctx context.Context, s *remote.Server) error { return runJobSoon(ctx, c, s) })
+	})
 }
 
 // holderName names this process to others, and no other start of it.
@@ -218,8 +207,8 @@ func (c *scheduling) serve(ctx context.Context, command string) error {
 	})
 }
 
-func runDueJobs(cmd *cobra.Command, chosen []string, asJSON bool) error {
-	c, err := connectScheduler(cmd.Context(), chosen, openNow)
+func runDueJobs(call *op.Call, chosen []string) error {
+	c, err := connectScheduler(call.Cmd.Context(), chosen, openNow)
 	if err != nil {
 		return err
 	}
@@ -227,29 +216,30 @@ func runDueJobs(cmd *cobra.Command, chosen []string, asJSON bool) error {
 	if err := c.leaveOut(); err != nil {
 		return err
 	}
-	runs, err := c.Once(cmd.Context())
-	if len(runs) == 0 && err == nil && !asJSON {
-		_, err = fmt.Fprintln(cmd.OutOrStdout(), "Nothing is due.")
+	runs, err := c.Once(call.Cmd.Context())
+	if len(runs) == 0 && err == nil && !call.JSON {
+		_, err = fmt.Fprintln(call.Cmd.OutOrStdout(), "Nothing is due.")
 	}
-	return errors.Join(err, reportRuns(cmd, asJSON, runs...))
+	return errors.Join(err, reportRuns(call, runs...))
 }
 
 // runJobSoon has a server make a job due.
-func runJobSoon(ctx context.Context, cmd *cobra.Command, s *remote.Server, name string, asJSON bool) error {
-	j, err := remote.Send[record.Schedule](ctx, s, http.MethodPost, "schedules/"+name+"/run", nil)
+func runJobSoon(ctx context.Context, c *op.Call, s *remote.Server) error {
+	j, err := remote.Send[record.Schedule](ctx, s, http.MethodPost, c.Path("schedules/{}/run"), nil)
 	if err != nil {
 		return cli.Failure{Code: cli.ExitFailed, Err: err, Next: "`farol schedule list` shows the jobs and their states"}
 	}
-	return cli.Printf(cmd, asJSON, j, "%s is due now. `farol schedule list` shows its result when a scheduler has run it.\n", j.Job)
+	return cli.Printf(c.Cmd, c.JSON, j, "%s is due now. `farol schedule list` shows its result when a scheduler has run it.\n", j.Job)
 }
 
-func runJobNow(cmd *cobra.Command, name string, asJSON bool) error {
-	c, err := connectScheduler(cmd.Context(), []string{name}, openNow)
+func runJobNow(call *op.Call) error {
+	ctx, name := call.Cmd.Context(), call.Arg
+	c, err := connectScheduler(ctx, []string{name}, openNow)
 	if err != nil {
 		return err
 	}
 	defer c.Close()
-	run, err := c.Now(cmd.Context(), c.Jobs[0])
+	run, err := c.Now(ctx, c.Jobs[0])
 	busy := errors.Is(err, upkeep.ErrBusy)
 	if err == nil || busy {
 		entry := registry.AuditEntry{Operation: "schedules.run", SubjectType: "schedule", SubjectID: name}
@@ -257,7 +247,7 @@ func runJobNow(cmd *cobra.Command, name string, asJSON bool) error {
 		if busy {
 			refused = errors.Join(registry.ErrRefused, err)
 		}
-		if noted := c.Services.Registry.Noted(cmd.Context(), registry.Actor{}, entry, refused); noted != nil && !busy {
+		if noted := c.Services.Registry.Noted(ctx, registry.Actor{}, entry, refused); noted != nil && !busy {
 			return noted
 		}
 	}
@@ -270,7 +260,7 @@ func runJobNow(cmd *cobra.Command, name string, asJSON bool) error {
 	if err != nil {
 		return err
 	}
-	return reportRuns(cmd, asJSON, run)
+	return reportRuns(call, run)
 }
 
 // runView is a run of a job as JSON.
@@ -291,7 +281,7 @@ func viewOf(r upkeep.JobRun) runView {
 }
 
 // reportRuns prints the results of runs, and returns their errors.
-func reportRuns(cmd *cobra.Command, asJSON bool, runs ...upkeep.JobRun) error {
+func reportRuns(c *op.Call, runs ...upkeep.JobRun) error {
 	var errs []error
 	var views []runView
 	var text strings.Builder
@@ -306,7 +296,7 @@ func reportRuns(cmd *cobra.Command, asJSON bool, runs ...upkeep.JobRun) error {
 			errs = append(errs, fmt.Errorf("%s: %w", r.Job, r.Err))
 		}
 	}
-	if err := cli.Printf(cmd, asJSON, views, "%s", text.String()); err != nil {
+	if err := cli.Printf(c.Cmd, c.JSON, views, "%s", text.String()); err != nil {
 		return err
 	}
 	if len(errs) == 0 {

@@ -25,8 +25,6 @@ func scheduleListCommand() *cobra.Command {
 		Short: "List recurring jobs with their last result and next run",
 		Long: `Show the recurring jobs, with their state, last run and next run. Pause one with
 "schedule pause", or run one now with "schedule run".`,
-		Example: `  farol schedule list
-  farol schedule list --json`,
 	})
 }
 

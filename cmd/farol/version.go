@@ -5,22 +5,11 @@ import (
 
 	"github.com/farol-preservation/farol/internal/build"
 	"github.com/farol-preservation/farol/internal/cli"
+	"github.com/farol-preservation/farol/internal/commands/op"
 )
 
 func versionCommand() *cobra.Command {
-	var asJSON bool
-	c := &cobra.Command{
-		Use:   "version",
-		Short: "Print the version",
-		Example: `  farol version
-  farol version --json`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return printVersion(cmd, asJSON)
-		},
-	}
-	cli.JSONFlag(c, &asJSON)
-	return c
+	return op.Command{Use: "version", Short: "Print the version"}.Alone(func(c *op.Call) error { return printVersion(c.Cmd, c.JSON) })
 }
 
 func printVersion(cmd *cobra.Command, asJSON bool) error {

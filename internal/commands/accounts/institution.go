@@ -212,8 +212,6 @@ func institutionListCommand() *cobra.Command {
 	return op.Command{
 		Use:   "list",
 		Short: "List institutions",
-		Example: `  farol institution list
-  farol institution list --json`,
 	}.Make(func(ctx context.Context, c *op.Call) error {
 		list, err := institutions(ctx, c)
 		if err != nil {

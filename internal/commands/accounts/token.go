@@ -28,9 +28,7 @@ func Token() *cobra.Command {
 }
 
 func tokenAddCommand() *cobra.Command {
-	var t record.Token
-	var stages []string
-	c := op.Command{
+	return op.Command{
 		Use:   "add NAME [--may RIGHT,...] [--permissions PERMISSION,...]",
 		Short: "Create a token",
 		Long: `Create a token and print it; it cannot be printed again. Its rights are post (messages
@@ -47,9 +45,16 @@ deletions, approve, let repair continue, or manage people, tokens and settings.`
   farol token add catalogue --permissions objects.read,files.read --institution test.edu`,
 		Arg:   "name",
 		Here:  true,
-		Flags: []op.Flag{{Name: "lasts", Param: "seconds", Kind: op.Seconds, Help: "how long it is valid; without, until it is removed"}},
+		Param: "name",
+		Flags: []op.Flag{
+			{Name: "may", Param: "rights", Kind: op.Texts, Help: "what it may be used for: " + strings.Join(registry.Rights(), ", ")},
+			{Name: "permissions", Param: "permissions", Kind: op.Texts, Help: "what it may do with the REST API, such as items.read"},
+			{Name: "institution", Param: "institution_identifier", Help: "only items and records of this institution, by its identifier"},
+			{Name: "stages", Param: "stages", Kind: op.Texts, Help: "stages that may be leased; without, all that programs process over HTTP"},
+			{Name: "lasts", Param: "seconds", Kind: op.Seconds, Help: "how long it is valid; without, until it is removed"},
+		},
 		Check: func(c *op.Call) error {
-			if err := checkRights(&t, stages); err != nil {
+			if err := checkRights(c); err != nil {
 				return err
 			}
 			if c.Given("lasts") && c.Duration("lasts") <= 0 {
@@ -58,54 +63,43 @@ deletions, approve, let repair continue, or manage people, tokens and settings.`
 			return nil
 		},
 	}.Make(func(ctx context.Context, c *op.Call) error {
-		body := c.Body()
-		body["name"], body["institution_identifier"], body["rights"], body["stages"], body["permissions"] = c.Arg, t.Institution, t.Rights, stages, t.Permissions
 		var view struct {
 			record.Token
 
 			Secret string `json:"token"`
 		}
-		if _, err := c.Do(ctx, client.Call{Method: http.MethodPost, Path: "tokens", Body: body}, &view); err != nil {
+		if _, err := c.Do(ctx, client.Call{Method: http.MethodPost, Path: "tokens", Body: c.Body()}, &view); err != nil {
 			return remote.Next(err, "`farol token list`, `farol stage list` and `farol institution list` show the tokens, stages and institutions")
 		}
 		return cli.Printf(c.Cmd, c.JSON, view, "%s\nIt cannot be printed again. Programs send it as: Authorization: Bearer TOKEN\n", view.Secret)
 	})
-	c.Flags().StringSliceVar(&t.Rights, "may", nil, "what it may be used for: "+strings.Join(registry.Rights(), ", "))
-	c.Flags().StringSliceVar(&t.Permissions, "permissions", nil, "what it may do with the REST API, such as items.read")
-	c.Flags().StringVar(&t.Institution, "institution", "", "only items and records of this institution, by its identifier")
-	c.Flags().StringSliceVar(&stages, "stages", nil, "stages that may be leased; without, all that programs process over HTTP")
-	return c
 }
 
-// checkRights refuses rights and permissions that there are not, or that do not go together,
-// and spells permissions as the registry does.
-func checkRights(t *record.Token, stages []string) error {
-	given := t.Permissions
-	t.Permissions = nil
-	for _, name := range given {
+// checkRights refuses rights and permissions that there are not, or that do not go together.
+func checkRights(c *op.Call) error {
+	rights, permissions, institution := c.Texts("may"), c.Texts("permissions"), c.Given("institution")
+	for i, name := range permissions {
 		if permission.Permission(name).Personal() {
 			return cli.Usage(fmt.Errorf("the permission %q is for people: the token of a service can never use it", name), "have a person make a personal token, or leave it out")
 		}
-		p, err := cli.OneOf("--permissions", permission.Permission(name), permission.OfService(t.Institution != ""))
+		p, err := cli.OneOf("--permissions", permission.Permission(name), permission.OfService(institution))
 		if err != nil {
 			return err
 		}
-		if p != "" && !slices.Contains(t.Permissions, string(p)) {
-			t.Permissions = append(t.Permissions, string(p))
-		}
+		permissions[i] = string(p) // as the registry spells it
 	}
-	if len(t.Rights) == 0 && len(t.Permissions) == 0 {
+	if len(rights) == 0 && len(permissions) == 0 {
 		return cli.Usage(errors.New("--may or --permissions is missing"), "the rights are "+strings.Join(registry.Rights(), ", "))
 	}
-	for _, right := range t.Rights {
+	for _, right := range rights {
 		if _, err := cli.OneOf("--may", right, registry.Rights()); err != nil {
 			return err
 		}
 	}
-	if len(stages) > 0 && !slices.Contains(t.Rights, registry.RightLease) {
+	if c.Given("stages") && !slices.Contains(rights, registry.RightLease) {
 		return cli.Usage(errors.New("--stages is given, but no right to lease"), "leave --stages out, or add lease to --may")
 	}
-	if t.Institution != "" && len(t.Rights) > 0 && strings.Join(t.Rights, "") != registry.RightLease {
+	if institution && len(rights) > 0 && strings.Join(rights, "") != registry.RightLease {
 		return cli.Usage(errors.New("a token of an institution may only lease"), "leave --institution out, or give --may lease")
 	}
 	return nil
@@ -115,9 +109,7 @@ func tokenListCommand() *cobra.Command {
 	return tokens().All(op.Command{
 		Use:   "list",
 		Short: "List tokens without their secrets",
-		Example: `  farol token list
-  farol token list --json`,
-		Here: true,
+		Here:  true,
 	})
 }
 
@@ -146,8 +138,7 @@ func tokens() op.List[record.Token] {
 }
 
 func tokenRemoveCommand() *cobra.Command {
-	var care cli.Caution
-	c := op.Command{
+	return op.Command{
 		Use:   "remove NAME",
 		Short: "Revoke a token",
 		Long: `Revoke a token. Programs that use it are refused within two seconds. A revoked token
@@ -157,6 +148,7 @@ cannot be created again.`,
   farol token remove scanner --yes --json`,
 		Arg:  "name",
 		Here: true,
+		Asks: true,
 	}.Make(func(ctx context.Context, c *op.Call) error {
 		list, err := remote.All[record.Token](ctx, c.Server, "tokens")
 		if err != nil {
@@ -167,7 +159,7 @@ cannot be created again.`,
 		if i < 0 {
 			return cli.Failure{Code: cli.ExitFailed, Err: fmt.Errorf("there is no token %q", c.Arg), Next: next}
 		}
-		does, err := care.Allows(c.Cmd, "Revoke the token "+human.Line(c.Arg), true)
+		does, err := c.Care.Allows(c.Cmd, "Revoke the token "+human.Line(c.Arg), true)
 		if err != nil {
 			return err
 		}
@@ -182,6 +174,4 @@ cannot be created again.`,
 		}
 		return cli.Printf(c.Cmd, c.JSON, list[i], "%s is no longer valid; servers refuse it within two seconds.\n", human.Line(c.Arg))
 	})
-	care.Flags(c)
-	return c
 }

@@ -32,7 +32,8 @@ const mostNamed = 100_000
 
 func deleteRequestCommand() *cobra.Command {
 	var names []string
-	c := op.Command{
+	return op.Command{
+		Args:  cobra.ArbitraryArgs,
 		Use:   "request IDENTIFIER... --by EMAIL",
 		Short: "Request the deletion of objects and files",
 		Long: `Request the deletion of objects and files, by their identifiers. Nothing is deleted
@@ -51,7 +52,7 @@ institution. If an object has not been stored for the minimum time of its storag
 		Within: -1, // it may name many files
 		Check: func(c *op.Call) error {
 			more, err := namedIn(c.Text("from"), c.Cmd.InOrStdin())
-			names = append(c.Cmd.Flags().Args(), more...)
+			names = append(c.Args, more...)
 			switch {
 			case err != nil:
 				return err
@@ -75,8 +76,6 @@ institution. If an object has not been stored for the minimum time of its storag
 		return cli.Printf(c.Cmd, c.JSON, d, "Request %d names %s and %s. Nothing is deleted yet.\n%s\nAnother person approves it%s\n",
 			d.ID, human.Count(d.Objects, "object", "objects"), human.Count(d.Files, "file", "files"), human.Line(d.Ask), how)
 	})
-	c.Args = cobra.ArbitraryArgs
-	return c
 }
 
 // byAdmin is what to do where nobody is named who decides.
@@ -296,8 +295,7 @@ func wasKept(r record.DeletedCopy) string {
 const onPaper = "add --on-paper with where and when that person has approved it on paper: a command does not know who runs it"
 
 func deleteApproveCommand() *cobra.Command {
-	var care cli.Caution
-	c := oneRequest(op.Command{
+	return oneRequest(op.Command{
 		Use:   "approve REQUEST --by EMAIL --on-paper REASON",
 		Short: "Enter the approval of a deletion request",
 		Long: `Enter the approval of a deletion for the person who has given it on paper. That person is
@@ -322,20 +320,19 @@ asked first; --dry-run shows whether the approval would be refused, and changes 
 			}
 			return nil
 		},
-	}).Make(func(ctx context.Context, c *op.Call) error { return approve(ctx, c, care) })
-	care.Flags(c)
-	return c
+		Asks: true,
+	}).Make(approve)
 }
 
 // approve finds out what would be refused before it asks, and again when it approves.
-func approve(ctx context.Context, c *op.Call, care cli.Caution) error {
+func approve(ctx context.Context, c *op.Call) error {
 	path := c.Path("deletions/{}/approve")
 	d, err := remote.Send[record.DeletionRequest](ctx, c.Server, http.MethodPost, path+"/check", nil)
 	if err != nil {
 		return err
 	}
 	what := fmt.Sprintf("%s and %s of %s", human.Count(d.Objects, "object", "objects"), human.Count(d.Files, "file", "files"), d.Institution)
-	does, err := care.Allows(c.Cmd, "Delete "+what+" for good", true)
+	does, err := c.Care.Allows(c.Cmd, "Delete "+what+" for good", true)
 	if err != nil {
 		return err
 	}

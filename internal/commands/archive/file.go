@@ -28,7 +28,7 @@ func File() *cobra.Command {
 
 func fileListCommand() *cobra.Command {
 	var object string // that is named; "": none
-	c := op.List[record.ListedFile]{
+	return op.List[record.ListedFile]{
 		Path: "files", What: "files", Next: filesAfter,
 		Header: []string{"FILE", "BYTES", "FORMAT", "PUID", "COPIES", "LAST READ", "STATE"},
 		Row:    func(f record.ListedFile) []string { return fileRow(f, object) },
@@ -40,6 +40,7 @@ func fileListCommand() *cobra.Command {
 			return err
 		},
 	}.Command(op.Command{
+		Args:  cobra.MaximumNArgs(1),
 		Use:   "list [OBJECT]",
 		Short: "List the files of an object, or those with a digest",
 		Long: `List the files of an object in the order of their identifiers. With --digest, list the files
@@ -65,8 +66,6 @@ that have, or had, a content, newest first: of all objects if none is named.`,
 			return nil
 		},
 	})
-	c.Args = cobra.MaximumNArgs(1)
-	return c
 }
 
 // filesAfter is the flag for the page after a file.

@@ -181,7 +181,8 @@ func writeWorst(out io.Writer, r FixityReport) error {
 }
 
 func fixityCheckCommand() *cobra.Command {
-	c := op.Command{
+	return op.Command{
+		Args:  cobra.MinimumNArgs(1),
 		Use:   "check IDENT...",
 		Short: "Check the copies of files or objects now",
 		Long: `Check the copies of files, or of all files of objects, before all other copies and
@@ -213,8 +214,6 @@ copies.`,
 		}
 		return requestChecks(ctx, c)
 	})
-	c.Args = cobra.MinimumNArgs(1)
-	return c
 }
 
 // requestChecks requests checks of each object and file, and says what will be checked. One that
@@ -222,7 +221,7 @@ copies.`,
 func requestChecks(ctx context.Context, c *op.Call) error {
 	asked := []record.FixityRequested{}
 	var failed []error
-	for _, identifier := range c.Cmd.Flags().Args() {
+	for _, identifier := range c.Args {
 		body := c.Body()
 		body["identifier"] = identifier
 		v, err := remote.Send[struct{ Items []record.FixityRequested }](ctx, c.Server, http.MethodPost, "fixity/checks", body)
@@ -270,7 +269,8 @@ func writeAsked(out io.Writer, asked []record.FixityRequested) error {
 }
 
 func fixityPolicyCommand() *cobra.Command {
-	c := op.Command{
+	return op.Command{
+		Args:  cobra.MaximumNArgs(1),
 		Use:   "policy [TARGET]",
 		Short: "Show or set the fixity schedule of a storage target",
 		Long: `Show how often the copies in each storage target are checked, or set it for one target.
@@ -305,8 +305,6 @@ checks of a copy; --default sets it to FAROL_FIXITY_DAYS.`,
 		}
 		return printPolicies(c, list)
 	})
-	c.Args = cobra.MaximumNArgs(1)
-	return c
 }
 
 // given is how many of some flags were given.

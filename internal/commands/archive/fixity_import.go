@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/farol-preservation/farol/internal/cli"
+	"github.com/farol-preservation/farol/internal/commands/op"
 	"github.com/farol-preservation/farol/internal/connect"
 	"github.com/farol-preservation/farol/internal/human"
 	"github.com/farol-preservation/farol/internal/settings"
@@ -19,8 +20,7 @@ import (
 )
 
 func fixityImportCommand() *cobra.Command {
-	var f importFlags
-	c := &cobra.Command{
+	return op.Command{
 		Use:   "import REPORT.csv... --target NAME",
 		Short: "Import checksum reports of S3 Batch Operations",
 		Long: `Record the results of completion reports of S3 Batch Operations. Its operation
@@ -38,19 +38,11 @@ Exit codes: 0 every row was used and matched; 1 some were not; 2 usage error.`,
   farol fixity import report.csv more.csv --target Glacier-VA --json
   farol fixity import - --target Glacier-VA --date 2026-11-02T15:04:05Z < report.csv`,
 		Args: cobra.MinimumNArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return runFixityImport(cmd.Context(), cmd.InOrStdin(), cmd.OutOrStdout(), args, f)
+		Flags: []op.Flag{
+			{Name: "target", Help: "the storage target that the reports are about (required)"},
+			{Name: "date", Help: "when the checksums were computed, such as 2026-11-02T15:04:05Z"},
 		},
-	}
-	c.Flags().StringVar(&f.target, "target", "", "the storage target that the reports are about (required)")
-	c.Flags().StringVar(&f.date, "date", "", "when the checksums were computed, such as 2026-11-02T15:04:05Z")
-	cli.JSONFlag(c, &f.asJSON)
-	return c
-}
-
-type importFlags struct {
-	target, date string
-	asJSON       bool
+	}.Alone(importReports)
 }
 
 // importReport is what farol fixity import prints as JSON for each file.
@@ -61,22 +53,22 @@ type importReport struct {
 	Problems []fixity.Problem `json:"problems"` // the first 10,000
 }
 
-func runFixityImport(ctx context.Context, in io.Reader, out io.Writer, files []string, f importFlags) error {
-	const help = "see `farol fixity import --help`"
-	if f.target == "" {
+func importReports(c *op.Call) error {
+	ctx, out := c.Cmd.Context(), c.Cmd.OutOrStdout()
+	if !c.Given("target") {
 		return cli.Usage(errors.New("--target is missing"), "`farol fixity policy` lists the storage targets")
 	}
 	config, err := connect.Load(settings.Audit{})
 	if err != nil {
 		return err
 	}
-	target, known := config.Storage.TargetOf(f.target)
+	target, known := config.Storage.TargetOf(c.Text("target"))
 	if !known {
-		return cli.Usage(fmt.Errorf("unknown storage target %q", f.target), "`farol fixity policy` lists the storage targets")
+		return noTarget(c.Text("target"))
 	}
-	date, err := dateOf(f.date)
+	date, err := dateOf(c.Text("date"))
 	if err != nil {
-		return cli.Usage(err, help)
+		return cli.Usage(err, "see `farol fixity import --help`")
 	}
 	s, err := connect.Open(ctx, "fixity", connect.Needs{Database: &config.Database, Storage: &config.Storage, Log: connect.NewLogger(config.Log)})
 	if err != nil {
@@ -85,16 +77,16 @@ func runFixityImport(ctx context.Context, in io.Reader, out io.Writer, files []s
 	defer s.Close()
 	reports := []importReport{}
 	perfect := true
-	for _, name := range files {
+	for _, name := range c.Args {
 		r := &fixity.Report{Registry: s.Registry, Target: target.Name, Bucket: s.Targets[target.Name], At: date}
-		report, err := importFile(ctx, r, in, out, name, f.asJSON)
+		report, err := importFile(ctx, r, c.Cmd.InOrStdin(), out, name, c.JSON)
 		if err != nil {
 			return err
 		}
 		perfect = perfect && report.Matched+report.Known+report.Incomparable+report.Overtaken == report.Rows
 		reports = append(reports, report)
 	}
-	if f.asJSON {
+	if c.JSON {
 		if err := cli.WriteJSON(out, reports); err != nil {
 			return err
 		}

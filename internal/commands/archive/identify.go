@@ -13,6 +13,7 @@ import (
 
 	"github.com/farol-preservation/farol/format"
 	"github.com/farol-preservation/farol/internal/cli"
+	"github.com/farol-preservation/farol/internal/commands/op"
 	"github.com/farol-preservation/farol/internal/connect"
 	"github.com/farol-preservation/farol/internal/human"
 	"github.com/farol-preservation/farol/internal/settings"
@@ -21,19 +22,9 @@ import (
 	"github.com/farol-preservation/farol/registry/formats"
 )
 
-// identifyFlags say which files farol identify takes.
-type identifyFlags struct {
-	missing             bool
-	olderThan           string
-	institution, object string
-	care                cli.Caution
-	dryRun, asJSON      bool
-}
-
 // Identify is farol identify.
 func Identify() *cobra.Command {
-	var f identifyFlags
-	c := &cobra.Command{
+	return op.Command{
 		Use:   "identify --missing | --older-than-signature V",
 		Short: "Identify the formats of stored files again",
 		Long: `Identify the formats of stored files again, by reading parts of a copy, and record the
@@ -60,41 +51,33 @@ Exit codes: 0 no file is left; 1 some are left, or it failed; 2 usage error.`,
   farol identify --missing --institution test.edu
   farol identify --older-than-signature 120
   farol identify --older-than-signature V120 --object test.edu/first-bag --json`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			does, err := f.care.Allows(cmd, "Identify these files again, and record what is found", true)
-			if err != nil {
-				return err
-			}
-			f.dryRun = !does
-			return runIdentify(cmd, f)
+		Asks: true,
+		Flags: []op.Flag{
+			{Name: "missing", Kind: op.Truth, Help: "files without a PUID, and without a reason why there is none"},
+			{Name: "older-than-signature", Help: "files identified with signatures below this number"},
+			{Name: "institution", Help: "only files of this institution, by its identifier"},
+			{Name: "object", Help: "only files of this object, by its identifier"},
 		},
-	}
-	c.Flags().BoolVar(&f.missing, "missing", false, "files without a PUID, and without a reason why there is none")
-	c.Flags().StringVar(&f.olderThan, "older-than-signature", "", "files identified with signatures below this number")
-	c.Flags().StringVar(&f.institution, "institution", "", "only files of this institution, by its identifier")
-	c.Flags().StringVar(&f.object, "object", "", "only files of this object, by its identifier")
-	f.care.Flags(c)
-	cli.JSONFlag(c, &f.asJSON)
-	return c
+	}.Alone(identify)
 }
 
-// filter is what the flags say in the registry's words.
-func (f identifyFlags) filter() (formats.Filter, error) {
-	filter := formats.Filter{Institution: f.institution, Object: f.object}
+// chosen is what the flags say in the registry's words.
+func chosen(c *op.Call) (formats.Filter, error) {
+	filter := formats.Filter{Institution: c.Text("institution"), Object: c.Text("object")}
 	const help = "see `farol identify --help`"
+	olderThan := c.Text("older-than-signature")
 	switch {
-	case f.missing == (f.olderThan != ""):
+	case c.Given("missing") == (olderThan != ""):
 		return filter, cli.Usage(errors.New("give one of --missing and --older-than-signature"), help)
-	case f.missing:
+	case c.Given("missing"):
 		return filter, nil
 	}
-	n, err := strconv.Atoi(strings.TrimPrefix(strings.TrimPrefix(f.olderThan, "V"), "v"))
+	n, err := strconv.Atoi(strings.TrimPrefix(strings.TrimPrefix(olderThan, "V"), "v"))
 	if err != nil {
-		n = format.SignatureNumber(f.olderThan)
+		n = format.SignatureNumber(olderThan)
 	}
 	if n < 1 || n > 999_999 {
-		return filter, cli.Usage(fmt.Errorf("--older-than-signature is %q; it must be the number of a PRONOM signature file, such as 120", f.olderThan), help)
+		return filter, cli.Usage(fmt.Errorf("--older-than-signature is %q; it must be the number of a PRONOM signature file, such as 120", olderThan), help)
 	}
 	filter.OlderThan = n
 	return filter, nil
@@ -114,9 +97,13 @@ type identifyReport struct {
 // mostLeft bounds the files that JSON lists as left.
 const mostLeft = 10_000
 
-func runIdentify(cmd *cobra.Command, f identifyFlags) error {
-	ctx := cmd.Context()
-	filter, err := f.filter()
+func identify(c *op.Call) error {
+	ctx := c.Cmd.Context()
+	filter, err := chosen(c)
+	if err != nil {
+		return err
+	}
+	does, err := c.Care.Allows(c.Cmd, "Identify these files again, and record what is found", true)
 	if err != nil {
 		return err
 	}
@@ -137,23 +124,23 @@ func runIdentify(cmd *cobra.Command, f identifyFlags) error {
 		return err
 	}
 	defer identifier.Close()
-	report := identifyReport{DryRun: f.dryRun, LeftFiles: []upkeep.Left{}}
+	report := identifyReport{DryRun: !does, LeftFiles: []upkeep.Left{}}
 	if report.Version, err = identifier.Version(ctx); err != nil {
 		return err
 	}
 	if own := format.SignatureNumber(report.Version); filter.OlderThan > own {
-		fmt.Fprintf(cmd.ErrOrStderr(), "This Farol identifies with the signatures of %d; what it identifies stays older than %d.\n", own, filter.OlderThan)
+		fmt.Fprintf(c.Cmd.ErrOrStderr(), "This Farol identifies with the signatures of %d; what it identifies stays older than %d.\n", own, filter.OlderThan)
 	}
 	count, err := formats.In(s.Registry).Count(ctx, filter)
 	if err != nil {
 		return err
 	}
 	report.Files, report.Bytes = count.Files, count.Bytes
-	if f.dryRun {
-		return dryRun(cmd, s.Registry, filter, count, report, f.asJSON)
+	if !does {
+		return dryRun(c, s.Registry, filter, count, report)
 	}
 	b := &upkeep.Backfill{Registry: s.Registry, Targets: s.Targets, Formats: identifier, Files: 2 * config.Identify.Workers}
-	return backfill(cmd, b, filter, count, report, f.asJSON)
+	return backfill(c, b, filter, count, report)
 }
 
 // checkNames refuses names of objects and institutions that do not exist.
@@ -170,15 +157,15 @@ func checkNames(ctx context.Context, r *registry.Registry, f formats.Filter) err
 	return missing("`farol institution list` lists the institutions")(err)
 }
 
-func dryRun(cmd *cobra.Command, r *registry.Registry, f formats.Filter, count formats.Count, report identifyReport, asJSON bool) error {
-	first, err := formats.In(r).ToIdentify(cmd.Context(), f, count.At, nil, 20)
+func dryRun(c *op.Call, r *registry.Registry, f formats.Filter, count formats.Count, report identifyReport) error {
+	first, err := formats.In(r).ToIdentify(c.Cmd.Context(), f, count.At, nil, 20)
 	if err != nil {
 		return err
 	}
 	for _, file := range first {
 		report.Sample = append(report.Sample, file.Identifier)
 	}
-	return cli.Print(cmd, asJSON, report, writeSample)
+	return cli.Print(c.Cmd, c.JSON, report, writeSample)
 }
 
 func writeSample(out io.Writer, r identifyReport) error {
@@ -192,13 +179,13 @@ func writeSample(out io.Writer, r identifyReport) error {
 	return err
 }
 
-func backfill(cmd *cobra.Command, b *upkeep.Backfill, f formats.Filter, c formats.Count, report identifyReport, asJSON bool) error {
-	show := cli.NewBar(c.Files, decor.CountersNoUnit("%d / %d files"))
+func backfill(c *op.Call, b *upkeep.Backfill, f formats.Filter, count formats.Count, report identifyReport) error {
+	show := cli.NewBar(count.Files, decor.CountersNoUnit("%d / %d files"))
 	var broken error // standard output
-	sum, err := b.Run(cmd.Context(), f, c, show.Set, func(l upkeep.Left) {
+	sum, err := b.Run(c.Cmd.Context(), f, count, show.Set, func(l upkeep.Left) {
 		switch {
-		case !asJSON:
-			if _, err := fmt.Fprintf(cmd.OutOrStdout(), "left: %s: %s\n", human.Line(l.Identifier), human.Line(l.Reason)); err != nil {
+		case !c.JSON:
+			if _, err := fmt.Fprintf(c.Cmd.OutOrStdout(), "left: %s: %s\n", human.Line(l.Identifier), human.Line(l.Reason)); err != nil {
 				broken = err
 			}
 		case len(report.LeftFiles) < mostLeft:
@@ -207,7 +194,7 @@ func backfill(cmd *cobra.Command, b *upkeep.Backfill, f formats.Filter, c format
 	})
 	show.End()
 	report.Backfilled = sum
-	err = errors.Join(err, broken, cli.Printf(cmd, asJSON, report,
+	err = errors.Join(err, broken, cli.Printf(c.Cmd, c.JSON, report,
 		"%s identified, %d of them with another result than before; %d changed by others during the run; %d skipped, since all copies are archived; %d left.\n",
 		filesOf(sum.Identified), sum.Changed, sum.Overtaken, sum.Archived, sum.Left))
 	switch {

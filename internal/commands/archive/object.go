@@ -159,12 +159,7 @@ func recordCommand[P any](
 
 // missing adds the next step to the error of what there is not.
 func missing(next string) func(error) error {
-	return func(err error) error {
-		if errors.Is(err, registry.ErrNotFound) {
-			return cli.Failure{Code: cli.ExitFailed, Err: err, Next: next}
-		}
-		return err
-	}
+	return func(err error) error { return remote.Next(err, next) }
 }
 
 const objectsListed = "`farol object list` lists the objects"

@@ -15,6 +15,7 @@ import (
 
 	"github.com/farol-preservation/farol/client"
 	"github.com/farol-preservation/farol/internal/cli"
+	"github.com/farol-preservation/farol/internal/commands/op"
 	"github.com/farol-preservation/farol/internal/connect"
 	"github.com/farol-preservation/farol/internal/human"
 	"github.com/farol-preservation/farol/internal/remote"
@@ -27,8 +28,7 @@ import (
 
 // Repair is farol repair.
 func Repair() *cobra.Command {
-	var f repairFlags
-	c := &cobra.Command{
+	return op.Command{
 		Use:   "repair IDENT... | --all | --release PROVIDER --by EMAIL",
 		Short: "Repair bad copies from verified good ones",
 		Long: `Replace copies that failed their fixity check with good copies of the same files: of one
@@ -52,53 +52,41 @@ Exit codes: 0 all copies are repaired; 1 some are not; 2 usage error.`,
   farol repair test.edu/first-bag/data/a.txt --json
   farol repair --all --retrieve Bulk
   farol repair --release Wasabi-VA --by admin@archive.org`,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if f.release == "" {
-				if err := connect.Refuse(cmd.Context(), "repair without --release"); err != nil {
-					return err
-				}
-			}
-			if f.dryRun = f.care.DryRun; f.all { // one file or object is asked for by name
-				does, err := f.care.Allows(cmd, "Replace all bad copies", true)
-				if err != nil {
-					return err
-				}
-				f.dryRun = !does
-			}
-			return runRepair(cmd, args, f)
+		Args: cobra.ArbitraryArgs,
+		Asks: true,
+		Flags: []op.Flag{
+			{Name: "all", Kind: op.Truth, Help: "all bad copies"},
+			{Name: "retrieve", Among: Tiers, Quiet: true, Help: "make archived copies readable: Expedited, Standard or Bulk"},
+			{Name: "release", Help: "release the repair limit of a provider"},
+			{Name: "by", Help: "e-mail of the admin who releases the limit"},
 		},
-	}
-	c.Flags().BoolVar(&f.all, "all", false, "all bad copies")
-	f.care.Flags(c)
-	c.Flags().StringVar(&f.retrieve, "retrieve", "", "make archived copies readable: Expedited, Standard or Bulk")
-	c.Flags().StringVar(&f.release, "release", "", "release the repair limit of a provider")
-	c.Flags().StringVar(&f.by, "by", "", "e-mail of the admin who releases the limit")
-	cli.JSONFlag(c, &f.asJSON)
-	return c
+		Check: checkRepair,
+	}.Alone(func(c *op.Call) error {
+		if c.Given("release") {
+			return release(c)
+		}
+		return repair(c)
+	})
 }
 
-type repairFlags struct {
-	care                  cli.Caution
-	all, dryRun, asJSON   bool
-	retrieve, release, by string
-}
-
-// check refuses flags that do not go together.
-func (f *repairFlags) check(cmd *cobra.Command, args []string) (err error) {
+// checkRepair refuses flags that do not go together.
+func checkRepair(c *op.Call) error {
 	const help = "see `farol repair --help`"
-	remotely := remote.From(cmd.Context()) != nil
+	remotely := remote.From(c.Cmd.Context()) != nil
+	releases, by, all := c.Given("release"), c.Given("by"), c.Given("all")
 	switch {
-	case f.release != "" && (f.all || f.dryRun || f.retrieve != "" || len(args) > 0):
+	case remotely && !releases:
+		return connect.Refuse(c.Cmd.Context(), "repair without --release")
+	case releases && (all || c.Care.DryRun || c.Given("retrieve") || len(c.Args) > 0):
 		return cli.Usage(errors.New("--release goes with --by alone"), help)
-	case remotely && f.by != "":
+	case remotely && by:
 		return cli.Usage(errors.New("--by is for the database; through a server, the person with the token releases the limit"), "leave --by out")
-	case !remotely && (f.release == "") != (f.by == ""):
+	case !remotely && releases != by:
 		return cli.Usage(errors.New("--release and --by go together"), "name the provider, and the admin who releases its limit")
-	case f.release == "" && f.all == (len(args) > 0):
+	case !releases && all == (len(c.Args) > 0):
 		return cli.Usage(errors.New("name files or objects, or give --all"), help)
 	}
-	f.retrieve, err = cli.OneOf("--retrieve", f.retrieve, Tiers())
-	return err
+	return nil
 }
 
 // repairReport is what farol repair prints as JSON.
@@ -108,13 +96,13 @@ type repairReport struct {
 	Stops  []record.FixityRepairStop `json:"brakes"`
 }
 
-func runRepair(cmd *cobra.Command, identifiers []string, f repairFlags) error {
-	ctx := cmd.Context()
-	if err := f.check(cmd, identifiers); err != nil {
-		return err
-	}
-	if f.release != "" {
-		return release(cmd, f)
+func repair(c *op.Call) (err error) {
+	ctx, out, identifiers, does := c.Cmd.Context(), c.Cmd.OutOrStdout(), c.Args, !c.Care.DryRun
+	if c.Given("all") { // one file or object is asked for by name
+		identifiers = []string{""}
+		if does, err = c.Care.Allows(c.Cmd, "Replace all bad copies", true); err != nil {
+			return err
+		}
 	}
 	config, err := connect.Load(settings.Audit{})
 	if err != nil {
@@ -131,21 +119,18 @@ func runRepair(cmd *cobra.Command, identifiers []string, f repairFlags) error {
 	if err != nil {
 		return err
 	}
-	r.Retrieve = f.retrieve
-	if f.all {
-		identifiers = []string{""}
-	}
-	report := repairReport{DryRun: f.dryRun, Copies: []pipelinefixity.Repair{}}
+	r.Retrieve = c.Text("retrieve")
+	report := repairReport{DryRun: !does, Copies: []pipelinefixity.Repair{}}
 	for _, identifier := range identifiers {
 		if err := knownIdentifier(ctx, s.Registry, identifier); err != nil {
 			return err
 		}
-		if err := repairEach(ctx, r, identifier, f.dryRun, func(d pipelinefixity.Repair) error {
+		if err := repairEach(ctx, r, identifier, !does, func(d pipelinefixity.Repair) error {
 			report.Copies = append(report.Copies, d)
-			if f.asJSON {
+			if c.JSON {
 				return nil
 			}
-			return writeRepair(cmd.OutOrStdout(), d)
+			return writeRepair(out, d)
 		}); err != nil {
 			return err
 		}
@@ -153,7 +138,7 @@ func runRepair(cmd *cobra.Command, identifiers []string, f repairFlags) error {
 	if report.Stops, err = fixity.In(s.Registry).RepairStops(ctx); err != nil {
 		return err
 	}
-	return report.print(cmd, f.asJSON)
+	return report.print(c)
 }
 
 // knownIdentifier refuses an unknown identifier; "" is all.
@@ -206,7 +191,7 @@ func writeRepair(out io.Writer, d pipelinefixity.Repair) error {
 	return err
 }
 
-func (r repairReport) print(cmd *cobra.Command, asJSON bool) error {
+func (r repairReport) print(c *op.Call) error {
 	results := map[string]int{}
 	for _, d := range r.Copies {
 		results[d.Result]++
@@ -217,7 +202,7 @@ func (r repairReport) print(cmd *cobra.Command, asJSON bool) error {
 	if r.DryRun {
 		text = fmt.Sprintf("%s would be repaired, %d left.", human.Count(results[pipelinefixity.RepairWould], "copy", "copies"), left)
 	}
-	if err := cli.Printf(cmd, asJSON, r, "%s\n", text); err != nil {
+	if err := cli.Printf(c.Cmd, c.JSON, r, "%s\n", text); err != nil {
 		return err
 	}
 	switch {
@@ -230,25 +215,26 @@ func (r repairReport) print(cmd *cobra.Command, asJSON bool) error {
 }
 
 // release has repair continue at a provider.
-func release(cmd *cobra.Command, f repairFlags) error {
-	err := remote.Do(cmd, func(ctx context.Context, s *remote.Server) error {
-		s, err := s.For(ctx, "--by", f.by, "")
+func release(c *op.Call) error {
+	provider, by := c.Text("release"), c.Text("by")
+	err := remote.Do(c.Cmd, func(ctx context.Context, s *remote.Server) error {
+		s, err := s.For(ctx, "--by", by, "")
 		if err == nil {
-			_, err = s.Do(ctx, client.Call{Method: http.MethodPost, Path: "brakes/" + url.PathEscape(f.release) + "/release"}, nil)
+			_, err = s.Do(ctx, client.Call{Method: http.MethodPost, Path: "brakes/" + url.PathEscape(provider) + "/release"}, nil)
 		}
 		return err
 	})
 	switch {
 	case errors.Is(err, registry.ErrNotFound):
-		return cli.Failure{Code: cli.ExitFailed, Err: fmt.Errorf("repair has not stopped at %q", f.release), Next: "`farol fixity status` shows where it has"}
+		return cli.Failure{Code: cli.ExitFailed, Err: fmt.Errorf("repair has not stopped at %q", provider), Next: "`farol fixity status` shows where it has"}
 	case err != nil:
 		return remote.Next(err, "`farol user list` shows the admins")
 	}
-	done := map[string]string{"provider": f.release}
-	if f.by != "" {
-		done["released_by"] = f.by
+	done := map[string]string{"provider": provider}
+	if by != "" {
+		done["released_by"] = by
 	}
-	return cli.Printf(cmd, f.asJSON, done, "Repair continues at %s. Earlier failures no longer count.\n", f.release)
+	return cli.Printf(c.Cmd, c.JSON, done, "Repair continues at %s. Earlier failures no longer count.\n", provider)
 }
 
 // leastShare is how many checks a share is taken of at least.

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/farol-preservation/farol/internal/cli"
+	"github.com/farol-preservation/farol/internal/commands/op"
 	"github.com/farol-preservation/farol/internal/connect"
 	"github.com/farol-preservation/farol/internal/human"
 	"github.com/farol-preservation/farol/internal/settings"
@@ -27,17 +28,8 @@ func Command() *cobra.Command {
 	return cli.Group("bucket", "Make the buckets that the settings name", createCommand())
 }
 
-// createFlags are the flags of farol bucket create.
-type createFlags struct {
-	care             cli.Caution
-	versions, asJSON bool
-	lock             string
-	only             []string
-}
-
 func createCommand() *cobra.Command {
-	var f createFlags
-	c := &cobra.Command{
+	return op.Command{
 		Use:   "create",
 		Short: "Create all buckets of the settings and the institutions",
 		Long: `Create the staging bucket, those of FAROL_KEEP_METADATA and FAROL_QUARANTINE_BUCKET if they
@@ -65,39 +57,38 @@ error or wrong settings.`,
   farol bucket create --versions
   farol bucket create --lock governance:30
   farol bucket create --lock compliance:365 --yes`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return runCreate(cmd, f) },
-	}
-	c.Flags().BoolVar(&f.versions, "versions", false, "have the buckets of targets keep versions")
-	c.Flags().StringVar(&f.lock, "lock", "", "create the buckets of targets with Object Lock: on, governance:DAYS or compliance:DAYS")
-	c.Flags().StringSliceVar(&f.only, "only", nil, "create only these, separated by commas")
-	f.care.Flags(c)
-	cli.JSONFlag(c, &f.asJSON)
-	return c
+		Asks: true,
+		Flags: []op.Flag{
+			{Name: "versions", Kind: op.Truth, Help: "have the buckets of targets keep versions"},
+			{Name: "lock", Help: "create the buckets of targets with Object Lock: on, governance:DAYS or compliance:DAYS"},
+			{Name: "only", Kind: op.Texts, Help: "create only these, separated by commas"},
+		},
+	}.Alone(create)
 }
 
 // protection is what the buckets of targets are to have.
-func (f *createFlags) protection() (p setup.Protection, err error) {
-	p.Versions = f.versions || f.lock != ""
-	p.Lock = f.lock != ""
-	mode, days, found := strings.Cut(strings.ToUpper(f.lock), ":")
+func protection(versions bool, lock string) (p setup.Protection, err error) {
+	p.Versions = versions || lock != ""
+	p.Lock = lock != ""
+	mode, days, found := strings.Cut(strings.ToUpper(lock), ":")
 	if !p.Lock || mode == "ON" && !found {
 		return p, nil
 	}
 	p.Mode = mode
 	p.Days, err = strconv.Atoi(days)
 	if err != nil || mode != "GOVERNANCE" && mode != "COMPLIANCE" || p.Days < 1 || p.Days > mostDays {
-		return p, cli.Usage(fmt.Errorf("--lock is %q", f.lock), fmt.Sprintf("give on, governance:DAYS or compliance:DAYS, with 1 to %d days", mostDays))
+		return p, cli.Usage(fmt.Errorf("--lock is %q", lock), fmt.Sprintf("give on, governance:DAYS or compliance:DAYS, with 1 to %d days", mostDays))
 	}
 	return p, nil
 }
 
-func runCreate(cmd *cobra.Command, f createFlags) error {
-	want, err := f.protection()
+func create(c *op.Call) error {
+	cmd, only := c.Cmd, c.Texts("only")
+	want, err := protection(c.Given("versions"), c.Text("lock"))
 	if err != nil {
 		return err
 	}
-	if cmd.Flags().Changed("only") && len(f.only) == 0 {
+	if cmd.Flags().Changed("only") && len(only) == 0 {
 		return cli.Usage(errors.New("--only names no bucket"), "name some, or leave it out")
 	}
 	if err := connect.Refuse(cmd.Context(), "this command"); err != nil {
@@ -107,20 +98,20 @@ func runCreate(cmd *cobra.Command, f createFlags) error {
 	if err != nil {
 		return err
 	}
-	places, err := choose(cmd, config, f.only)
+	places, err := choose(cmd, config, only)
 	if err != nil {
 		return err
 	}
 	does := true
-	if f.care.DryRun || want.Mode == "COMPLIANCE" {
-		does, err = f.care.Allows(cmd, fmt.Sprintf("Create buckets in which nobody can delete an object for %s", human.Count(want.Days, "day", "days")), false)
+	if c.Care.DryRun || want.Mode == "COMPLIANCE" {
+		does, err = c.Care.Allows(cmd, fmt.Sprintf("Create buckets in which nobody can delete an object for %s", human.Count(want.Days, "day", "days")), false)
 	}
 	if err != nil {
 		return err
 	}
 	m := maker{want: want, origin: config.Site.Origin(), look: !does}
 	list := m.all(cmd.Context(), places)
-	if err := cli.Print(cmd, f.asJSON, list, write); err != nil {
+	if err := cli.Print(cmd, c.JSON, list, write); err != nil {
 		return err
 	}
 	if !does {

@@ -61,24 +61,24 @@ their IDs; --pause ends one of them, no matter who made it.`,
 // pausing is a command that changes the pauses of one stage, or of all after it has asked, and
 // prints their new state.
 func pausing(question string, c op.Command) *cobra.Command {
-	var care cli.Caution
 	var does bool
+	c.Args, c.Asks = cobra.MaximumNArgs(1), true
 	c.Check = func(c *op.Call) (err error) {
-		args, pause := c.Cmd.Flags().Args(), c.Number("pause")
+		pause := c.Number("pause")
 		switch {
-		case pause < 0 || c.Cmd.Flags().Changed("pause") && (pause == 0 || c.Given("all") || len(args) > 0):
+		case pause < 0 || c.Cmd.Flags().Changed("pause") && (pause == 0 || c.Given("all") || len(c.Args) > 0):
 			return cli.Usage(errors.New("--pause is the ID of a pause, and goes with nothing else"), "`farol stage list` shows the pauses")
-		case pause == 0 && c.Given("all") == (len(args) == 1):
+		case pause == 0 && c.Given("all") == (len(c.Args) == 1):
 			return cli.Usage(errors.New("name one stage, or give --all"), "the stages are: "+strings.Join(cli.Strings(append(values.Stages(), registry.FixityStage)), ", "))
-		case !c.Given("all") && (care.Yes || care.DryRun):
+		case !c.Given("all") && (c.Care.Yes || c.Care.DryRun):
 			return cli.Usage(errors.New("--yes and --dry-run go with --all"), "leave them out")
 		}
 		if does = true; c.Given("all") { // a person may think for longer than a server is waited for
-			does, err = care.Allows(c.Cmd, question, true)
+			does, err = c.Care.Allows(c.Cmd, question, true)
 		}
 		return err
 	}
-	cmd := c.Make(func(ctx context.Context, c *op.Call) (err error) {
+	return c.Make(func(ctx context.Context, c *op.Call) (err error) {
 		body := c.Body()
 		body["dry_run"] = !does
 		if body["stage"], err = values.Stage(ctx, c.Server, "the stage", record.Stage(c.Arg), registry.FixityStage); err != nil {
@@ -93,9 +93,6 @@ func pausing(question string, c op.Command) *cobra.Command {
 		}
 		return showPauses(c, v.Items)
 	})
-	cmd.Args = cobra.MaximumNArgs(1)
-	care.Flags(cmd)
-	return cmd
 }
 
 // showPauses prints what is paused then. A stage that was to be resumed and is not is a failure.

@@ -30,8 +30,6 @@ func queueListCommand() *cobra.Command {
 	}.All(op.Command{
 		Use:   "list",
 		Short: "List queues with their depth",
-		Example: `  farol queue list
-  farol queue list --json`,
 	})
 }
 
@@ -39,9 +37,7 @@ func queueShowCommand() *cobra.Command {
 	return op.Command{
 		Use:   "show NAME",
 		Short: "Show a queue and the position of each receiver",
-		Example: `  farol queue show scans
-  farol queue show scans --json`,
-		Arg: "name",
+		Arg:   "name",
 	}.Make(func(ctx context.Context, c *op.Call) error {
 		v, err := remote.Get[struct{ Items []record.Queue }](ctx, c.Server, "queues", remote.Query("queue", c.Arg))
 		switch {

@@ -31,8 +31,6 @@ func stageListCommand() *cobra.Command {
 	return stages().All(op.Command{
 		Use:   "list",
 		Short: "List stages in their order, with workers and item counts",
-		Example: `  farol stage list
-  farol stage list --json`,
 	})
 }
 

@@ -33,8 +33,6 @@ func Workers() *cobra.Command {
 	}.All(op.Command{
 		Use:   "workers",
 		Short: "List live worker processes",
-		Example: `  farol workers
-  farol workers --json`,
 	})
 }
 

@@ -22,8 +22,6 @@ func itemExplainCommand() *cobra.Command {
 		Long: `Explain an item on one page: what happened to it, which file of the bag is wrong, what was
 expected and what was found, whose fault it is (the bag's or the system's), what it waits
 for, and what to do. It uses recorded facts only; "item show" has all of them.`,
-		Example: `  farol item explain 7
-  farol item explain 7 --json`,
 	}), "items/{}/explain", printExplanation)
 }
 

@@ -62,7 +62,6 @@ The settings of S3 are needed only for files in the staging bucket or in kept me
 		}
 		return cli.PrintPage(c.Cmd, c.JSON, l.Files, limit, printFiles, func(last interim.File) string { return "--after '" + human.Line(last.Path) + "'" })
 	})
-	_ = c.RegisterFlagCompletionFunc("state", cli.Complete(cli.Constant(fileStates), false)) // it fails only for a flag that is not there
 	_ = c.RegisterFlagCompletionFunc("after", cobra.NoFileCompletions)
 	return c
 }

@@ -73,6 +73,13 @@ were cancelled stay as they are.`,
 
 func itemPriorityCommand() *cobra.Command {
 	c := op.Command{
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) != 2 {
+				return fmt.Errorf("name one item by its ID and a priority, flags before them; there are %d", len(args))
+			}
+			_, _, err := prioritized(args)
+			return err
+		},
 		Use:   "priority [--json] ID N",
 		Short: "Set an item's priority",
 		Long: `Set an item's priority. N is from -100, which is claimed first, to 100; the
@@ -80,7 +87,7 @@ default is 0. It applies from the next claim on, in all later stages.`,
 		Example: `  farol item priority 7 -10
   farol item priority --json 8 20`,
 	}.Make(func(ctx context.Context, call *op.Call) error {
-		id, n, err := prioritized(call.Cmd.Flags().Args())
+		id, n, err := prioritized(call.Args)
 		if err != nil {
 			return err
 		}
@@ -90,13 +97,6 @@ default is 0. It applies from the next claim on, in all later stages.`,
 		}
 		return cli.Printf(call.Cmd, call.JSON, item, "%s", stands(item))
 	})
-	c.Args = func(_ *cobra.Command, args []string) error {
-		if len(args) != 2 {
-			return fmt.Errorf("name one item by its ID and a priority, flags before them; there are %d", len(args))
-		}
-		_, _, err := prioritized(args)
-		return err
-	}
 	c.Flags().SetInterspersed(false) // -10 is no flag
 	return c
 }

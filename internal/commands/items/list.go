@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"net/url"
 	"strconv"
 	"strings"
 	"time"
@@ -77,8 +76,7 @@ func printItems(out io.Writer, items []record.WorkItem) error {
 }
 
 func itemNextCommand() *cobra.Command {
-	var given []string
-	c := op.Command{
+	return op.Command{
 		Use:   "next",
 		Short: "List the items that workers would claim now",
 		Long: `List the items that a worker with these pools would claim now, in its order:
@@ -88,21 +86,21 @@ late stages first, then by priority, then in fair-queueing order. Nothing is cla
 		Example: `  farol item next
   farol item next --pool 'large=*;min=1GiB' --limit 10
   farol item next --pool 'old=Store;age=24h;provider=Wasabi' --json`,
-		Flags: []op.Flag{{Name: "limit", Kind: op.Number, Default: 50, Least: 1, Most: 10000, Help: "how many of each pool at most"}},
-		Check: func(*op.Call) error {
-			if _, err := settings.ParsePools(strings.Join(given, "\n")); len(given) > 0 && err != nil {
+		Flags: []op.Flag{
+			{Name: "limit", Param: "limit", Kind: op.Number, Default: 50, Least: 1, Most: 10000, Help: "how many of each pool at most"},
+			{Name: "pool", Param: "pool", Kind: op.Each, Help: "a pool, such as 'small=*;max=1GiB'; may be given several times (default small and large)"},
+		},
+		Check: func(c *op.Call) error {
+			if _, err := settings.ParsePools(strings.Join(c.Texts("pool"), "\n")); c.Given("pool") && err != nil {
 				return cli.Usage(err, "see `farol item next --help`")
 			}
 			return nil
 		},
 	}.Make(func(ctx context.Context, c *op.Call) error {
-		q := url.Values{"pool": given, "limit": {strconv.Itoa(c.Number("limit"))}}
-		v, err := remote.Get[struct{ Items []record.WorkItem }](ctx, c.Server, "items/next", q)
+		v, err := remote.Get[struct{ Items []record.WorkItem }](ctx, c.Server, "items/next", c.Query())
 		if err != nil {
 			return err
 		}
 		return cli.Print(c.Cmd, c.JSON, v.Items, printItems)
 	})
-	c.Flags().StringArrayVar(&given, "pool", nil, "a pool, such as 'small=*;max=1GiB'; may be given several times (default small and large)")
-	return c
 }

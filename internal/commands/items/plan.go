@@ -188,15 +188,14 @@ type planRun struct{ verb, state string }
 // running applies a plan or undoes it, and shows its state then. It has no timeout: it takes
 // as long as there are items. It may be interrupted; a server that was asked goes on.
 func running(do planRun, c op.Command) *cobra.Command {
-	var care cli.Caution
 	c = onePlan(c)
-	c.Within = -1
-	cmd := c.Make(func(ctx context.Context, call *op.Call) error {
+	c.Within, c.Asks = -1, true
+	return c.Make(func(ctx context.Context, call *op.Call) error {
 		v, err := remote.Get[record.PlanView](ctx, call.Server, call.Path("plans/{}"), nil)
 		if err != nil {
-			return noPlan(err)
+			return remote.Next(err, plansListed)
 		}
-		does, err := care.Allows(call.Cmd, fmt.Sprintf("Change %s by plan %d", human.Count(v.Counts[do.state], "item", "items"), v.ID), true)
+		does, err := call.Care.Allows(call.Cmd, fmt.Sprintf("Change %s by plan %d", human.Count(v.Counts[do.state], "item", "items"), v.ID), true)
 		if err != nil {
 			return err
 		}
@@ -215,8 +214,6 @@ func running(do planRun, c op.Command) *cobra.Command {
 		}
 		return errors.Join(cli.Print(call.Cmd, call.JSON, v, printPlan), leftover(v.Plan))
 	})
-	care.Flags(cmd)
-	return cmd
 }
 
 // pollPlan is the time between two looks at a plan that is carried out.
@@ -280,17 +277,11 @@ func stopped(cmd *cobra.Command, err error, id int64, dealtWith int) error {
 
 // onePlan completes a command about one plan.
 func onePlan(c op.Command) op.Command {
-	c.Arg, c.Number, c.Where = "plan by its ID", "a plan", "`farol plan list` lists the plans"
+	c.Arg, c.Number, c.Where = "plan by its ID", "a plan", plansListed
 	return c
 }
 
-// noPlan adds the next step to the error of a plan that does not exist.
-func noPlan(err error) error {
-	if errors.Is(err, registry.ErrNotFound) {
-		return cli.Failure{Code: cli.ExitFailed, Err: err, Next: "`farol plan list` lists the plans"}
-	}
-	return err
-}
+const plansListed = "`farol plan list` lists the plans"
 
 // PlanStates are those that an item can have in a plan, in their order.
 func PlanStates() []string {
@@ -310,7 +301,7 @@ undone. With --items, list the items in one of these states instead.`,
 	}).Make(func(ctx context.Context, c *op.Call) error {
 		v, err := remote.Get[record.PlanView](ctx, c.Server, c.Path("plans/{}"), nil)
 		if err != nil {
-			return noPlan(err)
+			return remote.Next(err, plansListed)
 		}
 		if !c.Given("items") {
 			return cli.Print(c.Cmd, c.JSON, v, printPlan)

@@ -22,9 +22,9 @@ import (
 
 // Requeue is farol requeue.
 func Requeue() *cobra.Command {
-	var care cli.Caution
-	var many bool
-	c := op.Command{
+	return op.Command{
+		Args:  cobra.MaximumNArgs(1),
+		Asks:  true,
 		Use:   "requeue ID | --where CONDITION",
 		Short: "Put items back into the queue",
 		Long: `Put an item back into the queue, as farol item requeue does, or all items for which a
@@ -40,23 +40,22 @@ Items that are refused do not stop the others.`,
 		Flags:  []op.Flag{{Name: "where", Help: "all items for which this SQL condition is true"}, to(), accept},
 		Within: time.Hour, // a hundred thousand items take a minute or two
 		Check: func(c *op.Call) (err error) {
-			args := c.Cmd.Flags().Args()
-			switch many = c.Cmd.Flags().Changed("where"); {
-			case many == (len(args) == 1):
+			switch many := c.Cmd.Flags().Changed("where"); {
+			case many == (len(c.Args) == 1):
 				return cli.Usage(errors.New("name one item by its ID, or give --where"), "`farol item list` lists the items")
-			case !many && (care.Yes || care.DryRun):
+			case !many && (c.Care.Yes || c.Care.DryRun):
 				return cli.Usage(errors.New("--yes and --dry-run go with --where"), "leave them out")
 			case many && c.Given("accept-missing"):
 				return cli.Usage(errors.New("--accept-missing is for one item"), "check what each item lacks, and requeue it by its ID")
 			case many:
 				return remote.RefuseFlags(c.Cmd, "where")
 			}
-			c.ID, err = itemID(args[0])
+			c.ID, err = itemID(c.Arg)
 			return err
 		},
 	}.Make(func(ctx context.Context, c *op.Call) error {
-		if many {
-			return requeueMany(ctx, c, care)
+		if c.ID == 0 {
+			return requeueMany(ctx, c)
 		}
 		var item record.WorkItem
 		if _, err := c.Do(ctx, client.Call{Method: http.MethodPost, Path: remote.About("items", c.ID, "/requeue"), Body: c.Body()}, &item); err != nil {
@@ -64,13 +63,10 @@ Items that are refused do not stop the others.`,
 		}
 		return cli.Printf(c.Cmd, c.JSON, item, "%s", stands(item))
 	})
-	c.Args = cobra.MaximumNArgs(1)
-	care.Flags(c)
-	return c
 }
 
-func requeueMany(ctx context.Context, c *op.Call, care cli.Caution) error {
-	yes, err := care.Allows(c.Cmd, "Requeue all items for which the condition is true", false)
+func requeueMany(ctx context.Context, c *op.Call) error {
+	yes, err := c.Care.Allows(c.Cmd, "Requeue all items for which the condition is true", false)
 	if err != nil {
 		return err
 	}
@@ -111,8 +107,6 @@ func WhyNot() *cobra.Command {
 		Long: `List the reasons why an item is not claimed now, each with the next step: it has
 ended, runs, or waits; its stage is paused or at its cap; no worker processes it;
 other items come first.`,
-		Example: `  farol why-not 7
-  farol why-not 7 --json`,
 	}).Make(func(ctx context.Context, c *op.Call) error {
 		item, err := remote.Get[struct{ Why []record.Obstacle }](ctx, c.Server, c.Path("items/{}"), nil)
 		if err != nil {

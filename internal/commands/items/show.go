@@ -26,8 +26,6 @@ func itemShowCommand() *cobra.Command {
 bytes with the rate and the time left, when the item will have ended, every attempt, and
 the records of its object.
 "item watch" follows an item; "item explain" explains it.`,
-		Example: `  farol item show 7
-  farol item show 7 --json`,
 	}), "items/{}/record", printItem)
 }
 

@@ -43,8 +43,6 @@ the display is redrawn each second; elsewhere there is a line for each change, w
 Exit codes: 0 the item ended as Success; 1 it is Failed, Suspended or Cancelled;
 2 unknown result: there is no such item, it was interrupted, or the database did
 not answer for ten minutes.`,
-		Example: `  farol item watch 7
-  farol item watch 7 --json`,
 		Within: -1,
 	}).Make(func(ctx context.Context, c *op.Call) error {
 		return (&watcher{server: c.Server, id: c.ID, warnings: c.Cmd.ErrOrStderr()}).watch(ctx, c.Cmd.OutOrStdout(), c.JSON)

@@ -41,8 +41,7 @@ type tested struct {
 }
 
 func testCommand() *cobra.Command {
-	var asJSON bool
-	c := &cobra.Command{
+	return op.Command{
 		Use:   "test EMAIL",
 		Short: "Send one mail now, and print the answer of the mail server",
 		Long: `Send one mail now, to see that the settings are right. It needs no database. A server
@@ -50,30 +49,27 @@ that accepts the mail may still reject it later: look whether it arrives.
 
 Exit codes: 0 the server accepted the mail; 1 it did not; 2 usage error.`,
 		Example: "  farol mail test first@test.edu",
-		Args:    cli.OneArg("e-mail"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if a, err := netmail.ParseAddress(args[0]); err != nil || a.Address != args[0] {
-				return cli.Usage(fmt.Errorf("%q is not an e-mail address", args[0]), "name one address, such as first@test.edu")
+		Arg:     "e-mail",
+	}.Alone(func(c *op.Call) error {
+		if a, err := netmail.ParseAddress(c.Arg); err != nil || a.Address != c.Arg {
+			return cli.Usage(fmt.Errorf("%q is not an e-mail address", c.Arg), "name one address, such as first@test.edu")
+		}
+		config, err := connect.Load(settings.Mailer{})
+		if err != nil {
+			return err
+		}
+		o, _ := Options(&config.Mail, slog.New(slog.DiscardHandler))
+		ctx, cancel := context.WithTimeout(c.Cmd.Context(), 2*time.Minute)
+		defer cancel()
+		answer, err := mail.SendTest(ctx, o, c.Arg)
+		if err != nil {
+			return cli.Failure{
+				Code: cli.ExitFailed, Err: err,
+				Next: "check FAROL_SMTP_URL, FAROL_SMTP_PASSWORD_FILE and FAROL_MAIL_FROM, and that this host may reach " + o.Address() + "; docs/operators.md#mail lists common answers",
 			}
-			config, err := connect.Load(settings.Mailer{})
-			if err != nil {
-				return err
-			}
-			o, _ := Options(&config.Mail, slog.New(slog.DiscardHandler))
-			ctx, cancel := context.WithTimeout(cmd.Context(), 2*time.Minute)
-			defer cancel()
-			answer, err := mail.SendTest(ctx, o, args[0])
-			if err != nil {
-				return cli.Failure{
-					Code: cli.ExitFailed, Err: err,
-					Next: "check FAROL_SMTP_URL, FAROL_SMTP_PASSWORD_FILE and FAROL_MAIL_FROM, and that this host may reach " + o.Address() + "; docs/operators.md#mail lists common answers",
-				}
-			}
-			return cli.Printf(cmd, asJSON, tested{args[0], o.Address(), answer}, "%s accepted the mail to %s: %s\n", o.Address(), args[0], human.Line(answer))
-		},
-	}
-	cli.JSONFlag(c, &asJSON)
-	return c
+		}
+		return cli.Printf(c.Cmd, c.JSON, tested{c.Arg, o.Address(), answer}, "%s accepted the mail to %s: %s\n", o.Address(), c.Arg, human.Line(answer))
+	})
 }
 
 func queueCommand() *cobra.Command {

@@ -3,6 +3,7 @@
 package op
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -31,8 +32,10 @@ type Command struct {
 	Number string // how an argument that is an ID is called, such as "an item"
 	Where  string // where IDs are found, such as "`farol item list` lists the items"
 	Flags  []Flag
-	Within time.Duration // 0: a minute; below 0: without a bound
-	Here   bool          // it works with the database only, and not through a server
+	Args   cobra.PositionalArgs // nil: Arg says what it takes
+	Asks   bool                 // it has --dry-run and --yes, and may ask before it does something
+	Within time.Duration        // 0: a minute; below 0: without a bound
+	Here   bool                 // it works with the database only, and not through a server
 
 	// Check refuses what no server need be asked for; nil: nothing.
 	Check func(*Call) error
@@ -55,6 +58,8 @@ const (
 	Person  // the e-mail of who has decided, whose decision a command of the archive enters
 	Paper   // where and when that person has
 	Exact   // a text that is sent as it was given, if it is empty too
+	Texts   // several texts, with commas between them
+	Each    // a text of each time that it is given
 )
 
 // Flag is a flag of a command.
@@ -76,8 +81,10 @@ type Call struct {
 	*remote.Server
 
 	Cmd    *cobra.Command
-	Arg    string
-	ID     int64 // that Arg is
+	Care   cli.Caution // of a command that asks
+	Args   []string
+	Arg    string // the only one
+	ID     int64  // that Arg is
 	JSON   bool
 	values map[string]any // of the flags with a value, by their names
 	flags  []Flag
@@ -86,18 +93,46 @@ type Call struct {
 
 // Make makes a command that does something with a server.
 func (c Command) Make(run func(context.Context, *Call) error) *cobra.Command {
+	return c.Alone(func(call *Call) error {
+		if c.Here {
+			if err := connect.Refuse(call.Cmd.Context(), "this command"); err != nil {
+				return err
+			}
+		}
+		err := remote.DoFor(call.Cmd, cmp.Or(c.Within, time.Minute), func(ctx context.Context, s *remote.Server) error {
+			if err := call.ask(ctx, s); err != nil {
+				return err
+			}
+			return run(ctx, call)
+		})
+		if err != nil && c.Failed != nil {
+			err = c.Failed(err)
+		}
+		return err
+	})
+}
+
+// Alone makes a command that does something by itself: it opens what it needs.
+func (c Command) Alone(run func(*Call) error) *cobra.Command {
 	call := &Call{values: map[string]any{}, flags: c.Flags, param: c.Param}
-	cmd := &cobra.Command{Use: c.Use, Short: c.Short, Long: c.Long, Example: c.Example, Args: cobra.NoArgs}
-	if c.Arg != "" {
+	cmd := &cobra.Command{Use: c.Use, Short: c.Short, Long: c.Long, Example: c.Example, Args: c.Args}
+	switch {
+	case c.Args != nil:
+	case c.Arg != "":
 		cmd.Args = cli.OneArg(c.Arg)
+	default:
+		cmd.Args = cobra.NoArgs
 	}
 	raw := map[string]any{}
 	for _, f := range c.Flags {
 		raw[f.Name] = f.add(cmd)
 	}
+	if c.Asks {
+		call.Care.Flags(cmd)
+	}
 	cli.JSONFlag(cmd, &call.JSON)
 	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
-		call.Cmd, call.Arg = cmd, strings.Join(args, " ")
+		call.Cmd, call.Args, call.Arg = cmd, args, strings.Join(args, " ")
 		if c.Number != "" {
 			if call.ID, err = cli.ParseID(call.Arg, c.Number, c.Where); err != nil {
 				return err
@@ -113,25 +148,7 @@ func (c Command) Make(run func(context.Context, *Call) error) *cobra.Command {
 				return err
 			}
 		}
-		if c.Here {
-			if err := connect.Refuse(cmd.Context(), "this command"); err != nil {
-				return err
-			}
-		}
-		within := c.Within
-		if within == 0 {
-			within = time.Minute
-		}
-		err = remote.DoFor(cmd, within, func(ctx context.Context, s *remote.Server) error {
-			if err := call.ask(ctx, s); err != nil {
-				return err
-			}
-			return run(ctx, call)
-		})
-		if err != nil && c.Failed != nil {
-			err = c.Failed(err)
-		}
-		return err
+		return run(call)
 	}
 	return cmd
 }
@@ -179,6 +196,10 @@ func (f Flag) add(cmd *cobra.Command) any {
 	case Seconds:
 		d, _ := f.Default.(time.Duration)
 		to = flags.Duration(f.Name, d, help)
+	case Texts:
+		to = flags.StringSlice(f.Name, nil, help)
+	case Each:
+		to = flags.StringArray(f.Name, nil, help)
 	case Reason:
 		text := ""
 		cli.ReasonFlag(cmd, &text, help)
@@ -219,6 +240,10 @@ func (f Flag) read(c *Call, raw any) (err error) {
 		if given {
 			c.values[f.Name] = *to
 		}
+	case *[]string:
+		if len(*to) > 0 {
+			c.values[f.Name] = *to
+		}
 	case *string:
 		return f.readText(c, *to, given)
 	}
@@ -250,6 +275,12 @@ func (c *Call) Text(flag string) string {
 	return v
 }
 
+// Texts is the value of a flag of several; nil: it was not given.
+func (c *Call) Texts(flag string) []string {
+	v, _ := c.values[flag].([]string)
+	return v
+}
+
 // Number is the value of a flag; 0: it was not given.
 func (c *Call) Number(flag string) int {
 	v, _ := c.values[flag].(int)
@@ -272,6 +303,8 @@ func (c *Call) Query() url.Values {
 		switch v := v.(type) {
 		case string:
 			q.Set(name, v)
+		case []string:
+			q[name] = v
 		case int:
 			if v != 0 { // which is none
 				q.Set(name, strconv.Itoa(v))

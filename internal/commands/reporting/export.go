@@ -35,9 +35,7 @@ type exported struct {
 
 // Export is farol export.
 func Export() *cobra.Command {
-	var institution, object, output string
-	var asJSON bool
-	c := &cobra.Command{
+	c := op.Command{
 		Use:   "export KIND",
 		Short: "Write the records of an institution or an object to a file",
 		Long: `Write what is on record of an institution or an object at one moment, to standard output
@@ -55,42 +53,47 @@ A file appears under its name when it is complete. The SHA-256 of the content is
   farol export events --object test.edu/photographs --output events.jsonl --json
   farol export premis --institution test.edu --output premis.xml
   farol export evidence --object test.edu/photographs --output evidence.zip`,
-		Args:              cli.OneArg("kind"),
-		ValidArgsFunction: cli.CompleteFirst(cli.Constant(exports.Kinds)),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			kind, err := cli.OneOf("the kind", record.ExportKind(args[0]), exports.Kinds())
-			switch {
-			case err != nil:
-				return err
-			case (institution == "") == (object == ""):
-				return cli.Usage(errors.New("name an institution or an object, and not both"), "add --institution or --object")
-			case asJSON && output == "":
-				return cli.Usage(errors.New("--json goes with --output: standard output has the content"), "add --output FILE")
-			}
-			show := func(done exported, err error) error {
-				if err != nil {
-					return err
-				}
-				if output == "" {
-					cli.Say(cmd.ErrOrStderr(), "%s, %s. SHA-256: %s\n", human.Count(done.Records, "record", "records"), human.Bytes(done.Bytes), done.SHA256)
-					return nil
-				}
-				return cli.Printf(cmd, asJSON, done, "%s: %s, %s. SHA-256: %s\n", human.Line(output), human.Count(done.Records, "record", "records"), human.Bytes(done.Bytes), done.SHA256)
-			}
-			if s := remote.From(cmd.Context()); s != nil {
-				return show(exportRemotely(cmd.Context(), s, kind, institution, object, output, cmd.OutOrStdout()))
-			}
-			return connect.WithRegistryFor(cmd, 0, func(ctx context.Context, r *registry.Registry) error {
-				return show(export(ctx, r, kind, institution, object, output, cmd.OutOrStdout()))
-			})
+		Arg: "kind",
+		Flags: []op.Flag{
+			{Name: "institution", Help: "institution by its identifier"},
+			{Name: "object", Help: "object by its identifier"},
+			{Name: "output", Help: "file to write; without it standard output"},
 		},
-	}
+	}.Alone(runExport)
+	c.ValidArgsFunction = cli.CompleteFirst(cli.Constant(exports.Kinds))
 	c.AddCommand(exportListCommand())
-	c.Flags().StringVar(&institution, "institution", "", "institution by its identifier")
-	c.Flags().StringVar(&object, "object", "", "object by its identifier")
-	c.Flags().StringVar(&output, "output", "", "file to write; without it standard output")
-	cli.JSONFlag(c, &asJSON)
 	return c
+}
+
+func runExport(c *op.Call) error {
+	institution, object, output, stdout := c.Text("institution"), c.Text("object"), c.Text("output"), c.Cmd.OutOrStdout()
+	kind, err := cli.OneOf("the kind", record.ExportKind(c.Arg), exports.Kinds())
+	switch {
+	case err != nil:
+		return err
+	case (institution == "") == (object == ""):
+		return cli.Usage(errors.New("name an institution or an object, and not both"), "add --institution or --object")
+	case c.JSON && output == "":
+		return cli.Usage(errors.New("--json goes with --output: standard output has the content"), "add --output FILE")
+	}
+	var done exported
+	if s := remote.From(c.Cmd.Context()); s != nil {
+		done, err = exportRemotely(c.Cmd.Context(), s, kind, institution, object, output, stdout)
+	} else {
+		err = connect.WithRegistryFor(c.Cmd, 0, func(ctx context.Context, r *registry.Registry) (err error) {
+			done, err = export(ctx, r, kind, institution, object, output, stdout)
+			return err
+		})
+	}
+	if err != nil {
+		return err
+	}
+	said := fmt.Sprintf("%s, %s. SHA-256: %s\n", human.Count(done.Records, "record", "records"), human.Bytes(done.Bytes), done.SHA256)
+	if output == "" {
+		cli.Say(c.Cmd.ErrOrStderr(), "%s", said)
+		return nil
+	}
+	return cli.Printf(c.Cmd, c.JSON, done, "%s: %s", human.Line(output), said)
 }
 
 // write writes an export to a file, or to standard output.

@@ -18,6 +18,7 @@ import (
 	"github.com/farol-preservation/farol/bag"
 	"github.com/farol-preservation/farol/bag/profile"
 	"github.com/farol-preservation/farol/internal/cli"
+	"github.com/farol-preservation/farol/internal/commands/op"
 	"github.com/farol-preservation/farol/internal/connect"
 	"github.com/farol-preservation/farol/internal/human"
 	"github.com/farol-preservation/farol/internal/settings"
@@ -31,9 +32,7 @@ type bagRules struct {
 
 // Command is farol validate.
 func Command() *cobra.Command {
-	var asJSON bool
-	var rules bagRules
-	c := &cobra.Command{
+	return op.Command{
 		Use:   "validate BAG...",
 		Short: "Validate bags",
 		Long: `Report whether bags would be accepted, by the code that the pipeline itself runs. A
@@ -61,27 +60,26 @@ highest of their codes.`,
   farol validate photographs.tar --no-profile
   farol validate - < photographs.tar`,
 		Args: someBags,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			profile, err := rules.choose()
-			if err != nil {
-				return err
-			}
-			most, err := connect.Load(settings.Bags{})
-			if err != nil {
-				return err
-			}
-			v := validation{profile: profile, maxFiles: most.MaxFiles, stdin: cmd.InOrStdin(), out: cmd.OutOrStdout(), asJSON: asJSON}
-			bags, many := bagsOf(args)
-			if many {
-				return v.all(cmd.Context(), bags)
-			}
-			return v.one(cmd.Context(), bags[0])
+		Flags: []op.Flag{
+			{Name: "profile", Help: "judge by this profile, whatever the bag names: a file in the JSON of BagIt Profiles 1.4, or the name of a built-in one"},
+			{Name: "no-profile", Kind: op.Truth, Help: "judge by BagIt itself (RFC 8493) alone"},
 		},
-	}
-	c.Flags().StringVar(&rules.profile, "profile", "", "judge by this profile, whatever the bag names: a file in the JSON of BagIt Profiles 1.4, or the name of a built-in one")
-	c.Flags().BoolVar(&rules.plain, "no-profile", false, "judge by BagIt itself (RFC 8493) alone")
-	cli.JSONFlag(c, &asJSON)
-	return c
+	}.Alone(func(c *op.Call) error {
+		profile, err := bagRules{c.Text("profile"), c.Given("no-profile")}.choose()
+		if err != nil {
+			return err
+		}
+		most, err := connect.Load(settings.Bags{})
+		if err != nil {
+			return err
+		}
+		v := validation{profile: profile, maxFiles: most.MaxFiles, stdin: c.Cmd.InOrStdin(), out: c.Cmd.OutOrStdout(), asJSON: c.JSON}
+		bags, many := bagsOf(c.Args)
+		if many {
+			return v.all(c.Cmd.Context(), bags)
+		}
+		return v.one(c.Cmd.Context(), bags[0])
+	})
 }
 
 // someBags asks for at least one bag, and for standard input once.
