@@ -83,7 +83,7 @@ type Call struct {
 	Cmd    *cobra.Command
 	Care   cli.Caution // of a command that asks
 	Args   []string
-	Arg    string // the only one
+	Arg    string // the only one of Args, or all of them with spaces between
 	ID     int64  // that Arg is
 	JSON   bool
 	values map[string]any // of the flags with a value, by their names
