@@ -37,7 +37,9 @@ func queueShowCommand() *cobra.Command {
 	return op.Command{
 		Use:   "show NAME",
 		Short: "Show a queue and the position of each receiver",
-		Arg:   "name",
+		Example: `  farol queue show scans
+  farol queue show scans --json`,
+		Arg: "name",
 	}.Make(func(ctx context.Context, c *op.Call) error {
 		v, err := remote.Get[struct{ Items []record.Queue }](ctx, c.Server, "queues", remote.Query("queue", c.Arg))
 		switch {
