@@ -16,6 +16,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/farol-preservation/farol/internal/testenv/must"
+
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/farol-preservation/farol/internal/commands/archive"
@@ -88,15 +90,12 @@ func TestChannelsSayTheSame(t *testing.T) { // with an environment, so not besid
 // truth is what the rows say.
 func (l *life) truth(object string) (s said) {
 	l.T.Helper()
-	err := l.DB.QueryRow(context.Background(), `SELECT o.state,
+	must.Do(l.T, l.DB.QueryRow(context.Background(), `SELECT o.state,
 		(SELECT count(*) FROM generic_files f WHERE f.intellectual_object_id = o.id AND f.state = 'A'),
 		(SELECT count(*) FROM storage_records s JOIN generic_files f ON f.id = s.generic_file_id WHERE f.intellectual_object_id = o.id AND f.state = 'A'),
 		(SELECT count(*) FROM fixity_failures b JOIN generic_files f ON f.id = b.generic_file_id WHERE f.intellectual_object_id = o.id AND b.state = 'open'),
 		o.state = 'A' AND o.deleted_by_item IS NOT NULL
-		FROM intellectual_objects o WHERE o.identifier = $1`, object).Scan(&s.State, &s.Files, &s.Copies, &s.Bad, &s.Deleting)
-	if err != nil {
-		l.T.Fatal(err)
-	}
+		FROM intellectual_objects o WHERE o.identifier = $1`, object).Scan(&s.State, &s.Files, &s.Copies, &s.Bad, &s.Deleting))
 	return s
 }
 
@@ -135,9 +134,7 @@ func onCommandLine(t *testing.T, object string) said {
 	c := archive.Object()
 	c.SetArgs([]string{"show", object, "--json"})
 	c.SetOut(&out)
-	if err := c.ExecuteContext(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, c.ExecuteContext(t.Context()))
 	return read(t, out.Bytes())
 }
 
@@ -150,52 +147,31 @@ type browser struct {
 
 func newBrowser(t *testing.T, w *world, at string) *browser {
 	t.Helper()
-	db, err := pgxpool.New(t.Context(), testenv.WebURL(t, at))
-	if err != nil {
-		t.Fatal(err)
-	}
+	db := must.Get(pgxpool.New(t.Context(), testenv.WebURL(t, at)))(t)
 	t.Cleanup(db.Close)
 	r := registry.New(db)
-	keys, err := auth.ParseKeys(auth.NewKey())
-	if err != nil {
-		t.Fatal(err)
-	}
+	keys := must.Get(auth.ParseKeys(auth.NewKey()))(t)
 	a := &api.API{
 		Registry: r, Version: "test", Log: slog.New(slog.DiscardHandler), Rate: 100_000, PlanAlone: 3, Auth: auth.New(r, auth.Options{Keys: keys, Issuer: "Farol", HashMemory: 64}),
 		ArchiveClass: func(string, bool) string { return "" }, Next: func(context.Context, []string, int) ([]int64, error) { return nil, nil },
 		Fixity: api.Fixity{Days: 90, Tries: 3}, Web: &access.Web{Tokens: access.NewTokens(r, false), Registry: r},
 	}
 	handler, _ := front.Handler(a, access.Guard{}, func(mux *http.ServeMux) http.Handler { return mux })
-	jar, err := cookiejar.New(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	jar := must.Get(cookiejar.New(nil))(t)
 	b := &browser{t, testenv.Serve(t, handler), &http.Client{Jar: jar, Timeout: time.Minute}}
-	u, err := w.Deps.Registry.AddUser(t.Context(), record.User{Email: "reader@test.edu", Name: "Some Body", Role: registry.RoleInstitutionalUser, Institution: "test.edu"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	secret, err := people.In(w.Deps.Registry).MakeLink(t.Context(), u.ID, people.SignIn)
-	if err != nil {
-		t.Fatal(err)
-	}
+	u := must.Get(w.Deps.Registry.AddUser(t.Context(), record.User{Email: "reader@test.edu", Name: "Some Body", Role: registry.RoleInstitutionalUser, Institution: "test.edu"}))(t)
+	secret := must.Get(people.In(w.Deps.Registry).MakeLink(t.Context(), u.ID, people.SignIn))(t)
 	b.do(http.MethodPost, people.LinkPath(people.SignIn, secret))
 	return b
 }
 
 func (b *browser) do(method, path string) string {
 	b.t.Helper()
-	r, err := http.NewRequestWithContext(b.t.Context(), method, b.url+path, nil)
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	r := must.Get(http.NewRequestWithContext(b.t.Context(), method, b.url+path, nil))(b.t)
 	if method == http.MethodPost {
 		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	}
-	answer, err := b.client.Do(r)
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	answer := must.Get(b.client.Do(r))(b.t)
 	defer answer.Body.Close() //nolint:errcheck // read below
 	text, err := io.ReadAll(answer.Body)
 	if err != nil || answer.StatusCode != http.StatusOK {
@@ -220,9 +196,7 @@ var (
 func (b *browser) page(identifier string) string {
 	b.t.Helper()
 	var o struct{ ID int64 }
-	if err := json.Unmarshal([]byte(b.object(identifier)), &o); err != nil {
-		b.t.Fatal(err)
-	}
+	must.Do(b.t, json.Unmarshal([]byte(b.object(identifier)), &o))
 	_, main, _ := strings.Cut(b.do(http.MethodGet, fmt.Sprintf("/objects/%d", o.ID)), "<h1>")
 	return strings.TrimSpace(blanks.ReplaceAllString(html.UnescapeString(markup.ReplaceAllString(main, " ")), " "))
 }

@@ -15,6 +15,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/farol-preservation/farol/internal/testenv/must"
+
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 	"github.com/jackc/pgx/v5/pgxpool"
 
@@ -78,10 +80,7 @@ func newWorld(t testing.TB) *world {
 // newWorldIn is a world in the database of a URL.
 func newWorldIn(t testing.TB, at string) *world {
 	t.Helper()
-	db, err := pgxpool.New(context.Background(), at+"&pool_max_conns=16")
-	if err != nil {
-		t.Fatal(err)
-	}
+	db := must.Get(pgxpool.New(context.Background(), at+"&pool_max_conns=16"))(t)
 	t.Cleanup(db.Close)
 	w := &world{Archive: pipelinetest.NewIn(t, db, steps.All), held: map[string]held{}, buckets: map[string]string{}}
 	w.BothReadable()
@@ -92,19 +91,15 @@ func newWorldIn(t testing.TB, at string) *world {
 	w.Exec(`UPDATE stage_settings SET max_attempts = 1000, backoff_first = '1 millisecond', backoff_most = '2 milliseconds', lease = '1 hour';
 		UPDATE fixity_policies SET mode = 'read' WHERE target LIKE 'Standard-%'`)
 	ctx := context.Background()
-	if _, err := w.Deps.Registry.AddInstitution(ctx, record.Institution{
+	must.Get(w.Deps.Registry.AddInstitution(ctx, record.Institution{
 		Name: "Other", Identifier: "other.edu", ReceivingBucket: w.S3.Prefix + "in.other", RestoreBucket: w.S3.Prefix + "out.other",
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	for _, email := range everybody() {
 		u := record.User{Email: email, Name: "Some Body", Role: registry.RoleInstitutionalAdmin, Institution: strings.SplitN(email, "@", 2)[1]}
 		if email == staff {
 			u.Role, u.Institution = registry.RoleAdmin, ""
 		}
-		if _, err := w.Deps.Registry.AddUser(ctx, u); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(w.Deps.Registry.AddUser(ctx, u))(t)
 	}
 	for i := range w.workers {
 		w.workers[i] = w.newWorker()
@@ -126,10 +121,7 @@ func (w *world) newWorker() *worker {
 	config := w.DB.Config()
 	config.MaxConns = 6
 	config.ConnConfig.Tracer = one.gate
-	db, err := pgxpool.NewWithConfig(context.Background(), config)
-	if err != nil {
-		w.T.Fatal(err)
-	}
+	db := must.Get(pgxpool.NewWithConfig(context.Background(), config))(w.T)
 	w.T.Cleanup(db.Close)
 	one.db = db
 	way := one.gate.serve(w)
@@ -173,9 +165,7 @@ func (w *world) process(n int, item claim.Item, p plan) {
 	case <-ended:
 	case <-died:
 		testenv.Scene(w.T, w.DB, `UPDATE work_items SET lease_expires_at = now() - interval '1 second' WHERE id = $1 AND status = 'Started'`, item.ID)
-		if _, err := other.engine.Reap(context.Background()); err != nil {
-			w.T.Fatal(err)
-		}
+		must.Get(other.engine.Reap(context.Background()))(w.T)
 		one.gate.comesBack()
 		<-ended
 	}
@@ -245,10 +235,7 @@ func (w *world) write(bucket, key string, body []byte) {
 // flipOnDisk changes a byte in the middle of an object, and nothing that its bucket says of it.
 func (w *world) flipOnDisk(bucket, key string) {
 	w.touch(bucket, key)
-	f, err := os.OpenFile(filepath.Join(filepath.Dir(w.S3.CAFile), "buckets", bucket, filepath.FromSlash(key)), os.O_RDWR, 0)
-	if err != nil {
-		w.T.Fatal(err)
-	}
+	f := must.Get(os.OpenFile(filepath.Join(filepath.Dir(w.S3.CAFile), "buckets", bucket, filepath.FromSlash(key)), os.O_RDWR, 0))(w.T)
 	content, err := io.ReadAll(f)
 	if at := bytes.Index(content, []byte("of h")); err == nil && at >= 0 { // within a payload file
 		_, err = f.WriteAt([]byte("0"), int64(at))

@@ -14,6 +14,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/farol-preservation/farol/internal/testenv/must"
+
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/farol-preservation/farol/fault"
@@ -29,10 +31,7 @@ import (
 // processes started from now on be that user.
 func (s *site) role() (name string) {
 	s.t.Helper()
-	u, err := url.Parse(s.settings["FAROL_DATABASE_URL"])
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	u := must.Get(url.Parse(s.settings["FAROL_DATABASE_URL"]))(s.t)
 	name, password := "role_"+strings.ToLower(rand.Text()[:12]), rand.Text()
 	s.exec(`CREATE ROLE ` + name + ` LOGIN PASSWORD '` + password + `'`)
 	u.User = url.UserPassword(name, password)
@@ -43,10 +42,7 @@ func (s *site) role() (name string) {
 // surroundings are those of a worker of the site.
 func (s *site) surroundings() preflight.Surroundings {
 	s.t.Helper()
-	config, err := settings.Load(s.settings, settings.Worker{})
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	config := must.Get(settings.Load(s.settings, settings.Worker{}))(s.t)
 	return surroundingsOf(&config)
 }
 
@@ -71,10 +67,7 @@ func TestRightsThatAreNamedAreEnough(t *testing.T) {
 	owner := s.settings["FAROL_DATABASE_URL"]
 	s.deposit(sampleBag("sample"))
 	name := s.role()
-	db, err := registry.Connect(t.Context(), s.settings["FAROL_DATABASE_URL"], "test")
-	if err != nil {
-		t.Fatal(err)
-	}
+	db := must.Get(registry.Connect(t.Context(), s.settings["FAROL_DATABASE_URL"], "test"))(t)
 	t.Cleanup(db.Close)
 	missing, err := registry.New(db).MissingRights(t.Context(), "work", "schedule")
 	if err != nil || len(missing) < 50 {
@@ -120,20 +113,14 @@ func TestRightsOfServersAreEnough(t *testing.T) {
 	name := s.role()
 	nsq := testenv.NewNSQ(t)
 	s.settings["FAROL_NSQD_TCP_ADDR"], s.settings["FAROL_NSQD_HTTP_ADDR"] = nsq.TCPAddr, nsq.HTTPAddr
-	db, err := registry.Connect(t.Context(), s.settings["FAROL_DATABASE_URL"], "test")
-	if err != nil {
-		t.Fatal(err)
-	}
+	db := must.Get(registry.Connect(t.Context(), s.settings["FAROL_DATABASE_URL"], "test"))(t)
 	t.Cleanup(db.Close)
 	for process, args := range map[string][]string{"serve": {"serve", "--pull"}, "mirror": {"mirror"}} {
 		p := startProcess(t, s.binary, t.TempDir(), s.settings, args...)
 		if err := p.wait(); err == nil || !strings.Contains(p.said(), "database, rights") {
 			t.Errorf("%s starts without rights: %v", process, err)
 		}
-		missing, err := registry.New(db).MissingRights(t.Context(), process)
-		if err != nil {
-			t.Fatal(err)
-		}
+		missing := must.Get(registry.New(db).MissingRights(t.Context(), process))(t)
 		for _, right := range missing {
 			s.exec(`GRANT ` + right + ` TO ` + name)
 		}
@@ -231,10 +218,7 @@ func TestChecksEndThoughEverythingHangs(t *testing.T) {
 		return p.Addr()
 	}
 	for _, name := range []string{"FAROL_DATABASE_URL", "FAROL_REDIS_URL", "FAROL_S3_ENDPOINT"} {
-		u, err := url.Parse(s.settings[name])
-		if err != nil {
-			t.Fatal(err)
-		}
+		u := must.Get(url.Parse(s.settings[name]))(t)
 		u.Host = hang(u.Host)
 		s.settings[name] = u.String()
 	}
@@ -255,10 +239,7 @@ func TestChecksEndThoughEverythingHangs(t *testing.T) {
 func TestWaitEndsWhenTheServerComesUp(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
-	u, err := url.Parse(s.settings["FAROL_REDIS_URL"])
-	if err != nil {
-		t.Fatal(err)
-	}
+	u := must.Get(url.Parse(s.settings["FAROL_REDIS_URL"]))(t)
 	proxy := testenv.NewProxy(t, u.Host)
 	proxy.Cut()
 	u.Host = proxy.Addr()
@@ -355,28 +336,17 @@ func s3Through(t *testing.T, s testenv.S3Server, instead func(http.ResponseWrite
 
 func fetched(t *testing.T, url string) string {
 	t.Helper()
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, http.NoBody)
-	if err != nil {
-		t.Fatal(err)
-	}
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		t.Fatal(err)
-	}
+	request := must.Get(http.NewRequestWithContext(t.Context(), http.MethodGet, url, http.NoBody))(t)
+	response := must.Get(http.DefaultClient.Do(request))(t)
 	defer response.Body.Close()
-	text, err := io.ReadAll(response.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(io.ReadAll(response.Body))(t)
 	return string(text)
 }
 
 // stop ends a process in order.
 func stop(t *testing.T, p *process) {
 	t.Helper()
-	if err := p.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, p.Process.Signal(syscall.SIGTERM))
 	if err := p.wait(); err != nil {
 		t.Errorf("%v\n%s", err, p.said())
 	}
@@ -420,13 +390,8 @@ func TestRedisIsLookedAt(t *testing.T) {
 	}
 	server.Promote()
 	for command, code := range map[string]string{"-info": "", "-eval": "progress-denied"} {
-		if err := server.Client.Do(t.Context(), "ACL", "SETUSER", "shy", "reset", "on", ">quiet", "~*", "&*", "+@all", command).Err(); err != nil {
-			t.Fatal(err)
-		}
-		u, err := url.Parse(server.URL)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, server.Client.Do(t.Context(), "ACL", "SETUSER", "shy", "reset", "on", ">quiet", "~*", "&*", "+@all", command).Err())
+		u := must.Get(url.Parse(server.URL))(t)
 		u.User = url.UserPassword("shy", "quiet")
 		s.settings["FAROL_REDIS_URL"] = u.String()
 		all := look(true)

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/farol-preservation/farol/internal/testenv/must"
+
 	"github.com/jackc/pgx/v5"
 
 	"github.com/farol-preservation/farol/fault"
@@ -17,10 +19,7 @@ import (
 func TestRunbookHasASectionForEach(t *testing.T) {
 	t.Parallel()
 	sections := map[string]bool{}
-	runbook, err := os.ReadFile(filepath.Join("..", "..", "docs", "runbook.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	runbook := must.Get(os.ReadFile(filepath.Join("..", "..", "docs", "runbook.md")))(t)
 	for line := range strings.Lines(string(runbook)) {
 		if title, ok := strings.CutPrefix(strings.TrimSpace(line), "### "); ok {
 			sections[title] = true

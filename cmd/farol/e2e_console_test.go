@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/farol-preservation/farol/internal/testenv/must"
+
 	"github.com/pquerna/otp/totp"
 
 	"github.com/farol-preservation/farol/bag/bagtest"
@@ -52,10 +54,7 @@ func newConsoleSite(t *testing.T) *consoleSite {
 // it.
 func proxyTo(t *testing.T, to string) (*injure.Proxy, string) {
 	t.Helper()
-	u, err := url.Parse(to)
-	if err != nil {
-		t.Fatal(err)
-	}
+	u := must.Get(url.Parse(to))(t)
 	proxy := testenv.NewProxy(t, u.Host)
 	u.Host = proxy.Addr()
 	return proxy, u.String()
@@ -73,14 +72,8 @@ func (c *consoleSite) person(name, role, institution string) *chromium.Tab {
 func (c *consoleSite) link(kind, name, role, institution string) string {
 	c.t.Helper()
 	ctx := c.t.Context()
-	u, err := c.registry.AddUser(ctx, record.User{Email: name + "@test.edu", Name: name, Role: role, Institution: institution})
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	secret, err := people.In(c.registry).MakeLink(ctx, u.ID, kind)
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	u := must.Get(c.registry.AddUser(ctx, record.User{Email: name + "@test.edu", Name: name, Role: role, Institution: institution}))(c.t)
+	secret := must.Get(people.In(c.registry).MakeLink(ctx, u.ID, kind))(c.t)
 	return people.LinkPath(kind, secret)
 }
 
@@ -99,10 +92,7 @@ func (c *consoleSite) invited(name, role, institution string) *prover {
 	tab.Fill("New password", "green lamps over seven harbours")
 	tab.Click("button", "Set the password")
 	tab.Until("the key of the second factor", `document.querySelector("code") != null`)
-	code, err := totp.GenerateCode(chromium.Value[string](tab, `document.querySelector("code").innerText`), time.Now())
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	code := must.Get(totp.GenerateCode(chromium.Value[string](tab, `document.querySelector("code").innerText`), time.Now()))(c.t)
 	tab.Fill("Code", code)
 	tab.Click("button", "Set it up")
 	tab.Shows("Each of these codes replaces your app once")

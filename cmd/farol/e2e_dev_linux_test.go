@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/farol-preservation/farol/internal/testenv/must"
+
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/farol-preservation/farol/bag/bagtest"
@@ -43,9 +45,7 @@ func TestDevLosesAnyPartButNoBag(t *testing.T) {
 		t.Error("the killed worker held nothing")
 	}
 
-	if err := d.dev.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, d.dev.Process.Signal(syscall.SIGTERM))
 	if err := d.dev.wait(); err != nil {
 		t.Errorf("after SIGTERM: %v", err)
 	}
@@ -59,9 +59,7 @@ func TestDevLosesAnyPartButNoBag(t *testing.T) {
 		}
 	}
 	d.everythingOnce()
-	if err := d.dev.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, d.dev.Process.Kill())
 	d.nothingRuns()
 }
 
@@ -143,10 +141,7 @@ func (d *devSite) start() {
 // sourced reads a file of "export NAME='value'" lines.
 func sourced(t testing.TB, path string) map[string]string {
 	t.Helper()
-	b, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must.Get(os.ReadFile(path))(t)
 	settings := map[string]string{}
 	for line := range strings.Lines(string(b)) {
 		name, value, ok := strings.Cut(strings.TrimPrefix(strings.TrimSpace(line), "export "), "=")
@@ -188,9 +183,7 @@ func (d *devSite) whileRecording(happen func()) {
 
 func (d *devSite) flushRedis() {
 	d.t.Helper()
-	if err := d.redis.FlushAll(d.t.Context()).Err(); err != nil {
-		d.t.Fatal(err)
-	}
+	must.Do(d.t, d.redis.FlushAll(d.t.Context()).Err())
 }
 
 // running lists the processes of the stack whose command line has the words.
@@ -212,9 +205,7 @@ func (d *devSite) killOne(words string) (pid int) {
 		pids = d.running(words)
 		return len(pids) == 1
 	})
-	if err := syscall.Kill(pids[0], syscall.SIGKILL); err != nil {
-		d.t.Fatal(err)
-	}
+	must.Do(d.t, syscall.Kill(pids[0], syscall.SIGKILL))
 	return pids[0]
 }
 
@@ -251,10 +242,7 @@ func (d *devSite) ended(bags []devBag) {
 			d.t.Logf("%s: note %q, outcome %q", name, item.Note, item.Outcome)
 		}
 		if id := item.IntellectualObjectID; id != nil {
-			summary, err := d.registry.Summary(d.t.Context(), *id)
-			if err != nil {
-				d.t.Fatal(err)
-			}
+			summary := must.Get(d.registry.Summary(d.t.Context(), *id))(d.t)
 			e.Files, e.Copies = summary.Files, *summary.Copies
 		}
 		want[name], got[name] = end{b.status, true, b.files, b.files * b.copies}, e
@@ -287,10 +275,7 @@ func (d *devSite) everythingOnce() {
 // processes are the command lines of what runs below the root, by process.
 func (d *devSite) processes() map[int]string {
 	d.t.Helper()
-	links, err := filepath.Glob("/proc/[0-9]*/cwd")
-	if err != nil {
-		d.t.Fatal(err)
-	}
+	links := must.Get(filepath.Glob("/proc/[0-9]*/cwd"))(d.t)
 	found := map[int]string{}
 	for _, link := range links {
 		cwd, err := os.Readlink(link)
@@ -301,10 +286,7 @@ func (d *devSite) processes() map[int]string {
 		if err != nil || len(line) == 0 {
 			continue // it has ended
 		}
-		pid, err := strconv.Atoi(filepath.Base(filepath.Dir(link)))
-		if err != nil {
-			d.t.Fatal(err)
-		}
+		pid := must.Get(strconv.Atoi(filepath.Base(filepath.Dir(link))))(d.t)
 		found[pid] = strings.ReplaceAll(string(line), "\x00", " ")
 	}
 	return found

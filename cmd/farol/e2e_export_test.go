@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/farol-preservation/farol/internal/testenv/must"
+
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/exports"
 )
@@ -25,10 +27,7 @@ func TestKillDuringExport(t *testing.T) {
 		SELECT o.institution_id, o.id, o.identifier || '/data/' || to_char(n, 'FM000000') || repeat('x', 900), gen_random_uuid(), 'text/plain', n, 'Standard', now()
 		FROM intellectual_objects o CROSS JOIN generate_series(1, %d) n`, files))
 	records := exports.In(s.registry, registry.Only(s.in))
-	of, err := records.Find(t.Context(), exports.Inventory, "test.edu", "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	of := must.Get(records.Find(t.Context(), exports.Inventory, "test.edu", ""))(t)
 	id, err := records.Make(t.Context(), of)
 	if err == nil {
 		err = records.Queue(t.Context(), id, of, files)

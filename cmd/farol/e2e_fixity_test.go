@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/farol-preservation/farol/internal/testenv/must"
+
 	"github.com/farol-preservation/farol/bag/bagtest"
 	"github.com/farol-preservation/farol/internal/cli"
 	"github.com/farol-preservation/farol/internal/commands/archive"
@@ -30,12 +32,8 @@ func TestCopiesThatGoBadAreFoundAndPutRight(t *testing.T) {
 		return ask[string](t, s.db, `SELECT uuid::text FROM generic_files WHERE identifier = 'test.edu/kept/data/`+path+`'`)
 	}
 	first := s.targets["Standard-VA"]
-	if _, err := first.Put(t.Context(), key("altered"), bytes.NewReader([]byte("Altered")), storage.Upload{Size: 7}); err != nil {
-		t.Fatal(err)
-	}
-	if err := first.Delete(t.Context(), key("missing")); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(first.Put(t.Context(), key("altered"), bytes.NewReader([]byte("Altered")), storage.Upload{Size: 7}))(t)
+	must.Do(t, first.Delete(t.Context(), key("missing")))
 	// A person sets the last check back; nothing is checked before the scheduler allows it.
 	s.exec(`UPDATE generic_files SET last_fixity_check = now() - interval '100 days'`)
 	s.farol("schedule", "run", "fixity-feed")
@@ -72,9 +70,7 @@ func TestCopiesThatGoBadAreFoundAndPutRight(t *testing.T) {
 		}
 	}
 	var status archive.FixityReport
-	if err := json.Unmarshal([]byte(s.farol("fixity", "status", "--json")), &status); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal([]byte(s.farol("fixity", "status", "--json")), &status))
 	if status.Bad != 0 || status.Overdue != 0 || status.Copies != 5 || status.Checks24h != 5 {
 		t.Errorf("status %+v", status)
 	}
@@ -90,9 +86,7 @@ func TestStatusTellsOfBadCopiesByItsExitCode(t *testing.T) {
 	s.atRest(w)
 	first := s.targets["Standard-VA"]
 	key := ask[string](t, s.db, `SELECT uuid::text FROM generic_files WHERE identifier LIKE '%/a'`)
-	if _, err := first.Put(t.Context(), key, bytes.NewReader([]byte("Content")), storage.Upload{Size: 7}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(first.Put(t.Context(), key, bytes.NewReader([]byte("Content")), storage.Upload{Size: 7}))(t)
 	s.farol("fixity", "status")
 	s.farol("fixity", "check", "test.edu/kept")
 	w.eventually("it to be found", func() bool { return ask[int](t, s.db, `SELECT count(*) FROM bad_copies`) == 1 })

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/farol-preservation/farol/internal/testenv/must"
+
 	"github.com/jackc/pgx/v5"
 
 	"github.com/farol-preservation/farol/internal/settings"
@@ -81,14 +83,8 @@ func scrape(t *testing.T, p *process) map[string]float64 {
 	if address == nil {
 		t.Fatalf("no address in %s", p.said())
 	}
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+address[1]+"/metrics", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	response, err := (&http.Client{Timeout: testenv.Patience}).Do(request)
-	if err != nil {
-		t.Fatal(err)
-	}
+	request := must.Get(http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+address[1]+"/metrics", nil))(t)
+	response := must.Get((&http.Client{Timeout: testenv.Patience}).Do(request))(t)
 	defer response.Body.Close()
 	body, err := io.ReadAll(response.Body)
 	if err != nil || response.StatusCode != http.StatusOK {

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/farol-preservation/farol/internal/testenv/must"
+
 	"github.com/farol-preservation/farol/internal/testenv"
 	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/web/auth"
@@ -100,9 +102,7 @@ func TestPlainHTTPIsWarnedOfOnce(t *testing.T) {
 	with["FAROL_S3_ENDPOINT"], with["FAROL_TARGET_WASABI_OR_ENDPOINT"] = s.s3.Plain, away
 	with["FAROL_DATABASE_URL"], with["FAROL_TARGET_WASABI_OR_REGION"] = s.settings["FAROL_DATABASE_URL"], s.s3.Region
 	p := startProcess(t, s.binary, t.TempDir(), with, "check")
-	if err := p.wait(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, p.wait())
 	row := regexp.MustCompile(`(?m)^s3, encryption +warning +plain HTTP to ` + away + `: .* travel unprotected\n +to do: +use https URLs in FAROL_TARGET_WASABI_OR_ENDPOINT$`)
 	if n := len(row.FindAllString(p.said(), -1)); n != 1 || strings.Count(p.said(), "s3, encryption") != 1 {
 		t.Errorf("%d rows:\n%s", n, p.said())

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/farol-preservation/farol/internal/testenv/must"
+
 	"github.com/farol-preservation/farol/internal/testenv"
 	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
@@ -128,10 +130,7 @@ func TestKilledServerCarriesOutRequestsOnce(t *testing.T) {
 	if rounds < whole {
 		rounds = 2 // each starts a server four times
 	}
-	_, err := a.registry.AddInstitution(t.Context(), record.Institution{Name: "Test", Identifier: "test.edu", ReceivingBucket: "in", RestoreBucket: "out"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Get(a.registry.AddInstitution(t.Context(), record.Institution{Name: "Test", Identifier: "test.edu", ReceivingBucket: "in", RestoreBucket: "out"}))(t)
 	a.kept(rounds)
 	a.start("--web")
 	first, second := a.person("first@test.edu", registry.RoleInstitutionalAdmin, "test.edu"), a.person("second@test.edu", registry.RoleInstitutionalAdmin, "test.edu")

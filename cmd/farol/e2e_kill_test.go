@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/farol-preservation/farol/internal/testenv/must"
+
 	"github.com/jackc/pgx/v5"
 
 	"github.com/farol-preservation/farol/internal/settings"
@@ -133,9 +135,7 @@ func TestSIGKILLAfterSIGTERMCountsNoAttempt(t *testing.T) {
 	proxy.Delay(slowly)
 	s.exec(`UPDATE stage_settings SET paused = false`)
 	worker.eventually("the middle of "+stage, func() bool { return s.inTheMiddle(id, stage, 0) })
-	if err := worker.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, worker.Process.Signal(syscall.SIGTERM))
 	worker.eventually("the order to stop to be on record", func() bool { return ask[int](t, s.db, `SELECT count(*) FROM workers WHERE draining`) == 1 })
 	worker.kill()
 

@@ -4,6 +4,8 @@ import (
 	"io"
 	"testing"
 
+	"github.com/farol-preservation/farol/internal/testenv/must"
+
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 
@@ -14,10 +16,7 @@ import (
 func plainS3(t testing.TB, settings map[string]string) *s3.Client {
 	t.Helper()
 	gateway := devstack.GatewayOf(settings)
-	transport, err := gateway.Transport()
-	if err != nil {
-		t.Fatal(err)
-	}
+	transport := must.Get(gateway.Transport())(t)
 	t.Cleanup(transport.CloseIdleConnections)
 	return gateway.Client(transport)
 }

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/farol-preservation/farol/internal/testenv/must"
+
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
@@ -23,10 +25,7 @@ func killsOfAPlan() int { return max(2, testenv.Soak(10)) }
 func TestKilledPlanChangesEachItemOnce(t *testing.T) {
 	t.Parallel()
 	url := testenv.DatabaseURL(t)
-	db, err := pgxpool.New(t.Context(), url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	db := must.Get(pgxpool.New(t.Context(), url))(t)
 	t.Cleanup(db.Close)
 	for _, sql := range []string{
 		`INSERT INTO institutions (name, identifier, receiving_bucket, restore_bucket) SELECT 'Test', n || '.edu', 'in-' || n, 'out-' || n FROM generate_series(1, 5) n`,
@@ -37,9 +36,7 @@ func TestKilledPlanChangesEachItemOnce(t *testing.T) {
 		`TRUNCATE topic_messages`,
 		`ANALYZE`,
 	} {
-		if _, err := db.Exec(t.Context(), sql); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(db.Exec(t.Context(), sql))(t)
 	}
 	binary, settings := testenv.Binary(t), map[string]string{"FAROL_DATABASE_URL": url}
 	farol := func(args ...string) *process {
@@ -92,14 +89,11 @@ func noted(t *testing.T, db *pgxpool.Pool, verb string, earlier int) (n int) {
 	t.Helper()
 	state := map[string]string{"apply": "done", "undo": "undone"}[verb]
 	var audited, most int
-	err := pgx.BeginTxFunc(t.Context(), db, pgx.TxOptions{IsoLevel: pgx.RepeatableRead}, func(tx pgx.Tx) error {
+	must.Do(t, pgx.BeginTxFunc(t.Context(), db, pgx.TxOptions{IsoLevel: pgx.RepeatableRead}, func(tx pgx.Tx) error {
 		return tx.QueryRow(t.Context(), `
 			SELECT (SELECT count(*) FROM plan_items WHERE state = $1), count(*), coalesce(max(c.n), 0)
 			FROM (SELECT count(*) AS n FROM work_item_audit GROUP BY work_item_id HAVING count(*) > $2) c`, state, earlier).Scan(&n, &audited, &most)
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 	if audited != n || most > earlier+1 {
 		t.Fatalf("%d items are %s, and the audit has %d, one of them %d times", n, state, audited, most)
 	}

@@ -10,6 +10,8 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/farol-preservation/farol/internal/testenv/must"
+
 	"github.com/farol-preservation/farol/internal/testenv"
 )
 
@@ -25,10 +27,7 @@ type process struct {
 
 func startProcess(t testing.TB, binary, dir string, settings map[string]string, args ...string) *process {
 	t.Helper()
-	log, err := os.CreateTemp(t.TempDir(), "farol-*.log")
-	if err != nil {
-		t.Fatal(err)
-	}
+	log := must.Get(os.CreateTemp(t.TempDir(), "farol-*.log"))(t)
 	defer log.Close() //nolint:errcheck // the child writes to it, not we
 	// Not CommandContext: how the process ends is what is tested.
 	p := &process{Cmd: exec.Command(binary, args...), t: t, log: log.Name(), ended: make(chan struct{})}
@@ -38,9 +37,7 @@ func startProcess(t testing.TB, binary, dir string, settings map[string]string, 
 	for name, value := range settings {
 		p.Env = append(p.Env, name+"="+value)
 	}
-	if err := p.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, p.Start())
 	go func() {
 		p.err = p.Wait()
 		close(p.ended)

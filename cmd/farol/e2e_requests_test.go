@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/farol-preservation/farol/internal/testenv/must"
+
 	"github.com/farol-preservation/farol/bag"
 	"github.com/farol-preservation/farol/bag/bagtest"
 	"github.com/farol-preservation/farol/record"
@@ -48,15 +50,9 @@ func (s *site) delete(first, second string, identifiers ...string) {
 
 func (s *site) content(bucket, key string) []byte {
 	s.t.Helper()
-	r, err := s.created(bucket).Get(s.t.Context(), key, storage.Range{Length: -1})
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	r := must.Get(s.created(bucket).Get(s.t.Context(), key, storage.Range{Length: -1}))(s.t)
 	defer r.Close() //nolint:errcheck // read below
-	content, err := io.ReadAll(r)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	content := must.Get(io.ReadAll(r))(s.t)
 	return content
 }
 
@@ -64,10 +60,7 @@ func (s *site) content(bucket, key string) []byte {
 // and have the bytes that are on record.
 func (s *site) restoredBag(object string) *bag.Bag {
 	s.t.Helper()
-	b, err := bag.Read(s.t.Context(), bytes.NewReader(s.content(s.in.RestoreBucket, object+".tar")), bag.ReadOptions{})
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	b := must.Get(bag.Read(s.t.Context(), bytes.NewReader(s.content(s.in.RestoreBucket, object+".tar")), bag.ReadOptions{}))(s.t)
 	if v := b.Validate(nil); !v.Valid {
 		s.t.Errorf("%s as it was given back: %+v", object, v.Errors)
 	}

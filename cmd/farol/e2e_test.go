@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/farol-preservation/farol/internal/testenv/must"
+
 	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -65,15 +67,9 @@ func newSiteIn(t testing.TB, dbURL string) *site {
 // connect opens the test's own connections.
 func (s *site) connect(dbURL, redisURL string) {
 	s.t.Helper()
-	db, err := pgxpool.New(s.t.Context(), dbURL)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	db := must.Get(pgxpool.New(s.t.Context(), dbURL))(s.t)
 	s.t.Cleanup(db.Close)
-	options, err := redis.ParseURL(redisURL)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	options := must.Get(redis.ParseURL(redisURL))(s.t)
 	s.db, s.registry, s.redis = db, registry.New(db), redis.NewClient(options)
 	s.progress = progress.New(s.redis, progress.Prefix)
 	s.t.Cleanup(func() { s.progress.Close() }) //nolint:errcheck // it was only read
@@ -96,13 +92,9 @@ func (s *site) openBuckets() {
 		s.settings[settings.TargetPrefix(target.Name)+"BUCKET"] = name
 		s.targets[target.Name] = s.created(name)
 	}
-	var err error
-	s.in, err = s.registry.AddInstitution(s.t.Context(), record.Institution{
+	s.in = must.Get(s.registry.AddInstitution(s.t.Context(), record.Institution{
 		Name: "Test", Identifier: "test.edu", ReceivingBucket: s.s3.Prefix + "receiving", RestoreBucket: s.s3.Prefix + "restore",
-	})
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	}))(s.t)
 	s.receiving = s.created(s.in.ReceivingBucket)
 }
 
@@ -133,13 +125,8 @@ func (s *site) s3Proxy() *injure.Proxy {
 func (s *site) deposit(specs ...bagtest.Spec) {
 	s.t.Helper()
 	for _, spec := range specs {
-		tar, err := spec.Bytes()
-		if err != nil {
-			s.t.Fatal(err)
-		}
-		if _, err := s.receiving.Put(s.t.Context(), spec.Name+".tar", bytes.NewReader(tar), storage.Upload{Size: int64(len(tar))}); err != nil {
-			s.t.Fatal(err)
-		}
+		tar := must.Get(spec.Bytes())(s.t)
+		must.Get(s.receiving.Put(s.t.Context(), spec.Name+".tar", bytes.NewReader(tar), storage.Upload{Size: int64(len(tar))}))(s.t)
 	}
 	s.farol("read-buckets", "--once")
 }
@@ -190,10 +177,7 @@ func (s *site) exec(sql string, args ...any) {
 
 func (s *site) item(id int64) record.WorkItem {
 	s.t.Helper()
-	item, err := s.registry.WorkItem(s.t.Context(), id)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	item := must.Get(s.registry.WorkItem(s.t.Context(), id))(s.t)
 	return item
 }
 
@@ -201,10 +185,7 @@ func (s *site) item(id int64) record.WorkItem {
 // has it.
 func (s *site) finished(id int64, stage string) (n int64) {
 	s.t.Helper()
-	summary, err := s.progress.Summary(s.t.Context(), id)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	summary := must.Get(s.progress.Summary(s.t.Context(), id))(s.t)
 	for pass, files := range summary {
 		if name, _, _ := strings.Cut(pass, "@"); name == stage {
 			n += files

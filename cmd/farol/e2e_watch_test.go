@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/farol-preservation/farol/internal/testenv/must"
+
 	"github.com/farol-preservation/farol/bag/bagtest"
 	"github.com/farol-preservation/farol/internal/testenv"
 	"github.com/farol-preservation/farol/internal/testenv/injure"
@@ -93,10 +95,7 @@ func TestWatchOutlivesOutages(t *testing.T) {
 	id := s.depositSample()
 	s.exec(`UPDATE stage_settings SET paused = true`)
 	through := func(name string) *injure.Proxy {
-		u, err := url.Parse(s.settings[name])
-		if err != nil {
-			t.Fatal(err)
-		}
+		u := must.Get(url.Parse(s.settings[name]))(t)
 		proxy := testenv.NewProxy(t, u.Host)
 		u.Host = proxy.Addr()
 		s.settings[name] = u.String()

@@ -5,6 +5,8 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/farol-preservation/farol/internal/testenv/must"
+
 	"github.com/farol-preservation/farol/bag/bagtest"
 	"github.com/farol-preservation/farol/internal/settings"
 )
@@ -48,9 +50,7 @@ func TestTwoWorkersNeverShareAnItem(t *testing.T) {
 // terminate stops a process by SIGTERM and waits until it has ended, in good order.
 func (s *site) terminate(p *process) {
 	s.t.Helper()
-	if err := p.Process.Signal(syscall.SIGTERM); err != nil {
-		s.t.Fatal(err)
-	}
+	must.Do(s.t, p.Process.Signal(syscall.SIGTERM))
 	if err := p.wait(); err != nil {
 		s.t.Errorf("after SIGTERM: %v", err)
 	}

@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/farol-preservation/farol/internal/testenv/must"
+
 	"github.com/jackc/pgx/v5"
 
 	"github.com/farol-preservation/farol/internal/testenv"
@@ -30,10 +32,7 @@ func TestIdleProcessesAskLittle(t *testing.T) {
 	s.settings["FAROL_NSQD_TCP_ADDR"], s.settings["FAROL_NSQD_HTTP_ADDR"] = nsq.TCPAddr, nsq.HTTPAddr
 	for command := range idleCosts() {
 		server.Exec(`CREATE ROLE idle_` + command + ` SUPERUSER LOGIN PASSWORD 'idle'`)
-		u, err := url.Parse(server.URL)
-		if err != nil {
-			t.Fatal(err)
-		}
+		u := must.Get(url.Parse(server.URL))(t)
 		u.User = url.UserPassword("idle_"+command, "idle")
 		settings := map[string]string{}
 		for name, value := range s.settings {
@@ -81,13 +80,11 @@ func (s *site) idleCounts() (c idleCounts) {
 	var role string
 	var calls int64
 	var polls int
-	if _, err := pgx.ForEachRow(rows, []any{&c.at, &role, &calls, &polls}, func() error {
+	must.Get(pgx.ForEachRow(rows, []any{&c.at, &role, &calls, &polls}, func() error {
 		c.calls[role] = calls
 		c.polls += polls
 		return nil
-	}); err != nil {
-		s.t.Fatal(err)
-	}
+	}))(s.t)
 	return c
 }
 
@@ -98,10 +95,8 @@ func (s *site) logStatements(role string) {
 		FROM pg_stat_statements JOIN pg_roles ON userid = pg_roles.oid WHERE rolname = $1 ORDER BY calls DESC LIMIT 15`, role)
 	var calls int64
 	var query string
-	if _, err := pgx.ForEachRow(rows, []any{&calls, &query}, func() error {
+	must.Get(pgx.ForEachRow(rows, []any{&calls, &query}, func() error {
 		s.t.Logf("%d × %s", calls, query)
 		return nil
-	}); err != nil {
-		s.t.Fatal(err)
-	}
+	}))(s.t)
 }

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/farol-preservation/farol/internal/testenv/must"
 )
 
 // mostModules bounds what may go wrong in the production program that others wrote. The REST API,
@@ -17,10 +19,7 @@ const ours = "github.com/farol-preservation/farol"
 // linkedModules are the modules in the production program, each with its packages.
 func linkedModules(t *testing.T) map[string][]string {
 	t.Helper()
-	out, err := exec.CommandContext(t.Context(), "go", "list", "-deps", "-f", "{{with .Module}}{{.Path}}{{end}} {{.ImportPath}}", ".").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	out := must.Get(exec.CommandContext(t.Context(), "go", "list", "-deps", "-f", "{{with .Module}}{{.Path}}{{end}} {{.ImportPath}}", ".").Output())(t)
 	modules := map[string][]string{}
 	for line := range strings.Lines(string(out)) {
 		if module, pkg, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " "); module != "" {
@@ -62,10 +61,7 @@ func TestProductionProgramHasNoDevelopmentModules(t *testing.T) {
 func TestModuleListsWhatTheProgramLinks(t *testing.T) {
 	t.Parallel()
 	forTests := []string{"github.com/google/go-cmp", "github.com/rogpeppe/go-internal", "github.com/santhosh-tekuri/jsonschema/v6", "pgregory.net/rapid"}
-	text, err := exec.CommandContext(t.Context(), "go", "mod", "edit", "-json").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(exec.CommandContext(t.Context(), "go", "mod", "edit", "-json").Output())(t)
 	var file struct {
 		Require []struct {
 			Path     string

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/farol-preservation/farol/internal/testenv/must"
+
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/rogpeppe/go-internal/testscript"
 
@@ -50,13 +52,10 @@ func TestSchedulerCleansUp(t *testing.T) {
 	config := settings.S3{
 		Endpoint: s3.Endpoint, CAFile: s3.CAFile, Region: s3.Region, AccessKeyID: s3.AccessKeyID, SecretAccessKey: storage.Secret(s3.SecretAccessKey),
 	}
-	s, err := connect.Open(t.Context(), "schedule", connect.Needs{
+	s := must.Get(connect.Open(t.Context(), "schedule", connect.Needs{
 		Database: &settings.Database{URL: storage.Secret(url)}, Redis: &settings.Redis{URL: storage.Secret(testenv.RedisURL(t))},
 		Storage: &settings.Storage{S3: config, Staging: s3.Prefix + "staging"},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	defer s.Close()
 	chosen := []string{upkeep.JanitorJob}
 	c := newScheduling("schedule", s, settings.Scheduler{
@@ -74,12 +73,8 @@ func TestSchedulerCleansUp(t *testing.T) {
 	metric := func(name string) float64 { return counted(t, c.metrics.Registry)[name] }
 	testenv.Eventually(t, "a round without a staging bucket", func() bool { return metric("farol_janitor_rounds_total incomplete") > 0 })
 	testenv.Eventually(t, "its being counted", func() bool { return metric("farol_schedule_runs_total janitor failed") > 0 })
-	if err := s.Staging.Create(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := s.Staging.Put(t.Context(), "7/left", strings.NewReader("abc"), storage.Upload{Size: 3}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.Staging.Create(t.Context()))
+	must.Get(s.Staging.Put(t.Context(), "7/left", strings.NewReader("abc"), storage.Upload{Size: 3}))(t)
 	testenv.Eventually(t, "the leftovers to go", func() bool { return metric("farol_janitor_removed_bytes_total staging objects") == 3 })
 	testenv.Eventually(t, "that to be counted", func() bool { return metric("farol_schedule_runs_total janitor done") > 0 })
 	stop()
@@ -92,10 +87,7 @@ func TestSchedulerCleansUp(t *testing.T) {
 // counted are the counters of a registry, by name and labels.
 func counted(t *testing.T, from prometheus.Gatherer) map[string]float64 {
 	t.Helper()
-	families, err := from.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	families := must.Get(from.Gather())(t)
 	all := map[string]float64{}
 	for _, family := range families {
 		for _, m := range family.GetMetric() {

@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/farol-preservation/farol/internal/testenv/must"
+
 	"github.com/farol-preservation/farol/internal/monitor"
 	"github.com/farol-preservation/farol/internal/testenv"
 )
@@ -19,10 +21,7 @@ import (
 // none, others wait, and come in when one ends.
 func TestIdleConnectionsMakeWay(t *testing.T) {
 	t.Parallel()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	waits, release := make(chan struct{}, 2), make(chan struct{})
 	c := newCrowd(l, 2)
 	server := &http.Server{ReadHeaderTimeout: time.Minute, ConnState: c.changed, Handler: http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
@@ -37,14 +36,9 @@ func TestIdleConnectionsMakeWay(t *testing.T) {
 
 	connect := func(path string) (net.Conn, func() error) {
 		t.Helper()
-		conn, err := net.Dial("tcp", l.Addr().String())
-		if err != nil {
-			t.Fatal(err)
-		}
+		conn := must.Get(net.Dial("tcp", l.Addr().String()))(t)
 		t.Cleanup(func() { conn.Close() }) //nolint:errcheck // it may be closed
-		if _, err := io.WriteString(conn, "GET "+path+" HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(io.WriteString(conn, "GET "+path+" HTTP/1.1\r\nHost: x\r\n\r\n"))(t)
 		r := bufio.NewReader(conn)
 		return conn, func() error {
 			answer, err := http.ReadResponse(r, nil)
@@ -57,9 +51,7 @@ func TestIdleConnectionsMakeWay(t *testing.T) {
 	var idle []net.Conn
 	for range 5 { // each takes the place of one before
 		conn, answered := connect("/")
-		if err := answered(); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, answered())
 		idle = append(idle, conn)
 	}
 	testenv.Eventually(t, "three to be closed", func() bool { return c.count() <= 2 })
@@ -91,10 +83,7 @@ func TestIdleConnectionsMakeWay(t *testing.T) {
 // A server whose places are all taken can be stopped.
 func TestFullServerStops(t *testing.T) {
 	t.Parallel()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	ctx, stop := context.WithCancel(t.Context())
 	c := newCrowd(l, 1)
 	ended := make(chan error, 1)
@@ -102,14 +91,9 @@ func TestFullServerStops(t *testing.T) {
 		server := &http.Server{ReadHeaderTimeout: time.Hour, ConnState: c.changed, ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelWarn)}
 		ended <- monitor.ServeUntil(ctx, server, c)
 	}()
-	conn, err := net.Dial("tcp", l.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := must.Get(net.Dial("tcp", l.Addr().String()))(t)
 	defer conn.Close() //nolint:errcheck // the server closes it
-	if _, err := io.Copy(conn, strings.NewReader("GET / HTTP/1.1\r\n")); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(io.Copy(conn, strings.NewReader("GET / HTTP/1.1\r\n")))(t)
 	testenv.Eventually(t, "the place to be taken", func() bool { return c.count() == 1 })
 	stop()
 	select {

@@ -17,6 +17,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/farol-preservation/farol/internal/testenv/must"
+
 	"github.com/jackc/pgx/v5"
 	"github.com/rogpeppe/go-internal/testscript"
 	"github.com/spf13/cobra"
@@ -47,16 +49,10 @@ func TestMain(m *testing.M) {
 func TestScripts(t *testing.T) {
 	t.Parallel()
 	bin := t.TempDir()
-	if err := linkSelf(filepath.Join(bin, "farol")); err != nil {
-		t.Fatal(err)
-	}
-	if err := link(testenv.DevBinary(t), filepath.Join(bin, "farol-dev")); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, linkSelf(filepath.Join(bin, "farol")))
+	must.Do(t, link(testenv.DevBinary(t), filepath.Join(bin, "farol-dev")))
 	operations := filepath.Join(t.TempDir(), "operations.txtar")
-	if err := os.WriteFile(operations, []byte(examplesOfOperations(t)), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(operations, []byte(examplesOfOperations(t)), 0o600))
 	testscript.Run(t, testscript.Params{
 		Dir:                 filepath.Join("testdata", "script"),
 		Files:               []string{operations},
@@ -155,10 +151,7 @@ func TestEveryExampleIsInAScript(t *testing.T) {
 		t.Fatal("no scripts:", err)
 	}
 	for _, file := range files {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := must.Get(os.ReadFile(file))(t)
 		scripts.Write(text)
 	}
 	scripts.WriteString(examplesOfOperations(t))
@@ -191,9 +184,7 @@ func TestSIGTERMEndsAServiceWell(t *testing.T) {
 	t.Parallel()
 	url, s3 := testenv.DatabaseURL(t), testenv.S3(t)
 	farol := filepath.Join(t.TempDir(), "farol")
-	if err := linkSelf(farol); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, linkSelf(farol))
 	c := exec.CommandContext(t.Context(), farol, "read-buckets", "--interval", "1h")
 	c.Env = []string{
 		"FAROL_DATABASE_URL=" + url, "FAROL_S3_ENDPOINT=" + s3.Endpoint, "FAROL_S3_CA_FILE=" + s3.CAFile,
@@ -201,9 +192,7 @@ func TestSIGTERMEndsAServiceWell(t *testing.T) {
 	}
 	var stderr strings.Builder
 	c.Stderr = &stderr
-	if err := c.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, c.Start())
 	ctx, cancel := bounded()
 	defer cancel()
 	if err := await(ctx, url, `SELECT count(*) > 0 FROM pg_stat_activity WHERE application_name = 'farol-read-buckets' AND datname = current_database()`); err != nil {
@@ -413,12 +402,7 @@ func TestAnInterruptionIsToldAsOne(t *testing.T) {
 // freeAddr is a loopback address at which nothing listens now.
 func freeAddr(t testing.TB) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
+	must.Do(t, l.Close())
 	return l.Addr().String()
 }

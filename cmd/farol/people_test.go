@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/farol-preservation/farol/internal/testenv/must"
+
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/pquerna/otp/totp"
 
@@ -39,10 +41,7 @@ type webSite struct {
 func newWebSite(t *testing.T) *webSite {
 	t.Helper()
 	direct := testenv.DatabaseURL(t)
-	db, err := pgxpool.New(t.Context(), direct)
-	if err != nil {
-		t.Fatal(err)
-	}
+	db := must.Get(pgxpool.New(t.Context(), direct))(t)
 	t.Cleanup(db.Close)
 	addr := freeAddr(t)
 	a := &webSite{t: t, binary: testenv.Binary(t), at: "http://" + addr, db: db, registry: registry.New(db), moments: map[string]int{}}
@@ -88,10 +87,7 @@ type browser struct {
 
 func (a *webSite) browser() *browser {
 	a.t.Helper()
-	jar, err := cookiejar.New(nil)
-	if err != nil {
-		a.t.Fatal(err)
-	}
+	jar := must.Get(cookiejar.New(nil))(a.t)
 	own := &http.Transport{}
 	a.t.Cleanup(own.CloseIdleConnections)
 	return &browser{a, &http.Client{Jar: jar, Transport: own, Timeout: testenv.Patience}}
@@ -143,14 +139,8 @@ func (b *browser) wants(status int, method, path, body string, into any) {
 // person registers a person who has signed in, with a second factor if it is required.
 func (a *webSite) person(email, role, institution string) *browser {
 	a.t.Helper()
-	u, err := a.registry.AddUser(a.t.Context(), record.User{Email: email, Name: "Some Person", Role: role, Institution: institution})
-	if err != nil {
-		a.t.Fatal(err)
-	}
-	secret, err := people.In(a.registry).MakeLink(a.t.Context(), u.ID, people.Invite)
-	if err != nil {
-		a.t.Fatal(err)
-	}
+	u := must.Get(a.registry.AddUser(a.t.Context(), record.User{Email: email, Name: "Some Person", Role: role, Institution: institution}))(a.t)
+	secret := must.Get(people.In(a.registry).MakeLink(a.t.Context(), u.ID, people.Invite))(a.t)
 	b := a.browser()
 	var next struct{ Next string }
 	b.wants(http.StatusOK, "POST", "/api/v1/password-links/use", asJSON(map[string]string{"secret": secret, "password": testPassword}), &next)
@@ -159,10 +149,7 @@ func (a *webSite) person(email, role, institution string) *browser {
 	}
 	var offer struct{ Secret, Pending string }
 	b.wants(http.StatusOK, "POST", "/api/v1/me/factor", "", &offer)
-	code, err := totp.GenerateCode(offer.Secret, time.Now())
-	if err != nil {
-		a.t.Fatal(err)
-	}
+	code := must.Get(totp.GenerateCode(offer.Secret, time.Now()))(a.t)
 	b.wants(http.StatusOK, "POST", "/api/v1/me/factor/confirm", asJSON(map[string]string{"pending": offer.Pending, "code": code}), nil)
 	return b
 }

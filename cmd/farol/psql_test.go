@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/farol-preservation/farol/internal/testenv/must"
+
 	"github.com/jackc/pgx/v5"
 	"github.com/rogpeppe/go-internal/testscript"
 
@@ -20,10 +22,7 @@ import (
 // farol_admin and of nothing else. $OWNER is the database as its owner sees it.
 func TestPsqlScripts(t *testing.T) {
 	t.Parallel()
-	states, err := os.ReadFile(filepath.Join("testdata", "psql", "states.sql"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	states := must.Get(os.ReadFile(filepath.Join("testdata", "psql", "states.sql")))(t)
 	testscript.Run(t, testscript.Params{
 		Dir:                 filepath.Join("testdata", "psql"),
 		RequireExplicitExec: true,
@@ -53,20 +52,12 @@ func TestPsqlScripts(t *testing.T) {
 func asAdministrator(t testing.TB, owner string) map[string]string {
 	t.Helper()
 	ctx := context.Background() // the test's own has ended in a cleanup
-	u, err := url.Parse(owner)
-	if err != nil {
-		t.Fatal(err)
-	}
+	u := must.Get(url.Parse(owner))(t)
 	do := func(sql string) {
 		t.Helper()
-		db, err := pgx.Connect(ctx, owner)
-		if err != nil {
-			t.Fatal(err)
-		}
+		db := must.Get(pgx.Connect(ctx, owner))(t)
 		defer db.Close(ctx)
-		if _, err := db.Exec(ctx, sql); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(db.Exec(ctx, sql))(t)
 	}
 	name, password := "ann_"+strings.ToLower(rand.Text()[:12]), rand.Text()
 	do(fmt.Sprintf("CREATE ROLE %s LOGIN PASSWORD '%s' IN ROLE farol_admin", name, password))

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/farol-preservation/farol/internal/testenv/must"
+
 	"golang.org/x/sync/errgroup"
 
 	"github.com/farol-preservation/farol/internal/settings"
@@ -43,9 +45,7 @@ func TestNoCommandPrintsASecret(t *testing.T) {
 		t.Fatalf("only %q are secrets", names)
 	}
 	farol := filepath.Join(t.TempDir(), "farol")
-	if err := linkSelf(farol); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, linkSelf(farol))
 	enough := map[string]string{
 		"FAROL_DATABASE_URL": "postgres://127.0.0.1:1/farol", "FAROL_REDIS_URL": "redis://127.0.0.1:1/0", "FAROL_S3_ENDPOINT": "http://127.0.0.1:1",
 		"AWS_ACCESS_KEY_ID": "key", "AWS_SECRET_ACCESS_KEY": "secret", "TMPDIR": t.TempDir(),

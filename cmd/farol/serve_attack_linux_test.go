@@ -17,6 +17,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/farol-preservation/farol/internal/testenv/must"
+
 	"github.com/farol-preservation/farol/internal/testenv"
 	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
@@ -172,14 +174,9 @@ func TestLargeRequestsTakeTheirShareOfMemory(t *testing.T) {
 	t.Parallel()
 	a := newWebSite(t)
 	a.start("--web")
-	if _, err := a.registry.AddInstitution(t.Context(), record.Institution{Name: "Test", Identifier: "test.edu", ReceivingBucket: "in", RestoreBucket: "out"}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(a.registry.AddInstitution(t.Context(), record.Institution{Name: "Test", Identifier: "test.edu", ReceivingBucket: "in", RestoreBucket: "out"}))(t)
 	admin := a.person("admin@test.edu", registry.RoleInstitutionalAdmin, "test.edu")
-	u, err := url.Parse(a.at)
-	if err != nil {
-		t.Fatal(err)
-	}
+	u := must.Get(url.Parse(a.at))(t)
 	cookie := admin.client.Jar.Cookies(u)[0].String()
 	const announced = 15 << 20
 	start := endless("a large request", "", a.at, "POST /api/v1/deletions/check", "Cookie: "+cookie+"\r\nContent-Length: "+fmt.Sprint(announced)+"\r\n\r\n")
@@ -246,14 +243,8 @@ func timed(t *testing.T, client *http.Client, method, url string, want int) time
 	if method == http.MethodGet {
 		body = ""
 	}
-	r, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
-	answer, err := client.Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must.Get(http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body)))(t)
+	answer := must.Get(client.Do(r))(t)
 	defer answer.Body.Close() //nolint:errcheck // read below
 	if text, err := io.ReadAll(answer.Body); err != nil || answer.StatusCode != want {
 		t.Fatalf("%s %s: %d %s, %v", method, url, answer.StatusCode, text, err)
@@ -264,13 +255,8 @@ func timed(t *testing.T, client *http.Client, method, url string, want int) time
 // peak is the most memory that a process has had.
 func peak(t *testing.T, pid int) (bytes int64) {
 	t.Helper()
-	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-	if err != nil {
-		t.Fatal(err)
-	}
+	status := must.Get(os.ReadFile(fmt.Sprintf("/proc/%d/status", pid)))(t)
 	_, rest, _ := strings.Cut(string(status), "VmHWM:")
-	if _, err := fmt.Sscan(rest, &bytes); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(fmt.Sscan(rest, &bytes))(t)
 	return bytes << 10
 }

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/farol-preservation/farol/internal/testenv/must"
+
 	"github.com/farol-preservation/farol/internal/connect"
 	"github.com/farol-preservation/farol/internal/handlers"
 	"github.com/farol-preservation/farol/internal/settings"
@@ -28,10 +30,7 @@ func TestBrowsersAreAllowedToUpload(t *testing.T) {
 	s.farol("institution", "add", "new.edu", "--name", "New", "--create-buckets", "--receiving-bucket", prefix+"new-in", "--restore-bucket", prefix+"new-out")
 	allows := func(bucket string) bool {
 		t.Helper()
-		ok, err := setup.AllowsUploads(t.Context(), s.created(bucket).Conn(), origin)
-		if err != nil {
-			t.Fatal(err)
-		}
+		ok := must.Get(setup.AllowsUploads(t.Context(), s.created(bucket).Conn(), origin))(t)
 		return ok
 	}
 	if !allows(prefix+"new-in") || allows(prefix+"new-out") {

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/farol-preservation/farol/internal/testenv/must"
 )
 
 // A server that is told to stop finishes what is under way and takes nothing new. Until then
@@ -17,14 +19,9 @@ func TestServerFinishesWhatIsUnderWay(t *testing.T) {
 	t.Parallel()
 	a := newWebSite(t)
 	programs, health := a.everything()
-	tx, err := a.db.Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	tx := must.Get(a.db.Begin(t.Context()))(t)
 	defer tx.Rollback(context.Background()) //nolint:errcheck // it may have ended
-	if _, err := tx.Exec(t.Context(), `LOCK TABLE users`); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(tx.Exec(t.Context(), `LOCK TABLE users`))(t)
 	answered := make(chan httpAnswer, 1)
 	b := a.browser()
 	go func() {
@@ -36,9 +33,7 @@ func TestServerFinishesWhatIsUnderWay(t *testing.T) {
 	if status, text := fetch(t, health+"/readyz"); status != http.StatusOK {
 		t.Errorf("before: %d %s", status, text)
 	}
-	if err := syscall.Kill(a.server.Process.Pid, syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, syscall.Kill(a.server.Process.Pid, syscall.SIGTERM))
 	for _, at := range []string{a.at, programs} {
 		a.server.eventually("new connections to be refused", func() bool {
 			conn, err := net.Dial("tcp", strings.TrimPrefix(at, "http://"))
@@ -54,9 +49,7 @@ func TestServerFinishesWhatIsUnderWay(t *testing.T) {
 	if status, text := fetch(t, health+"/healthz"); status != http.StatusOK {
 		t.Errorf("while it stops: %d %s", status, text)
 	}
-	if err := tx.Rollback(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, tx.Rollback(t.Context()))
 	if r := <-answered; r.status != http.StatusUnauthorized {
 		t.Errorf("what was under way: %d %s, %v", r.status, r.body, r.err)
 	}
@@ -67,15 +60,9 @@ func TestServerFinishesWhatIsUnderWay(t *testing.T) {
 
 func fetch(t *testing.T, url string) (int, string) {
 	t.Helper()
-	answer, err := http.Get(url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	answer := must.Get(http.Get(url))(t)
 	defer answer.Body.Close() //nolint:errcheck // read below
-	text, err := io.ReadAll(answer.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(io.ReadAll(answer.Body))(t)
 	return answer.StatusCode, string(text)
 }
 

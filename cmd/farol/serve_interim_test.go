@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/farol-preservation/farol/internal/testenv/must"
+
 	"github.com/farol-preservation/farol/internal/testenv"
 	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
@@ -23,21 +25,12 @@ func (s *site) servedWeb(settings map[string]string, token string) func(path str
 	at := "http://" + where.FindStringSubmatch(p.said())[1]
 	return func(path string) (int, string) {
 		s.t.Helper()
-		r, err := http.NewRequestWithContext(s.t.Context(), http.MethodGet, at+path, nil)
-		if err != nil {
-			s.t.Fatal(err)
-		}
+		r := must.Get(http.NewRequestWithContext(s.t.Context(), http.MethodGet, at+path, nil))(s.t)
 		r.Header.Set("Authorization", "Bearer "+token)
 		client := http.Client{Timeout: testenv.Patience}
-		response, err := client.Do(r)
-		if err != nil {
-			s.t.Fatal(err)
-		}
+		response := must.Get(client.Do(r))(s.t)
 		defer response.Body.Close()
-		text, err := io.ReadAll(response.Body)
-		if err != nil {
-			s.t.Fatal(err)
-		}
+		text := must.Get(io.ReadAll(response.Body))(s.t)
 		return response.StatusCode, string(text)
 	}
 }

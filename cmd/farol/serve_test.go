@@ -14,6 +14,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/farol-preservation/farol/internal/testenv/must"
+
 	"github.com/farol-preservation/farol/internal/testenv"
 	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
@@ -23,10 +25,7 @@ import (
 // network has none, and serves on all addresses, which is not loopback either.
 func otherAddress(t *testing.T) string {
 	t.Helper()
-	addrs, err := net.InterfaceAddrs()
-	if err != nil {
-		t.Fatal(err)
-	}
+	addrs := must.Get(net.InterfaceAddrs())(t)
 	for _, a := range addrs {
 		if ip, ok := a.(*net.IPNet); ok && !ip.IP.IsLoopback() && ip.IP.To4() != nil {
 			return ip.IP.String()
@@ -52,10 +51,7 @@ func startServe(t *testing.T, binary, addr string, settings map[string]string) (
 // send posts a body, and returns the status and the answer.
 func send(t *testing.T, url, token, body string, headers ...string) (int, string) {
 	t.Helper()
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, strings.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must.Get(http.NewRequestWithContext(t.Context(), http.MethodPost, url, strings.NewReader(body)))(t)
 	if token != "" {
 		r.Header.Set("Authorization", "Bearer "+token)
 	}
@@ -66,15 +62,9 @@ func send(t *testing.T, url, token, body string, headers ...string) (int, string
 		r.Header.Set(headers[i], headers[i+1])
 	}
 	client := http.Client{Timeout: testenv.Patience}
-	response, err := client.Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	response := must.Get(client.Do(r))(t)
 	defer response.Body.Close()
-	answer, err := io.ReadAll(response.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	answer := must.Get(io.ReadAll(response.Body))(t)
 	return response.StatusCode, strings.TrimSpace(string(answer))
 }
 
@@ -83,14 +73,9 @@ func send(t *testing.T, url, token, body string, headers ...string) (int, string
 func TestServeLetsInWhoMay(t *testing.T) {
 	t.Parallel()
 	binary := filepath.Join(t.TempDir(), "farol")
-	if err := linkSelf(binary); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, linkSelf(binary))
 	settings := map[string]string{"FAROL_DATABASE_URL": testenv.DatabaseURL(t), "FAROL_PULL_MAX_BODY": "1048576"}
-	db, err := registry.Connect(t.Context(), settings["FAROL_DATABASE_URL"], "test")
-	if err != nil {
-		t.Fatal(err)
-	}
+	db := must.Get(registry.Connect(t.Context(), settings["FAROL_DATABASE_URL"], "test"))(t)
 	t.Cleanup(db.Close)
 	reg := registry.New(db)
 	token := func(name string, t2 record.Token) string {
@@ -126,9 +111,7 @@ func TestServeLetsInWhoMay(t *testing.T) {
 			t.Errorf("%s to %s with %s: %d %s, want %d", c.what, c.path, c.token, status, answer, c.status)
 		}
 	}
-	if err := reg.RemoveToken(t.Context(), 0, "both"); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, reg.RemoveToken(t.Context(), 0, "both"))
 	testenv.Eventually(t, "a token that was removed to be refused", func() bool {
 		status, _ := send(t, far+"/pull", both, ask)
 		return status == 401
@@ -170,9 +153,7 @@ func TestServeLetsInWhoMay(t *testing.T) {
 		var n int
 		return db.QueryRow(t.Context(), `SELECT count(*) FROM topic_receivers WHERE name = 'waits'`).Scan(&n) == nil && n == 1
 	})
-	if err := syscall.Kill(p.Process.Pid, syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, syscall.Kill(p.Process.Pid, syscall.SIGTERM))
 	if got := <-waited; got.status != 204 {
 		t.Errorf("who waited was answered %d %s", got.status, got.answer)
 	}
@@ -191,15 +172,9 @@ func metricsAreServed(t *testing.T, binary string, settings map[string]string) {
 	p.eventually("the address of metrics", func() bool { return where.MatchString(p.said()) })
 	send(t, near+"/pull", "", `{"receiver": "r", "timeout": 0, "queues": {"none": {}}}`)
 	send(t, near+"/made/up", "", "")
-	response, err := http.Get("http://" + where.FindStringSubmatch(p.said())[1] + "/metrics")
-	if err != nil {
-		t.Fatal(err)
-	}
+	response := must.Get(http.Get("http://" + where.FindStringSubmatch(p.said())[1] + "/metrics"))(t)
 	defer response.Body.Close()
-	text, err := io.ReadAll(response.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(io.ReadAll(response.Body))(t)
 	for _, want := range []string{
 		`farol_http_requests_total{code="204",method="post",path="POST /pull"} 1`, `farol_http_requests_total{code="404",method="post",path=""} 1`,
 		"farol_pull_waiting 0", "farol_http_request_seconds_count", "farol_queue_items",
@@ -216,13 +191,8 @@ func metricsAreServed(t *testing.T, binary string, settings map[string]string) {
 func TestPullExamplesOfTheDocs(t *testing.T) {
 	t.Parallel()
 	binary := filepath.Join(t.TempDir(), "farol")
-	if err := linkSelf(binary); err != nil {
-		t.Fatal(err)
-	}
-	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "pull.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, linkSelf(binary))
+	text := must.Get(os.ReadFile(filepath.Join("..", "..", "docs", "pull.md")))(t)
 	_, at := startServe(t, binary, "127.0.0.1", map[string]string{"FAROL_DATABASE_URL": testenv.DatabaseURL(t)})
 	example := regexp.MustCompile(`(?s)curl -s localhost:4180(/\w+) -d '(.*?)'\n(.*?)\n` + "```")
 	found := example.FindAllStringSubmatch(string(text), -1)

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/farol-preservation/farol/internal/testenv/must"
+
 	"github.com/farol-preservation/farol/internal/testenv"
 	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
@@ -20,18 +22,11 @@ import (
 func TestServeSignsInAtProviders(t *testing.T) {
 	t.Parallel()
 	binary := filepath.Join(t.TempDir(), "farol")
-	if err := linkSelf(binary); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, linkSelf(binary))
 	direct := testenv.DatabaseURL(t)
-	db, err := registry.Connect(t.Context(), direct, "test")
-	if err != nil {
-		t.Fatal(err)
-	}
+	db := must.Get(registry.Connect(t.Context(), direct, "test"))(t)
 	t.Cleanup(db.Close)
-	if _, err := registry.New(db).AddUser(t.Context(), record.User{Email: "auditor@archive.org", Name: "An Auditor", Role: registry.RoleAuditor}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(registry.New(db).AddUser(t.Context(), record.User{Email: "auditor@archive.org", Name: "An Auditor", Role: registry.RoleAuditor}))(t)
 	away, campus := testenv.NewOpenID(t), testenv.NewOpenID(t)
 	away.Close()
 	campus.Answers(testenv.OpenIDAnswer{Claims: map[string]any{"email": "auditor@archive.org", "email_verified": true}})
@@ -43,10 +38,7 @@ func TestServeSignsInAtProviders(t *testing.T) {
 		"FAROL_OIDC_TEST_EDU_CLIENT_SECRET": testenv.OpenIDSecret, "FAROL_OIDC_TEST_EDU_DOMAINS": "archive.org",
 	}, "serve", "--web")
 	p.eventually("the pages", func() bool { return strings.Contains(p.said(), `msg=serving api="the REST API"`) })
-	jar, err := cookiejar.New(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	jar := must.Get(cookiejar.New(nil))(t)
 	browser := &http.Client{Jar: jar, Timeout: testenv.Patience}
 	for _, tc := range []struct{ path, at, shows string }{
 		{"/sign-in", "/sign-in", `href="/oidc/away"`},
@@ -54,10 +46,7 @@ func TestServeSignsInAtProviders(t *testing.T) {
 		{"/oidc/test-edu", "/", ">An Auditor</a>"},
 		{"/api/v1/me", "/api/v1/me", `"email":"auditor@archive.org"`},
 	} {
-		a, err := browser.Get("http://" + addr + tc.path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		a := must.Get(browser.Get("http://" + addr + tc.path))(t)
 		page, err := io.ReadAll(a.Body)
 		if err := a.Body.Close(); err != nil {
 			t.Error(err)
@@ -74,10 +63,7 @@ func TestServeSignsInAtProviders(t *testing.T) {
 // freeAddress is one of loopback that nothing listens at.
 func freeAddress(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	defer l.Close() //nolint:errcheck // it only was to find the port
 	return l.Addr().String()
 }

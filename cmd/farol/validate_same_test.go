@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/farol-preservation/farol/internal/testenv/must"
+
 	"github.com/farol-preservation/farol/bag"
 	"github.com/farol-preservation/farol/bag/bagtest"
 	"github.com/farol-preservation/farol/internal/cli"
@@ -32,9 +34,7 @@ type judging struct{ *pipelinetest.Archive }
 // run takes all bags through Receive and Validate.
 func (j *judging) run() {
 	j.T.Helper()
-	if _, err := (&upkeep.BucketReader{Registry: j.Deps.Registry, Receiving: j.Deps.Receiving, Log: j.Deps.Log}).ReadAll(j.T.Context()); err != nil {
-		j.T.Fatal(err)
-	}
+	must.Get((&upkeep.BucketReader{Registry: j.Deps.Registry, Receiving: j.Deps.Receiving, Log: j.Deps.Log}).ReadAll(j.T.Context()))(j.T)
 	_, stop := j.Run(j.Deps, j.Steps(j.Deps), pipeline.RunnerOptions{
 		Pools: []pipeline.Pool{{Name: "all", Stages: []string{"Receive", "Validate"}, Slots: 2}},
 	})
@@ -79,9 +79,7 @@ func TestItemFailsOfWhatValidateLists(t *testing.T) {
 		}
 		data := broken(t, random)
 		path := filepath.Join(dir, name)
-		if err := os.WriteFile(path, data, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(path, data, 0o600))
 		v, code := commandSays(t, path)
 		if wants := map[bool]int{true: cli.ExitFailed, false: 0}[!v.Valid]; code != wants && !v.Unknown || v.Unknown && code != cli.ExitUsage {
 			t.Errorf("%s: exit code %d for %+v", name, code, v)
@@ -166,10 +164,7 @@ func broken(t *testing.T, random *rand.Rand) []byte {
 	for range random.IntN(4) {
 		faults[random.IntN(len(faults))](&s)
 	}
-	data, err := s.Bytes()
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := must.Get(s.Bytes())(t)
 	switch random.IntN(10) {
 	case 0:
 		data = data[:random.IntN(len(data))]

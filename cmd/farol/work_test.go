@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/farol-preservation/farol/internal/testenv/must"
+
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/farol-preservation/farol/internal/cli"
@@ -20,9 +22,7 @@ import (
 func TestSettingsWithoutEffectAreTold(t *testing.T) {
 	t.Parallel()
 	farol := filepath.Join(t.TempDir(), "farol")
-	if err := linkSelf(farol); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, linkSelf(farol))
 	c := exec.CommandContext(t.Context(), farol, "work")
 	for name, value := range leastSettings(map[string]string{
 		"APT_FIXITY_TIMEOUT": "3m", "BAG_RESTORER_WORKERS": "3", "FAROL_DATABASE_URL": "postgres://farol@127.0.0.1:1/farol",
@@ -40,10 +40,7 @@ func TestSettingsWithoutEffectAreTold(t *testing.T) {
 func TestStartNamesTheSettingThatDoesNotFit(t *testing.T) {
 	t.Parallel()
 	url := testenv.DatabaseURL(t)
-	db, err := pgxpool.New(t.Context(), url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	db := must.Get(pgxpool.New(t.Context(), url))(t)
 	t.Cleanup(db.Close)
 	const refused = "settings do not fit: "
 	for name, tc := range map[string]struct {
@@ -82,7 +79,7 @@ func TestStartNamesTheSettingThatDoesNotFit(t *testing.T) {
 			}
 		})
 	}
-	_, err = settings.Load(leastSettings(map[string]string{"INGEST_VALIDATOR_LEASE": "5s", "FAROL_HEARTBEAT": "2s"}), settings.Worker{})
+	_, err := settings.Load(leastSettings(map[string]string{"INGEST_VALIDATOR_LEASE": "5s", "FAROL_HEARTBEAT": "2s"}), settings.Worker{})
 	if err == nil || !strings.Contains(err.Error(), "INGEST_VALIDATOR_LEASE is 5s; it must be at least three times FAROL_HEARTBEAT, which is 2s") {
 		t.Errorf("err = %v", err)
 	}
@@ -92,9 +89,7 @@ func TestStartNamesTheSettingThatDoesNotFit(t *testing.T) {
 func TestWhereThePoolsComeFrom(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "pools")
-	if err := os.WriteFile(file, []byte("# ours\n\nfiled=Receive;slots=3\nmore=Store\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(file, []byte("# ours\n\nfiled=Receive;slots=3\nmore=Store\n"), 0o600))
 	for name, tc := range map[string]struct {
 		environ map[string]string
 		flags   workFlags
@@ -142,9 +137,6 @@ func leastSettings(more map[string]string) map[string]string {
 
 func workerOf(t *testing.T, more map[string]string) settings.Worker {
 	t.Helper()
-	c, err := settings.Load(leastSettings(more), settings.Worker{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(settings.Load(leastSettings(more), settings.Worker{}))(t)
 	return c
 }

@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/farol-preservation/farol/internal/testenv/must"
+
 	"github.com/compose-spec/compose-go/v2/cli"
 	"github.com/compose-spec/compose-go/v2/types"
 	"github.com/google/go-cmp/cmp"
@@ -48,10 +50,7 @@ func project(t *testing.T) *types.Project {
 
 func withProfiles(t *testing.T, profiles ...string) *types.Project {
 	t.Helper()
-	p, err := load(t.Context(), required(), profiles...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := must.Get(load(t.Context(), required(), profiles...))(t)
 	return p
 }
 
@@ -85,14 +84,8 @@ func TestComposeRefusesToStartWithoutASecret(t *testing.T) {
 // The example and the file must not drift apart, and neither may hold a secret.
 func TestExampleListsEverySetting(t *testing.T) {
 	t.Parallel()
-	file, err := os.ReadFile(filepath.Join("..", "..", "docker-compose.yml"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	example, err := os.ReadFile(filepath.Join("..", "..", "deploy", "env.example"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	file := must.Get(os.ReadFile(filepath.Join("..", "..", "docker-compose.yml")))(t)
+	example := must.Get(os.ReadFile(filepath.Join("..", "..", "deploy", "env.example")))(t)
 	used := map[string]bool{}
 	used["COMPOSE_PROFILES"] = true // by docker compose itself
 	for _, m := range regexp.MustCompile(`\$\{([A-Z0-9_]+)`).FindAllStringSubmatch(string(file), -1) {
@@ -248,10 +241,7 @@ func TestWorkersStayWithinTheirLimits(t *testing.T) {
 func TestSchedulerRunsAllJobs(t *testing.T) {
 	t.Parallel()
 	for _, profile := range []string{"split", "all-in-one"} {
-		s, err := withProfiles(t, profile).GetService("schedule")
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := must.Get(withProfiles(t, profile).GetService("schedule"))(t)
 		if diff := cmp.Diff(types.ShellCommand{"schedule", "--wait"}, s.Command); diff != "" {
 			t.Errorf("command (-want +got):\n%s", diff)
 		}
@@ -265,10 +255,7 @@ func TestSchedulerRunsAllJobs(t *testing.T) {
 
 func TestRedisKeepsAnAppendOnlyFile(t *testing.T) {
 	t.Parallel()
-	redis, err := project(t).GetService("redis")
-	if err != nil {
-		t.Fatal(err)
-	}
+	redis := must.Get(project(t).GetService("redis"))(t)
 	command := strings.Join(redis.Command, " ")
 	if !strings.Contains(command, "--appendonly yes") || strings.Contains(command, required()["FAROL_REDIS_PASSWORD"]) {
 		t.Errorf("command is %q; want an append-only file and no password", command)
@@ -280,14 +267,8 @@ func TestRedisKeepsAnAppendOnlyFile(t *testing.T) {
 func TestGatewayHasTheBucketOfEveryTarget(t *testing.T) {
 	t.Parallel()
 	p := project(t)
-	s3, err := p.GetService("s3")
-	if err != nil {
-		t.Fatal(err)
-	}
-	worker, err := p.GetService("work-store")
-	if err != nil {
-		t.Fatal(err)
-	}
+	s3 := must.Get(p.GetService("s3"))(t)
+	worker := must.Get(p.GetService("work-store"))(t)
 	buckets := strings.Fields(strings.Join(s3.Entrypoint, " "))
 	for _, target := range storage.Targets() {
 		if !slices.Contains(buckets, target.Bucket) {
@@ -309,10 +290,7 @@ func TestImageIsBuiltWithTheGoOfTheModule(t *testing.T) {
 	t.Parallel()
 	read := func(name, pattern string) string {
 		t.Helper()
-		text, err := os.ReadFile(filepath.Join("..", "..", name))
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := must.Get(os.ReadFile(filepath.Join("..", "..", name)))(t)
 		m := regexp.MustCompile(pattern).FindSubmatch(text)
 		if m == nil {
 			t.Fatalf("%s has nothing like %s", name, pattern)

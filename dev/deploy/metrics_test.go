@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/farol-preservation/farol/internal/testenv/must"
+
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/prometheus/client_golang/prometheus"
 	"go.yaml.in/yaml/v4"
@@ -33,10 +35,7 @@ type group struct {
 // groups are all metrics, by who exports them.
 func groups(t *testing.T) []group {
 	t.Helper()
-	figures, err := monitor.NewQueue(t.Context(), "test", settings.Database{URL: "postgres://nobody@127.0.0.1:1/none"}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	figures := must.Get(monitor.NewQueue(t.Context(), "test", settings.Database{URL: "postgres://nobody@127.0.0.1:1/none"}, nil))(t)
 	t.Cleanup(figures.Close)
 	work, jobs := monitor.NewWork(), monitor.NewRuns([]string{"janitor", "send-mail"})
 	work.Registry.MustRegister(monitor.NewLeases(nil), monitor.NewServices(nil), monitor.NewStores(nil))
@@ -103,10 +102,7 @@ func exported(t *testing.T) map[string][]string {
 
 func page(t *testing.T, path ...string) string {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(append([]string{"..", ".."}, path...)...))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(filepath.Join(append([]string{"..", ".."}, path...)...)))(t)
 	return string(text)
 }
 
@@ -133,30 +129,18 @@ func labelValues(t *testing.T) map[string][]string {
 	o := claim.DefaultOptions()
 	o.Observer, o.Log = metrics, slog.New(slog.DiscardHandler)
 	url := testenv.DatabaseURL(t)
-	db, err := pgxpool.New(t.Context(), url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	db := must.Get(pgxpool.New(t.Context(), url))(t)
 	t.Cleanup(db.Close)
-	engine, err := claim.New(t.Context(), db, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	engine := must.Get(claim.New(t.Context(), db, o))(t)
 	t.Cleanup(engine.Close)
-	figures, err := monitor.NewQueue(t.Context(), "test", settings.Database{URL: storage.Secret(url)}, o.Log)
-	if err != nil {
-		t.Fatal(err)
-	}
+	figures := must.Get(monitor.NewQueue(t.Context(), "test", settings.Database{URL: storage.Secret(url)}, o.Log))(t)
 	t.Cleanup(figures.Close)
 	metrics.Registry.MustRegister(figures, monitor.NewLeases(engine))
 	values := map[string][]string{
 		"outcome": {"done", "transient", "fatal", "released", "stopped", "held", "snoozed", "sent back", "lease expired", "killed", "oom", "panic", "cancelled"},
 		"stage":   settings.StageNames(),
 	}
-	families, err := metrics.Registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	families := must.Get(metrics.Registry.Gather())(t)
 	for _, family := range families {
 		for _, m := range family.GetMetric() {
 			for _, l := range m.GetLabel() {

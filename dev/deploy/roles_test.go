@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/farol-preservation/farol/internal/testenv/must"
 )
 
 // Every process works as farol, who owns nothing; the migrations alone run as the
@@ -19,10 +21,7 @@ func TestProcessesAreNoSuperuser(t *testing.T) {
 		if address == nil {
 			continue
 		}
-		u, err := url.Parse(*address)
-		if err != nil {
-			t.Fatal(err)
-		}
+		u := must.Get(url.Parse(*address))(t)
 		want := "farol"
 		if name == "migrate" {
 			want = "farol_owner"
@@ -31,10 +30,7 @@ func TestProcessesAreNoSuperuser(t *testing.T) {
 			t.Errorf("%s connects as %s, want %s", name, got, want)
 		}
 	}
-	script, err := os.ReadFile(filepath.Join("..", "..", "deploy", "postgres", "roles.sh"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	script := must.Get(os.ReadFile(filepath.Join("..", "..", "deploy", "postgres", "roles.sh")))(t)
 	for _, role := range []string{"CREATE ROLE farol_owner LOGIN PASSWORD", "CREATE ROLE farol LOGIN PASSWORD", "CREATE DATABASE farol OWNER farol_owner"} {
 		if !strings.Contains(string(script), role) {
 			t.Errorf("roles.sh does not %s", role)

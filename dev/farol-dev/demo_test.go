@@ -8,6 +8,8 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/farol-preservation/farol/internal/testenv/must"
+
 	"github.com/farol-preservation/farol/internal/cli"
 	"github.com/farol-preservation/farol/internal/testenv"
 )
@@ -23,13 +25,8 @@ func TestAnInterruptedDemoLeavesNothing(t *testing.T) {
 		c.Env = []string{"TMPDIR=" + scratch, "PATH=" + os.Getenv("PATH"), "HOME=" + os.Getenv("HOME"), "PG_BINDIR=" + os.Getenv("PG_BINDIR")}
 		var stderr strings.Builder
 		c.Stderr = &stderr
-		out, err := c.StdoutPipe()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := c.Start(); err != nil {
-			t.Fatal(err)
-		}
+		out := must.Get(c.StdoutPipe())(t)
+		must.Do(t, c.Start())
 		interrupted := false
 		for lines := bufio.NewScanner(out); lines.Scan(); {
 			if !interrupted && strings.HasPrefix(lines.Text(), seen) {
@@ -39,7 +36,7 @@ func TestAnInterruptedDemoLeavesNothing(t *testing.T) {
 				}
 			}
 		}
-		err = c.Wait()
+		err := c.Wait()
 		left, readErr := os.ReadDir(scratch)
 		if err == nil || !interrupted || c.ProcessState.Sys().(syscall.WaitStatus).ExitStatus() != cli.ExitFailed || stderr.String() != "farol: interrupted\n" { //nolint:forcetypeassert // on all systems we run on
 			t.Errorf("after %q: %v\n%s", seen, err, stderr.String())

@@ -4,6 +4,8 @@ import (
 	"log/slog"
 	"slices"
 	"testing"
+
+	"github.com/farol-preservation/farol/internal/testenv/must"
 )
 
 // A helper is ended ten seconds after it is asked to stop. Until then it must
@@ -11,10 +13,7 @@ import (
 func TestHelpersGiveItemsBackBeforeTheyAreEnded(t *testing.T) {
 	for user, want := range map[string]string{"": "FAROL_GRACE=5s", "2s": "FAROL_GRACE=2s"} {
 		t.Setenv("FAROL_GRACE", user)
-		h, err := newHelpers("farol", t.TempDir(), nil, slog.New(slog.DiscardHandler))
-		if err != nil {
-			t.Fatal(err)
-		}
+		h := must.Get(newHelpers("farol", t.TempDir(), nil, slog.New(slog.DiscardHandler)))(t)
 		last := ""
 		for _, setting := range slices.Backward(h.env) { // the last one counts
 			if name := "FAROL_GRACE="; len(setting) > len(name) && setting[:len(name)] == name {

@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/farol-preservation/farol/internal/testenv/must"
+
 	"github.com/jackc/pgx/v5"
 
 	"github.com/farol-preservation/farol/internal/testenv"
@@ -110,20 +112,14 @@ func TestNewDevHasBagsToWatch(t *testing.T) {
 	}
 	client := http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	for _, want := range []int{http.StatusSeeOther, http.StatusGone} {
-		a, err := client.Post(d.link, "application/x-www-form-urlencoded", nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		a := must.Get(client.Post(d.link, "application/x-www-form-urlencoded", nil))(t)
 		a.Body.Close()
 		if a.StatusCode != want {
 			t.Errorf("the link is answered with %d, want %d", a.StatusCode, want)
 		}
 	}
 	testenv.Eventually(t, "two sample bags", func() bool { return strings.Count(d.farol("item list --json"), ".tar") >= 2 })
-	db, err := pgx.Connect(t.Context(), d.farol(`version >&2; printf %s "$FAROL_DATABASE_URL"`))
-	if err != nil {
-		t.Fatal(err)
-	}
+	db := must.Get(pgx.Connect(t.Context(), d.farol(`version >&2; printf %s "$FAROL_DATABASE_URL"`)))(t)
 	defer db.Close(t.Context()) //nolint:errcheck // it has only read
 	var wait time.Duration
 	if err := db.QueryRow(t.Context(), `SELECT deletion_wait FROM request_settings`).Scan(&wait); err != nil || wait != 0 {

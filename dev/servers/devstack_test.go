@@ -14,6 +14,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/farol-preservation/farol/internal/testenv/must"
+
 	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5"
 	"github.com/redis/go-redis/v9"
@@ -24,20 +26,14 @@ import (
 
 func mustParse(t *testing.T, s string) *url.URL {
 	t.Helper()
-	u, err := url.Parse(s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	u := must.Get(url.Parse(s))(t)
 	return u
 }
 
 // query runs a statement and returns the one value that it yields, as text.
 func query(t *testing.T, s *devstack.Stack, statement string) string {
 	t.Helper()
-	conn, err := pgx.Connect(t.Context(), s.AdminURL)
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := must.Get(pgx.Connect(t.Context(), s.AdminURL))(t)
 	defer conn.Close(t.Context()) //nolint:errcheck // only read
 	var value string
 	if err := conn.QueryRow(t.Context(), statement).Scan(&value); err != nil {
@@ -48,10 +44,7 @@ func query(t *testing.T, s *devstack.Stack, statement string) string {
 
 func redisClient(t *testing.T, s *devstack.Stack) *redis.Client {
 	t.Helper()
-	options, err := redis.ParseURL(s.RedisURL)
-	if err != nil {
-		t.Fatal(err)
-	}
+	options := must.Get(redis.ParseURL(s.RedisURL))(t)
 	client := redis.NewClient(options)
 	t.Cleanup(func() { client.Close() }) //nolint:errcheck // nothing is pending
 	return client
@@ -59,10 +52,7 @@ func redisClient(t *testing.T, s *devstack.Stack) *redis.Client {
 
 func body(t *testing.T, address string) string {
 	t.Helper()
-	resp, err := http.Get(address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	resp := must.Get(http.Get(address))(t)
 	defer resp.Body.Close() //nolint:errcheck // read to its end
 	b, err := io.ReadAll(resp.Body)
 	if err != nil || resp.StatusCode != http.StatusOK {
@@ -74,17 +64,10 @@ func body(t *testing.T, address string) string {
 // leave writes something into every server; find looks for it.
 func leave(t *testing.T, s *devstack.Stack) {
 	t.Helper()
-	conn, err := pgx.Connect(t.Context(), s.AdminURL)
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := must.Get(pgx.Connect(t.Context(), s.AdminURL))(t)
 	defer conn.Close(t.Context()) //nolint:errcheck // the statement has been answered
-	if _, err := conn.Exec(t.Context(), "CREATE TABLE kept AS SELECT 'in postgres' AS v"); err != nil {
-		t.Fatal(err)
-	}
-	if err := redisClient(t, s).Set(t.Context(), "kept", "in redis", 0).Err(); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(conn.Exec(t.Context(), "CREATE TABLE kept AS SELECT 'in postgres' AS v"))(t)
+	must.Do(t, redisClient(t, s).Set(t.Context(), "kept", "in redis", 0).Err())
 	client := s3Client(t, s)
 	makeBucket(t, client, "kept")
 	put(t, client, "kept", "key", "in s3", "")
@@ -113,10 +96,7 @@ func BenchmarkStart(b *testing.B) {
 	base := tempDir(b)
 	up := func(b *testing.B, dir string) {
 		b.Helper()
-		s, err := devstack.Start(b.Context(), devstack.Options{Dir: filepath.Join(base, dir)})
-		if err != nil {
-			b.Fatal(err)
-		}
+		s := must.Get(devstack.Start(b.Context(), devstack.Options{Dir: filepath.Join(base, dir)}))(b)
 		b.StopTimer()
 		stop(b, s)
 		b.StartTimer()
@@ -168,14 +148,8 @@ func TestWarmStartKeepsDataAndAddresses(t *testing.T) {
 func TestEnvFileIsReadByAShell(t *testing.T) {
 	t.Parallel()
 	s := start(t, devstack.Options{Dir: filepath.Join(tempDir(t), "it's here"), Only: []devstack.Service{devstack.S3}})
-	path, err := s.WriteEnv()
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := exec.CommandContext(t.Context(), "sh", "-c", `. "$1"; env`, "sh", path).Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	path := must.Get(s.WriteEnv())(t)
+	out := must.Get(exec.CommandContext(t.Context(), "sh", "-c", `. "$1"; env`, "sh", path).Output())(t)
 	env := strings.Split(string(out), "\n")
 	have := map[string]bool{}
 	for _, line := range env {
@@ -241,9 +215,7 @@ func TestFailedStartTellsWhyAndLeavesNothing(t *testing.T) {
 	dir := filepath.Join(tempDir(t), "data")
 	stop(t, start(t, devstack.Options{Dir: dir}))
 	conf := filepath.Join(dir, "postgres", "data", "postgresql.conf")
-	if err := os.WriteFile(conf, []byte("no_such_setting = 1\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(conf, []byte("no_such_setting = 1\n"), 0o600))
 	_, err := devstack.Start(t.Context(), devstack.Options{Dir: dir})
 	if err == nil || !strings.Contains(err.Error(), `"no_such_setting"`) {
 		t.Errorf("Start = %v, want the line of PostgreSQL's log", err)
@@ -280,9 +252,7 @@ func TestLostSecretsAreAnError(t *testing.T) {
 	dir := filepath.Join(tempDir(t), "data")
 	o := devstack.Options{Dir: dir, Only: []devstack.Service{devstack.Postgres}, Ephemeral: true}
 	stop(t, start(t, o))
-	if err := os.Remove(filepath.Join(dir, "secrets")); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Remove(filepath.Join(dir, "secrets")))
 	if _, err := devstack.Start(t.Context(), o); err == nil || !strings.Contains(err.Error(), "secrets is gone") {
 		t.Errorf("Start = %v, want an error about the secrets", err)
 	}

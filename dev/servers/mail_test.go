@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/farol-preservation/farol/internal/testenv/must"
+
 	"github.com/farol-preservation/farol/internal/devstack"
 )
 
@@ -19,9 +21,7 @@ func TestMailIsCaught(t *testing.T) {
 		t.Errorf("the settings are %v", env)
 	}
 	const text = "Subject: Hello\r\n\r\nText\r\n"
-	if err := smtp.SendMail(s.SMTPAddr, nil, "farol@localhost", []string{"first@test.edu"}, []byte(text)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, smtp.SendMail(s.SMTPAddr, nil, "farol@localhost", []string{"first@test.edu"}, []byte(text)))
 	files, err := filepath.Glob(filepath.Join(s.MailDir, "*-first@test.edu.eml"))
 	if err != nil || len(files) != 1 {
 		t.Fatalf("%v, %v", files, err)

@@ -19,6 +19,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/farol-preservation/farol/internal/testenv/must"
+
 	"github.com/farol-preservation/farol/dev/servers"
 	"github.com/farol-preservation/farol/internal/devstack"
 	"github.com/farol-preservation/farol/internal/testenv"
@@ -73,17 +75,9 @@ func startParent(t *testing.T, exe, dir string, attr *syscall.SysProcAttr) *proc
 	cmd.SysProcAttr = attr
 	cmd.Dir = "/"
 	cmd.Stderr = os.Stderr
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	in := must.Get(cmd.StdinPipe())(t)
+	out := must.Get(cmd.StdoutPipe())(t)
+	must.Do(t, cmd.Start())
 	p := &process{Cmd: cmd, stdin: in}
 	t.Cleanup(func() {
 		if p.ProcessState == nil {
@@ -96,19 +90,14 @@ func startParent(t *testing.T, exe, dir string, attr *syscall.SysProcAttr) *proc
 	if err != nil {
 		t.Fatalf("the parent did not start its stack: %v", errors.Join(err, cmd.Wait()))
 	}
-	if err := json.Unmarshal(line, &p.stack); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal(line, &p.stack))
 	return p
 }
 
 // start runs a stack in this process.
 func start(t testing.TB, o devstack.Options) *devstack.Stack {
 	t.Helper()
-	s, err := devstack.Start(t.Context(), o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(devstack.Start(t.Context(), o))(t)
 	t.Cleanup(func() { stop(t, s) })
 	return s
 }
@@ -138,9 +127,7 @@ func tempDir(t testing.TB) string {
 			t.Error(err)
 		}
 	})
-	if err := os.Chmod(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Chmod(dir, 0o755))
 	return dir
 }
 
@@ -161,19 +148,13 @@ func processesIn(t *testing.T, dir string) map[int]string {
 		home = dir
 	}
 	found := map[int]string{}
-	links, err := filepath.Glob("/proc/[0-9]*/cwd")
-	if err != nil {
-		t.Fatal(err)
-	}
+	links := must.Get(filepath.Glob("/proc/[0-9]*/cwd"))(t)
 	for _, link := range links {
 		cwd, err := os.Readlink(link)
 		if err != nil || !within(cwd, dir) && !within(cwd, home) {
 			continue
 		}
-		pid, err := strconv.Atoi(filepath.Base(filepath.Dir(link)))
-		if err != nil {
-			t.Fatal(err)
-		}
+		pid := must.Get(strconv.Atoi(filepath.Base(filepath.Dir(link))))(t)
 		line, _ := os.ReadFile(filepath.Join(filepath.Dir(link), "cmdline")) // gone: it has ended
 		found[pid] = strings.ReplaceAll(string(line), "\x00", " ")
 	}
@@ -206,14 +187,9 @@ func nobody(t *testing.T) *syscall.Credential {
 	if os.Geteuid() != 0 {
 		return &syscall.Credential{Uid: uint32(os.Getuid()), Gid: uint32(os.Getgid()), NoSetGroups: true}
 	}
-	u, err := user.Lookup("nobody")
-	if err != nil {
-		t.Fatal(err)
-	}
+	u := must.Get(user.Lookup("nobody"))(t)
 	uid, uidErr := strconv.Atoi(u.Uid)
 	gid, gidErr := strconv.Atoi(u.Gid)
-	if err := errors.Join(uidErr, gidErr); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, errors.Join(uidErr, gidErr))
 	return &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}
 }

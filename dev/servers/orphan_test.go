@@ -12,6 +12,8 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/farol-preservation/farol/internal/testenv/must"
+
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/farol-preservation/farol/internal/devstack"
@@ -19,10 +21,7 @@ import (
 
 func occupy(t *testing.T, addr string) string {
 	t.Helper()
-	l, err := net.Listen("tcp", addr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(net.Listen("tcp", addr))(t)
 	t.Cleanup(func() { l.Close() }) //nolint:errcheck // it only listens
 	return addr
 }
@@ -30,19 +29,14 @@ func occupy(t *testing.T, addr string) string {
 // However the parent ends, no server stays, and the next stack has the data.
 func TestServersGoWithTheirParent(t *testing.T) {
 	t.Parallel()
-	exe, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	exe := must.Get(os.Executable())(t)
 	for _, signal := range []syscall.Signal{syscall.SIGKILL, syscall.SIGTERM, syscall.SIGINT} {
 		t.Run(signal.String(), func(t *testing.T) {
 			t.Parallel()
 			dir := filepath.Join(tempDir(t), "data")
 			p := startParent(t, exe, dir, nil)
 			leave(t, &p.stack)
-			if err := p.Process.Signal(signal); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, p.Process.Signal(signal))
 			p.Wait() //nolint:errcheck // it was killed
 			// At once, while the old servers are still stopping.
 			s := start(t, devstack.Options{Dir: dir})
@@ -62,15 +56,10 @@ func TestServersGoWithTheirParent(t *testing.T) {
 
 func TestServersGoWithoutASuccessor(t *testing.T) {
 	t.Parallel()
-	exe, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	exe := must.Get(os.Executable())(t)
 	dir := filepath.Join(tempDir(t), "data")
 	p := startParent(t, exe, dir, nil)
-	if err := p.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, p.Process.Kill())
 	p.Wait() //nolint:errcheck // it was killed
 	awaitEmpty(t, dir)
 	for _, addr := range addrs(t, &p.stack) {
@@ -103,9 +92,7 @@ func TestServerOfAKilledGuardGoesToo(t *testing.T) {
 	for pid, command := range processesIn(t, dir) {
 		if strings.Contains(command, "internal guard") {
 			killed++
-			if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, syscall.Kill(pid, syscall.SIGKILL))
 		}
 	}
 	if killed != 1 {
@@ -123,9 +110,7 @@ func TestDeathOfAServerIsReportedWithItsLog(t *testing.T) {
 	s := start(t, devstack.Options{Dir: dir, Only: []devstack.Service{devstack.Redis}, Ephemeral: true})
 	for pid, command := range processesIn(t, dir) {
 		if strings.Contains(command, "redis-server") {
-			if err := syscall.Kill(pid, syscall.SIGTERM); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, syscall.Kill(pid, syscall.SIGTERM))
 		}
 	}
 	if err := <-s.Died(); err == nil || !strings.Contains(err.Error(), "bye bye") {
@@ -140,10 +125,7 @@ func TestPidFileOfAnotherProgramIsNoObstacle(t *testing.T) {
 	o := devstack.Options{Dir: filepath.Join(tempDir(t), "data"), Only: []devstack.Service{devstack.Postgres}, Ephemeral: true}
 	stop(t, start(t, o))
 	home := filepath.Join(o.Dir, "postgres")
-	fi, err := os.Stat(home)
-	if err != nil {
-		t.Fatal(err)
-	}
+	fi := must.Get(os.Stat(home))(t)
 	owner, ok := fi.Sys().(*syscall.Stat_t)
 	if !ok {
 		t.Fatal("the cluster has no owner")
@@ -153,21 +135,14 @@ func TestPidFileOfAnotherProgramIsNoObstacle(t *testing.T) {
 		stranger.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: owner.Uid, Gid: owner.Gid}}
 	}
 	stranger.Dir = "/"
-	in, err := stranger.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := stranger.Start(); err != nil {
-		t.Fatal(err)
-	}
+	in := must.Get(stranger.StdinPipe())(t)
+	must.Do(t, stranger.Start())
 	t.Cleanup(func() {
 		in.Close()      //nolint:errcheck // its end is the message
 		stranger.Wait() //nolint:errcheck // of no interest
 	})
 	line := fmt.Appendf(nil, "%d\n%s\n1\n5432\n\n127.0.0.1\n\nready   \n", stranger.Process.Pid, filepath.Join(home, "data"))
-	if err := os.WriteFile(filepath.Join(home, "data", "postmaster.pid"), line, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(filepath.Join(home, "data", "postmaster.pid"), line, 0o644))
 	query(t, start(t, o), "SELECT 'x'")
 }
 
@@ -177,12 +152,8 @@ func TestRunsAsAnOrdinaryUser(t *testing.T) {
 	copySelf(t, exe)
 	data := filepath.Join(tempDir(t), "data")
 	who := nobody(t)
-	if err := os.Mkdir(data, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Chown(data, int(who.Uid), int(who.Gid)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Mkdir(data, 0o700))
+	must.Do(t, os.Chown(data, int(who.Uid), int(who.Gid)))
 	p := startParent(t, exe, data, &syscall.SysProcAttr{Credential: who})
 	if got := query(t, &p.stack, "SELECT current_user::text"); got != "postgres" {
 		t.Errorf("the user is %s", got)
@@ -199,16 +170,11 @@ func TestRunsAsAnOrdinaryUser(t *testing.T) {
 func TestRunsInAPrivateDirectoryAsRoot(t *testing.T) {
 	t.Parallel()
 	private := tempDir(t)
-	if err := os.Chmod(private, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Chmod(private, 0o700))
 	o := devstack.Options{Dir: filepath.Join(private, "data"), Only: []devstack.Service{devstack.Postgres}}
 	first := start(t, o)
 	query(t, first, "SELECT 'x'")
-	home, err := filepath.EvalSymlinks(filepath.Join(o.Dir, "postgres"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	home := must.Get(filepath.EvalSymlinks(filepath.Join(o.Dir, "postgres")))(t)
 	t.Cleanup(func() { os.RemoveAll(home) }) //nolint:errcheck // of a test that has ended
 	password := mustParse(t, first.DatabaseURL).User.String()
 	stop(t, first)
@@ -225,14 +191,10 @@ func TestRunsInAPrivateDirectoryAsRoot(t *testing.T) {
 
 	// The user removes the directory, and with it the password: a new one
 	// must not stumble over the old cluster.
-	if err := os.RemoveAll(o.Dir); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.RemoveAll(o.Dir))
 	third := start(t, o)
 	query(t, third, "SELECT 'x'")
-	if err := third.Remove(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, third.Remove(t.Context()))
 	for _, gone := range []string{o.Dir, home} {
 		if _, err := os.Stat(gone); !errors.Is(err, os.ErrNotExist) {
 			t.Errorf("%s is still there: %v", gone, err)
@@ -245,9 +207,7 @@ func TestRunsInAPrivateDirectoryAsRoot(t *testing.T) {
 func TestEmptyDirectoryHoldsEverything(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(tempDir(t), "data")
-	if err := os.Mkdir(dir, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Mkdir(dir, 0o700))
 	start(t, devstack.Options{Dir: dir, Only: []devstack.Service{devstack.Postgres}, Ephemeral: true})
 	fi, err := os.Lstat(filepath.Join(dir, "postgres"))
 	if err != nil || !fi.IsDir() {
@@ -264,9 +224,7 @@ func programDir(t *testing.T) string {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) }) //nolint:errcheck // of a test that has ended
-	if err := os.Chmod(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Chmod(dir, 0o755))
 	return dir
 }
 
@@ -283,14 +241,7 @@ func copySelf(t *testing.T, to string) {
 		}
 	}
 	defer in.Close() //nolint:errcheck // only read
-	out, err := os.OpenFile(to, os.O_CREATE|os.O_WRONLY, 0o755)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := io.Copy(out, in); err != nil {
-		t.Fatal(err)
-	}
-	if err := out.Close(); err != nil {
-		t.Fatal(err)
-	}
+	out := must.Get(os.OpenFile(to, os.O_CREATE|os.O_WRONLY, 0o755))(t)
+	must.Get(io.Copy(out, in))(t)
+	must.Do(t, out.Close())
 }

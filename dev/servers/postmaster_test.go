@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/farol-preservation/farol/internal/testenv/must"
+
 	"github.com/farol-preservation/farol/internal/devstack"
 	"github.com/farol-preservation/farol/internal/testenv"
 )
@@ -20,17 +22,11 @@ import (
 // pgCtl runs pg_ctl on the stack's cluster, as the user whose it is.
 func pgCtl(t *testing.T, dir string, args ...string) error {
 	t.Helper()
-	data, err := filepath.EvalSymlinks(filepath.Join(dir, "postgres", "data"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := must.Get(filepath.EvalSymlinks(filepath.Join(dir, "postgres", "data")))(t)
 	cmd := exec.CommandContext(t.Context(), pgCtlPath(t), append(args, "-D", data, "-l", filepath.Join(data, "pg_ctl.log"))...)
 	cmd.Dir = "/"
 	if os.Geteuid() == 0 {
-		fi, err := os.Stat(data)
-		if err != nil {
-			t.Fatal(err)
-		}
+		fi := must.Get(os.Stat(data))(t)
 		owner, ok := fi.Sys().(*syscall.Stat_t)
 		if !ok {
 			t.Fatal("the cluster has no owner")
@@ -51,10 +47,7 @@ func pgCtlPath(t *testing.T) string {
 			return found[len(found)-1]
 		}
 	}
-	path, err := exec.LookPath("pg_ctl")
-	if err != nil {
-		t.Fatal(err)
-	}
+	path := must.Get(exec.LookPath("pg_ctl"))(t)
 	return path
 }
 
@@ -62,10 +55,7 @@ func pgCtlPath(t *testing.T) string {
 // orphan at its end, not even when the parent is killed.
 func TestPostgresRestartedByAnotherProcessIsPartOfTheStack(t *testing.T) {
 	t.Parallel()
-	exe, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	exe := must.Get(os.Executable())(t)
 	for name, end := range map[string]func(*process) error{
 		"stopped": func(p *process) error { return errors.Join(p.stdin.Close(), p.Wait()) },
 		"killed": func(p *process) error {
@@ -81,9 +71,7 @@ func TestPostgresRestartedByAnotherProcessIsPartOfTheStack(t *testing.T) {
 			leave(t, &p.stack)
 			for range 2 {
 				before := guards(t, dir)
-				if err := pgCtl(t, dir, "restart"); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, pgCtl(t, dir, "restart"))
 				testenv.Eventually(t, "PostgreSQL does not come back", func() bool { return databaseAnswers(t, &p.stack) })
 				adopted(t, dir, before)
 			}
@@ -137,9 +125,7 @@ func TestStackTakesOverFromAForeignPostgres(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(tempDir(t), "data")
 	s := start(t, devstack.Options{Dir: dir, Only: []devstack.Service{devstack.Postgres}})
-	if err := pgCtl(t, dir, "restart"); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, pgCtl(t, dir, "restart"))
 	harm(t, dir, syscall.SIGKILL, postgresWords)
 	testenv.Eventually(t, "PostgreSQL does not come back", func() bool { return databaseAnswers(t, s) })
 
@@ -173,12 +159,8 @@ func TestStopStopsAPostgresThatNobodyLooksAfter(t *testing.T) {
 	copySelf(t, exe)
 	dir := filepath.Join(tempDir(t), "data")
 	s := start(t, devstack.Options{Dir: dir, Executable: exe, Only: []devstack.Service{devstack.Postgres}})
-	if err := os.Remove(exe); err != nil {
-		t.Fatal(err)
-	}
-	if err := pgCtl(t, dir, "restart"); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Remove(exe))
+	must.Do(t, pgCtl(t, dir, "restart"))
 	stop(t, s)
 	awaitEmpty(t, dir)
 }
@@ -188,13 +170,8 @@ func TestGuardWithoutAParentStopsWhatItAdopts(t *testing.T) {
 	t.Parallel()
 	o := devstack.Options{Dir: filepath.Join(tempDir(t), "data"), Only: []devstack.Service{devstack.Postgres}}
 	stop(t, start(t, o))
-	if err := pgCtl(t, o.Dir, "start", "-o", "-h 127.0.0.1 -p "+freePort(t)+" -k /tmp"); err != nil {
-		t.Fatal(err)
-	}
-	exe, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, pgCtl(t, o.Dir, "start", "-o", "-h 127.0.0.1 -p "+freePort(t)+" -k /tmp"))
+	exe := must.Get(os.Executable())(t)
 	broken, out, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
@@ -202,9 +179,7 @@ func TestGuardWithoutAParentStopsWhatItAdopts(t *testing.T) {
 	guard := exec.CommandContext(t.Context(), exe, "internal", "guard")
 	guard.Stdin = strings.NewReader(fmt.Sprintf("{\"adopt\":true,\"dir\":%q}\n", filepath.Join(o.Dir, "postgres")))
 	guard.Stdout = out
-	if err := errors.Join(broken.Close(), guard.Start(), out.Close()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, errors.Join(broken.Close(), guard.Start(), out.Close()))
 	guard.Wait() //nolint:errcheck // it tells that nobody listens
 	if pid := postmasterOf(t, o.Dir); pid != 0 {
 		t.Errorf("process %d still serves", pid)
@@ -219,9 +194,7 @@ func TestStartStopsAForeignPostgres(t *testing.T) {
 	t.Parallel()
 	o := devstack.Options{Dir: filepath.Join(tempDir(t), "data"), Only: []devstack.Service{devstack.Postgres}}
 	stop(t, start(t, o))
-	if err := pgCtl(t, o.Dir, "start", "-o", "-h 127.0.0.1 -p "+freePort(t)+" -k /tmp"); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, pgCtl(t, o.Dir, "start", "-o", "-h 127.0.0.1 -p "+freePort(t)+" -k /tmp"))
 	foreign := postmasterOf(t, o.Dir)
 	s := start(t, o)
 	query(t, s, "SELECT 'x'")
@@ -235,14 +208,9 @@ func TestStartStopsAForeignPostgres(t *testing.T) {
 // freePort is a port that was free a moment ago.
 func freePort(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	_, port, err := net.SplitHostPort(l.Addr().String())
-	if err := errors.Join(err, l.Close()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, errors.Join(err, l.Close()))
 	return port
 }
 
@@ -256,13 +224,8 @@ func TestPostgresOfAnotherClusterIsSpared(t *testing.T) {
 	stop(t, start(t, o))
 	bystander := start(t, other)
 	pidFile := filepath.Join("postgres", "data", "postmaster.pid")
-	b, err := os.ReadFile(filepath.Join(other.Dir, pidFile))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(o.Dir, pidFile), b, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	b := must.Get(os.ReadFile(filepath.Join(other.Dir, pidFile)))(t)
+	must.Do(t, os.WriteFile(filepath.Join(o.Dir, pidFile), b, 0o644))
 	query(t, start(t, o), "SELECT 'x'")
 	query(t, bystander, "SELECT 'x'")
 	select {

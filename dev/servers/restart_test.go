@@ -12,6 +12,8 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/farol-preservation/farol/internal/testenv/must"
+
 	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5"
 
@@ -40,9 +42,7 @@ func harm(t *testing.T, dir string, sig syscall.Signal, words ...string) {
 		t.Fatalf("%q hits only %v", words, hit)
 	}
 	for pid := range hit {
-		if err := syscall.Kill(pid, sig); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, syscall.Kill(pid, sig))
 	}
 	testenv.Eventually(t, "a process outlives its signal", func() bool {
 		for pid, command := range processesIn(t, dir) {
@@ -173,9 +173,7 @@ func TestServerThatCannotComeBackIsReported(t *testing.T) {
 	copySelf(t, exe)
 	dir := filepath.Join(tempDir(t), "data")
 	s := start(t, devstack.Options{Dir: dir, Executable: exe, Only: []devstack.Service{devstack.NSQ}})
-	if err := os.Remove(exe); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Remove(exe))
 	harm(t, dir, syscall.SIGKILL, "internal nsq")
 	err := <-s.Died()
 	if !errors.Is(err, os.ErrNotExist) || !strings.Contains(err.Error(), "nsq could not be restarted in 10 attempts") {
@@ -207,9 +205,7 @@ func TestAddressThatAnotherProcessServesIsLeftToIt(t *testing.T) {
 	defer l.Close() //nolint:errcheck // a second time, if all goes well
 	testenv.Eventually(t, "the stack does not see who serves", func() bool { return log.has("another process serves the address; using it", "nsq") })
 	copySelf(t, exe)
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, l.Close())
 	testenv.Eventually(t, "nsqd does not come back", func() bool { return listening(s.NSQDHTTPAddr) })
 	notDead(t, s)
 }

@@ -4,6 +4,8 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/farol-preservation/farol/internal/testenv/must"
+
 	"github.com/jackc/pgx/v5"
 
 	"github.com/farol-preservation/farol/internal/devstack"
@@ -15,15 +17,12 @@ func TestFarolIsNoSuperuser(t *testing.T) {
 	t.Parallel()
 	s := start(t, devstack.Options{Dir: filepath.Join(tempDir(t), "data"), Only: []devstack.Service{devstack.Postgres}})
 	for url, want := range map[string]string{s.DatabaseURL: "farol false", s.OwnerURL: "farol_owner false", s.AdminURL: "postgres true"} {
-		conn, err := pgx.Connect(t.Context(), url)
-		if err != nil {
-			t.Fatal(err)
-		}
+		conn := must.Get(pgx.Connect(t.Context(), url))(t)
 		var got string
 		if err := conn.QueryRow(t.Context(), `SELECT rolname || ' ' || rolsuper FROM pg_roles WHERE rolname = session_user`).Scan(&got); err != nil || got != want {
 			t.Errorf("role = %s, %v; want %s", got, err, want)
 		}
-		_, err = conn.Exec(t.Context(), `CREATE TABLE of_`+want[:5]+` (a int)`)
+		_, err := conn.Exec(t.Context(), `CREATE TABLE of_`+want[:5]+` (a int)`)
 		if (err == nil) != (url != s.DatabaseURL) {
 			t.Errorf("%s makes a table: %v", want, err)
 		}

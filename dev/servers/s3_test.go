@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/farol-preservation/farol/internal/testenv/must"
+
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 	"github.com/aws/aws-sdk-go-v2/service/s3/types"
@@ -22,51 +24,34 @@ import (
 
 func s3Client(t *testing.T, s *devstack.Stack) *s3.Client {
 	t.Helper()
-	transport, err := s.Gateway().Transport()
-	if err != nil {
-		t.Fatal(err)
-	}
+	transport := must.Get(s.Gateway().Transport())(t)
 	t.Cleanup(transport.CloseIdleConnections)
 	return s.Gateway().Client(transport)
 }
 
 func makeBucket(t *testing.T, client *s3.Client, bucket string) {
 	t.Helper()
-	if _, err := client.CreateBucket(t.Context(), &s3.CreateBucketInput{Bucket: &bucket}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(client.CreateBucket(t.Context(), &s3.CreateBucketInput{Bucket: &bucket}))(t)
 }
 
 func put(t *testing.T, client *s3.Client, bucket, key, content string, class types.StorageClass) {
 	t.Helper()
-	_, err := client.PutObject(t.Context(), &s3.PutObjectInput{
+	must.Get(client.PutObject(t.Context(), &s3.PutObjectInput{
 		Bucket: &bucket, Key: &key, Body: strings.NewReader(content), StorageClass: class,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 }
 
 func get(t *testing.T, client *s3.Client, bucket, key string) string {
 	t.Helper()
-	out, err := client.GetObject(t.Context(), &s3.GetObjectInput{Bucket: &bucket, Key: &key})
-	if err != nil {
-		t.Fatal(err)
-	}
+	out := must.Get(client.GetObject(t.Context(), &s3.GetObjectInput{Bucket: &bucket, Key: &key}))(t)
 	defer out.Body.Close() //nolint:errcheck // read to its end
-	b, err := io.ReadAll(out.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must.Get(io.ReadAll(out.Body))(t)
 	return string(b)
 }
 
 func head(t *testing.T, client *s3.Client, bucket, key string) *s3.HeadObjectOutput {
 	t.Helper()
-	out, err := client.HeadObject(t.Context(), &s3.HeadObjectInput{Bucket: &bucket, Key: &key})
-	if err != nil {
-		t.Fatal(err)
-	}
+	out := must.Get(client.HeadObject(t.Context(), &s3.HeadObjectInput{Bucket: &bucket, Key: &key}))(t)
 	return out
 }
 
@@ -85,9 +70,7 @@ func gateway(t *testing.T, sidecar bool) *s3.Client {
 	t.Helper()
 	dir := filepath.Join(tempDir(t), "data")
 	if sidecar {
-		if err := os.MkdirAll(filepath.Join(dir, "s3", "sidecar"), 0o700); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.MkdirAll(filepath.Join(dir, "s3", "sidecar"), 0o700))
 	}
 	return s3Client(t, start(t, devstack.Options{
 		Dir: dir, Only: []devstack.Service{devstack.S3}, RestoreDelay: 200 * time.Millisecond,
@@ -112,23 +95,17 @@ func TestStorageClassIsKept(t *testing.T) {
 		makeBucket(t, client, "classes")
 		put(t, client, "classes", "plain", "content", "")
 		put(t, client, "classes", "put", "content", types.StorageClassGlacier)
-		_, err := client.CopyObject(ctx, &s3.CopyObjectInput{
+		must.Get(client.CopyObject(ctx, &s3.CopyObjectInput{
 			Bucket: aws.String("classes"), Key: aws.String("copy"), CopySource: aws.String("classes/plain"),
 			StorageClass: types.StorageClassDeepArchive,
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		}))(t)
 		multipart(t, client, "classes", "multi", types.StorageClassGlacierIr)
 
 		want := map[string]types.StorageClass{
 			"plain": "", "put": types.StorageClassGlacier,
 			"copy": types.StorageClassDeepArchive, "multi": types.StorageClassGlacierIr,
 		}
-		list, err := client.ListObjectsV2(ctx, &s3.ListObjectsV2Input{Bucket: aws.String("classes")})
-		if err != nil {
-			t.Fatal(err)
-		}
+		list := must.Get(client.ListObjectsV2(ctx, &s3.ListObjectsV2Input{Bucket: aws.String("classes")}))(t)
 		listed := map[string]types.ObjectStorageClass{}
 		for _, o := range list.Contents {
 			listed[*o.Key] = o.StorageClass
@@ -150,7 +127,7 @@ func TestStorageClassIsKept(t *testing.T) {
 		if got := get(t, client, "classes", "put"); got != "new" {
 			t.Errorf("read %q", got)
 		}
-		_, err = client.PutObject(ctx, &s3.PutObjectInput{Bucket: aws.String("classes"), Key: aws.String("odd"), StorageClass: "GLACIAL"})
+		_, err := client.PutObject(ctx, &s3.PutObjectInput{Bucket: aws.String("classes"), Key: aws.String("odd"), StorageClass: "GLACIAL"})
 		if code(err) != "InvalidStorageClass" {
 			t.Errorf("PUT with an unknown class = %v, want InvalidStorageClass", err)
 		}
@@ -159,27 +136,18 @@ func TestStorageClassIsKept(t *testing.T) {
 
 func multipart(t *testing.T, client *s3.Client, bucket, key string, class types.StorageClass) {
 	t.Helper()
-	up, err := client.CreateMultipartUpload(t.Context(), &s3.CreateMultipartUploadInput{Bucket: &bucket, Key: &key, StorageClass: class})
-	if err != nil {
-		t.Fatal(err)
-	}
+	up := must.Get(client.CreateMultipartUpload(t.Context(), &s3.CreateMultipartUploadInput{Bucket: &bucket, Key: &key, StorageClass: class}))(t)
 	var parts []types.CompletedPart
 	for n, size := range []int{5 << 20, 10} {
 		number := aws.Int32(int32(n + 1))
-		part, err := client.UploadPart(t.Context(), &s3.UploadPartInput{
+		part := must.Get(client.UploadPart(t.Context(), &s3.UploadPartInput{
 			Bucket: &bucket, Key: &key, UploadId: up.UploadId, PartNumber: number, Body: bytes.NewReader(make([]byte, size)),
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		}))(t)
 		parts = append(parts, types.CompletedPart{ETag: part.ETag, PartNumber: number})
 	}
-	_, err = client.CompleteMultipartUpload(t.Context(), &s3.CompleteMultipartUploadInput{
+	must.Get(client.CompleteMultipartUpload(t.Context(), &s3.CompleteMultipartUploadInput{
 		Bucket: &bucket, Key: &key, UploadId: up.UploadId, MultipartUpload: &types.CompletedMultipartUpload{Parts: parts},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 }
 
 func TestColdObjectIsReadableOnlyOnceRestored(t *testing.T) {
@@ -197,9 +165,7 @@ func TestColdObjectIsReadableOnlyOnceRestored(t *testing.T) {
 			t.Errorf("COPY = %v, want InvalidObjectState", err)
 		}
 
-		if err := restore(ctx, client, "key"); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, restore(ctx, client, "key"))
 		if got := aws.ToString(head(t, client, "cold", "key").Restore); got != `ongoing-request="true"` {
 			t.Errorf("x-amz-restore is %q just after the request", got)
 		}
@@ -274,10 +240,7 @@ func TestGatewayLogsRequests(t *testing.T) {
 	client := s3Client(t, start(t, devstack.Options{Dir: dir, Only: []devstack.Service{devstack.S3}, S3Log: true}))
 	makeBucket(t, client, "logged")
 	lines := func() int {
-		text, err := os.ReadFile(filepath.Join(dir, "log", "s3-requests.log"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := must.Get(os.ReadFile(filepath.Join(dir, "log", "s3-requests.log")))(t)
 		return strings.Count(string(text), "\n")
 	}
 	before := lines()
@@ -289,9 +252,7 @@ func TestGatewayLogsRequests(t *testing.T) {
 	if _, err := client.HeadObject(t.Context(), &s3.HeadObjectInput{Bucket: aws.String("logged"), Key: aws.String("missing")}); err == nil {
 		t.Error("an object was found that is not there")
 	}
-	if _, err := client.ListObjectsV2(t.Context(), &s3.ListObjectsV2Input{Bucket: aws.String("logged")}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(client.ListObjectsV2(t.Context(), &s3.ListObjectsV2Input{Bucket: aws.String("logged")}))(t)
 	if n := lines() - before; n != 5 {
 		t.Errorf("%d lines were written for 5 requests", n)
 	}

@@ -7,6 +7,8 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/farol-preservation/farol/internal/testenv/must"
+
 	"github.com/farol-preservation/farol/pipeline"
 	"github.com/farol-preservation/farol/pipeline/pipelinetest"
 	"github.com/farol-preservation/farol/registry"
@@ -32,9 +34,7 @@ func (s *weighing) Run(ctx context.Context, w *work) error {
 func TestStageIsAddedByALine(t *testing.T) {
 	t.Parallel()
 	a := newArchive(t)
-	if _, err := a.Deps.Registry.AddStage(t.Context(), registry.NewStage{Name: "Weighing", After: "Reingest Check"}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(a.Deps.Registry.AddStage(t.Context(), registry.NewStage{Name: "Weighing", After: "Reingest Check"}))(t)
 	added := &weighing{}
 	a.Steps = func(d pipeline.Deps) []pipeline.Step {
 		rows := table(d)

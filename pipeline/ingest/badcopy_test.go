@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/farol-preservation/farol/internal/testenv/must"
+
 	"github.com/farol-preservation/farol/pipeline/pipelinetest"
 	"github.com/farol-preservation/farol/storage"
 )
@@ -17,24 +19,15 @@ func TestBadCopiesAreFound(t *testing.T) {
 	t.Parallel()
 	for name, damage := range map[string]func(a *archive, b *storage.Bucket, key string){
 		"gone": func(a *archive, b *storage.Bucket, key string) {
-			if err := b.Delete(context.Background(), key); err != nil {
-				a.T.Fatal(err)
-			}
+			must.Do(a.T, b.Delete(context.Background(), key))
 		},
 		"other bytes": func(a *archive, b *storage.Bucket, key string) {
-			if _, err := b.Put(context.Background(), key, strings.NewReader("bytes"), storage.Upload{Size: 5}); err != nil {
-				a.T.Fatal(err)
-			}
+			must.Get(b.Put(context.Background(), key, strings.NewReader("bytes"), storage.Upload{Size: 5}))(a.T)
 		},
 		"other bytes of the same size": func(a *archive, b *storage.Bucket, key string) {
-			o, err := b.Head(context.Background(), key)
-			if err != nil {
-				a.T.Fatal(err)
-			}
+			o := must.Get(b.Head(context.Background(), key))(a.T)
 			up := storage.Upload{Size: o.Size, ContentType: o.ContentType, Metadata: o.Metadata}
-			if _, err := b.Put(context.Background(), key, strings.NewReader(strings.Repeat("x", int(o.Size))), up); err != nil {
-				a.T.Fatal(err)
-			}
+			must.Get(b.Put(context.Background(), key, strings.NewReader(strings.Repeat("x", int(o.Size))), up))(a.T)
 		},
 		"another content type": func(a *archive, b *storage.Bucket, key string) {
 			a.describeAnew(b, key, func(up *storage.Upload) { up.ContentType = "text/x-other" })
@@ -75,15 +68,10 @@ func TestBadCopiesAreFound(t *testing.T) {
 // describeAnew leaves an object's bytes and changes what is said of them.
 func (a *archive) describeAnew(b *storage.Bucket, key string, change func(*storage.Upload)) {
 	a.T.Helper()
-	o, err := b.Head(context.Background(), key)
-	if err != nil {
-		a.T.Fatal(err)
-	}
+	o := must.Get(b.Head(context.Background(), key))(a.T)
 	up := storage.Upload{Size: o.Size, ContentType: o.ContentType, Metadata: o.Metadata}
 	change(&up)
-	if _, err := b.Copy(context.Background(), storage.Source{Bucket: b, Key: key}, key, up, storage.Parts{}); err != nil {
-		a.T.Fatal(err)
-	}
+	must.Get(b.Copy(context.Background(), storage.Source{Bucket: b, Key: key}, key, up, storage.Parts{}))(a.T)
 }
 
 // listed returns the objects of a bucket by their keys.
@@ -102,14 +90,9 @@ func (a *archive) listed(b *storage.Bucket) map[string]storage.Object {
 // alter puts other bytes of the same size in place of an object's.
 func (a *archive) alter(b *storage.Bucket, key string) {
 	a.T.Helper()
-	o, err := b.Head(context.Background(), key)
-	if err != nil {
-		a.T.Fatal(err)
-	}
+	o := must.Get(b.Head(context.Background(), key))(a.T)
 	up := storage.Upload{Size: o.Size, ContentType: o.ContentType, Metadata: o.Metadata}
-	if _, err := b.Put(context.Background(), key, strings.NewReader(strings.Repeat("x", int(o.Size))), up); err != nil {
-		a.T.Fatal(err)
-	}
+	must.Get(b.Put(context.Background(), key, strings.NewReader(strings.Repeat("x", int(o.Size))), up))(a.T)
 }
 
 // A copy that is spoilt each time is stored three times more, and then needs a person,
@@ -181,9 +164,7 @@ func TestNewCopiesAreReadBack(t *testing.T) {
 				heads[r.Request.URL.Path] = r.Header.Clone()
 			}
 			for _, key := range bad {
-				if _, err := a.Deps.Targets["Standard-VA"].Head(context.Background(), key); err != nil {
-					t.Fatal(err)
-				}
+				must.Get(a.Deps.Targets["Standard-VA"].Head(context.Background(), key))(t)
 				a.alter(direct, key)
 			}
 			a.One(engine, "Storage Validation")

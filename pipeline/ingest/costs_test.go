@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/farol-preservation/farol/internal/testenv/must"
+
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
@@ -129,17 +131,11 @@ func countedArchive(t *testing.T) (looks *pgxpool.Pool, a *archive) {
 	server := testenv.NewCountingServer(t)
 	server.Exec(`CREATE ROLE counted SUPERUSER LOGIN PASSWORD 'counted'`)
 	connect := func(who *url.Userinfo) *pgxpool.Pool {
-		u, err := url.Parse(server.URL)
-		if err != nil {
-			t.Fatal(err)
-		}
+		u := must.Get(url.Parse(server.URL))(t)
 		if who != nil {
 			u.User = who
 		}
-		db, err := pgxpool.New(t.Context(), u.String())
-		if err != nil {
-			t.Fatal(err)
-		}
+		db := must.Get(pgxpool.New(t.Context(), u.String()))(t)
 		t.Cleanup(db.Close)
 		return db
 	}
@@ -157,9 +153,7 @@ func deposit(t *testing.T, a *archive, looks *pgxpool.Pool, name string, c cost)
 		a.Deposit(spec.Name+".tar", a.Bag(spec))
 	}
 	value := func(sql string) (n int) {
-		if err := looks.QueryRow(context.Background(), sql).Scan(&n); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, looks.QueryRow(context.Background(), sql).Scan(&n))
 		return n
 	}
 	testenv.Finally(t, "all bags to be on record", func() bool { return value(`SELECT count(*) FROM work_items WHERE status <> 'Success'`) == 0 },
@@ -184,12 +178,9 @@ SELECT (SELECT coalesce(sum(calls), 0)::bigint FROM pg_stat_statements s JOIN pg
 func counted(t *testing.T, looks *pgxpool.Pool) counts {
 	t.Helper()
 	rows, _ := looks.Query(t.Context(), countedSQL)
-	c, err := pgx.CollectExactlyOneRow(rows, func(row pgx.CollectableRow) (c counts, err error) {
+	c := must.Get(pgx.CollectExactlyOneRow(rows, func(row pgx.CollectableRow) (c counts, err error) {
 		return c, row.Scan(&c.statements, &c.claims, &c.claimed, &c.transitions, &c.commits, &c.wal, &c.files)
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	if c.claims < c.claimed {
 		t.Fatalf("%d claims were counted, and %d that found something: is the text of the claim another?", c.claims, c.claimed)
 	}
@@ -201,14 +192,10 @@ func counted(t *testing.T, looks *pgxpool.Pool) counts {
 // busy machine makes tables of empty pages; vacuum returns those at the end.
 func registrySize(t *testing.T, looks *pgxpool.Pool) (size int64) {
 	t.Helper()
-	if _, err := looks.Exec(t.Context(), `VACUUM`); err != nil {
-		t.Fatal(err)
-	}
-	if err := looks.QueryRow(t.Context(), `
+	must.Get(looks.Exec(t.Context(), `VACUUM`))(t)
+	must.Do(t, looks.QueryRow(t.Context(), `
 SELECT sum(pg_total_relation_size(oid))::bigint FROM pg_class WHERE relkind = 'r' AND relnamespace = current_schema()::regnamespace
-	AND relname !~ '^(work_|worker_|topic_|attempt_|uploads_|objects_in_work)'`).Scan(&size); err != nil {
-		t.Fatal(err)
-	}
+	AND relname !~ '^(work_|worker_|topic_|attempt_|uploads_|objects_in_work)'`).Scan(&size))
 	return size
 }
 

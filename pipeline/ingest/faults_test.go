@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/farol-preservation/farol/internal/testenv/must"
+
 	"github.com/google/uuid"
 	"github.com/klauspost/compress/zstd"
 
@@ -82,10 +84,7 @@ func TestDatabaseThatGoesAwayForAWhile(t *testing.T) {
 	id := a.Deposit("sample.tar", a.Sample())
 	addr := a.DB.Config().ConnConfig.Host + ":" + portOf(a)
 	proxy := testenv.NewProxy(t, addr)
-	cut, err := registry.Connect(context.Background(), strings.Replace(a.DB.Config().ConnString(), addr, proxy.Addr(), 1), "test")
-	if err != nil {
-		t.Fatal(err)
-	}
+	cut := must.Get(registry.Connect(context.Background(), strings.Replace(a.DB.Config().ConnString(), addr, proxy.Addr(), 1), "test"))(t)
 	defer cut.Close()
 	direct := a.DB
 	a.DB, a.Deps.Registry = cut, registry.New(cut)
@@ -224,9 +223,7 @@ func TestWithoutRedisNoFileIsSentAgain(t *testing.T) {
 	if first < files/4 {
 		t.Fatalf("%d objects were written before the cut; the test needs some", first)
 	}
-	if err := client.FlushDB(t.Context()).Err(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, client.FlushDB(t.Context()).Err())
 	proxy.Resume()
 	a.Exec(`UPDATE work_items SET run_at = now()`)
 	before := proxy.Bytes()
@@ -346,14 +343,10 @@ func TestBagThatIsReplacedOrRemovedInBetween(t *testing.T) {
 	}{
 		"replaced": {func(a *archive) {
 			tar := a.Bag(bagtest.Spec{Name: "sample", Title: "Another"})
-			if _, err := a.Receiving.Put(context.Background(), "sample.tar", strings.NewReader(string(tar)), storage.Upload{Size: int64(len(tar))}); err != nil {
-				a.T.Fatal(err)
-			}
+			must.Get(a.Receiving.Put(context.Background(), "sample.tar", strings.NewReader(string(tar)), storage.Upload{Size: int64(len(tar))}))(a.T)
 		}, "Cancelled", "bag-changed"},
 		"removed": {func(a *archive) {
-			if err := a.Receiving.Delete(context.Background(), "sample.tar"); err != nil {
-				a.T.Fatal(err)
-			}
+			must.Do(a.T, a.Receiving.Delete(context.Background(), "sample.tar"))
 		}, "Suspended", "bag-gone"},
 	} {
 		for _, before := range []registry.Stage{"Receive", "Copy To Staging"} {
@@ -425,9 +418,7 @@ func TestLostStagingIsMadeAgain(t *testing.T) {
 	id := a.Deposit("sample.tar", a.Sample())
 	engine := a.Engine()
 	a.UpTo(engine, "Store")
-	if err := a.Deps.Staging.Delete(context.Background(), a.Keys(a.Deps.Staging)...); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, a.Deps.Staging.Delete(context.Background(), a.Keys(a.Deps.Staging)...))
 	a.Work()
 	a.Intact(id)
 	if n := pipelinetest.Value[int](a, `SELECT count(*) FROM work_item_attempts WHERE outcome = 'sent back'`); n != 1 {
@@ -493,18 +484,11 @@ func (a *archive) disagreeing(b *storage.Bucket) *storage.Bucket {
 func (a *archive) changeInventory(id int64, change func(*bag.Bag)) {
 	a.T.Helper()
 	key := fmt.Sprintf("%d/%s", id, lists.InventoryName)
-	b, err := bag.ReadInventory(bytes.NewReader(a.Content(a.Deps.Staging, key)))
-	if err != nil {
-		a.T.Fatal(err)
-	}
+	b := must.Get(bag.ReadInventory(bytes.NewReader(a.Content(a.Deps.Staging, key))))(a.T)
 	change(b)
 	var other bytes.Buffer
-	if err := bag.WriteInventory(&other, b); err != nil {
-		a.T.Fatal(err)
-	}
-	if _, err := a.Deps.Staging.Put(context.Background(), key, &other, storage.Upload{Size: int64(other.Len())}); err != nil {
-		a.T.Fatal(err)
-	}
+	must.Do(a.T, bag.WriteInventory(&other, b))
+	must.Get(a.Deps.Staging.Put(context.Background(), key, &other, storage.Upload{Size: int64(other.Len())}))(a.T)
 }
 
 // A list that an earlier pass left is not taken for this one's.
@@ -557,9 +541,7 @@ func TestReceiveReadsOnFromACheckpoint(t *testing.T) {
 	if err != nil || len(kept) == 0 {
 		t.Fatalf("%d checkpoints were kept, %v", len(kept), err)
 	}
-	if err := a.Deps.Progress.Append(t.Context(), w.Claim(), w.Pass(), lists.Checkpoints, kept[len(kept)-1]); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, a.Deps.Progress.Append(t.Context(), w.Claim(), w.Pass(), lists.Checkpoints, kept[len(kept)-1]))
 	before := proxy.Bytes()
 	a.One(engine, "Receive")
 	a.One(engine, "Validate")
@@ -622,9 +604,7 @@ func TestReceiveReadsOnWithinALargeFile(t *testing.T) {
 			if err != nil || entry == "" {
 				t.Fatalf("checkpoint %q, %v", entry, err)
 			}
-			if err := a.Deps.Progress.Put(t.Context(), w.Claim(), w.Pass(), lists.Within, recoded(t, entry, tt.damage)); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, a.Deps.Progress.Put(t.Context(), w.Claim(), w.Pass(), lists.Within, recoded(t, entry, tt.damage)))
 			before := proxy.Bytes()
 			a.One(engine, "Receive")
 			if read := int(proxy.Bytes()-before) / mib; read < tt.least || read > tt.most {
@@ -641,19 +621,10 @@ func TestReceiveReadsOnWithinALargeFile(t *testing.T) {
 // recoded changes a checkpoint under its compression.
 func recoded(t *testing.T, entry string, change func(string) string) string {
 	t.Helper()
-	in, err := zstd.NewReader(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	in := must.Get(zstd.NewReader(nil))(t)
 	defer in.Close()
-	text, err := in.DecodeAll([]byte(entry), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := zstd.NewWriter(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(in.DecodeAll([]byte(entry), nil))(t)
+	out := must.Get(zstd.NewWriter(nil))(t)
 	return string(out.EncodeAll([]byte(change(string(text))), nil))
 }
 
@@ -717,9 +688,7 @@ func TestListWhoseConnectionBreaksIsNotDamaged(t *testing.T) {
 	for i := range many {
 		rows[i] = lists.Known{Index: i, UUID: uuid.New()}
 	}
-	if err := lists.Write(t.Context(), a.area(w), lists.PlanName, made, lists.Plan{}, many, lists.ByIndex(rows)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, lists.Write(t.Context(), a.area(w), lists.PlanName, made, lists.Plan{}, many, lists.ByIndex(rows)))
 	size := len(a.Content(a.Deps.Staging, lists.Key(w.Item.ID, lists.PlanName)))
 	proxy := testenv.NewProxy(t, strings.TrimPrefix(a.S3.Endpoint, "https://"))
 	a.Through(proxy)
@@ -747,9 +716,7 @@ func TestCleanupKeepsToItsOwn(t *testing.T) {
 	ctx := context.Background()
 	id := a.Deposit("sample.tar", a.Sample())
 	other := fmt.Sprintf("%d0/file", id)
-	if _, err := a.Deps.Staging.Put(ctx, other, strings.NewReader("x"), storage.Upload{Size: 1}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(a.Deps.Staging.Put(ctx, other, strings.NewReader("x"), storage.Upload{Size: 1}))(t)
 	a.Work()
 	if item := a.Item(id); item.Status != "Success" {
 		t.Fatalf("item = %+v", item)

@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/farol-preservation/farol/internal/testenv/must"
+
 	"github.com/farol-preservation/farol/bag/bagtest"
 	"github.com/farol-preservation/farol/claim"
 	"github.com/farol-preservation/farol/internal/testenv"
@@ -30,10 +32,7 @@ func TestLostItemIsLeftAlone(t *testing.T) {
 	id := a.Deposit("sample.tar", a.Sample())
 	o := claim.DefaultOptions()
 	o.Lease, o.Heartbeat, o.Log = 300*time.Millisecond, 100*time.Millisecond, a.Deps.Log // and nobody renews them
-	stale, err := claim.New(t.Context(), a.DB, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	stale := must.Get(claim.New(t.Context(), a.DB, o))(t)
 	engine := a.Engine()
 	for _, step := range Steps(a.Deps) {
 		w := a.Hold(stale, step.Stage)
@@ -63,16 +62,12 @@ func TestNewerClaimInRedisEndsTheOlder(t *testing.T) {
 		w := a.Hold(engine, s.Stage)
 		if s.Measure != progress.Unmeasured { // so that it keeps progress
 			newer := progress.Claim{Item: id, Token: w.Item.Token + 1}
-			if _, err := a.Deps.Progress.Begin(t.Context(), newer, "another"); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(a.Deps.Progress.Begin(t.Context(), newer, "another"))(t)
 			if err := s.Run.Run(t.Context(), w); !errors.Is(err, claim.ErrLost) {
 				t.Errorf("%s = %v, want ErrLost", s.Stage, err)
 			}
 		}
-		if err := w.Hold.Settle(t.Context(), claim.Done{}, claim.Release("the test goes on")); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, w.Hold.Settle(t.Context(), claim.Done{}, claim.Release("the test goes on")))
 		a.Exec(`UPDATE work_items SET claim_token = claim_token + 2`)
 		a.One(engine, s.Stage)
 	}
@@ -123,9 +118,7 @@ func TestCleanupEndsUploadsAndForgetsProgress(t *testing.T) {
 	if !errors.Is(err, broken) {
 		t.Fatalf("PutParts = %v", err)
 	}
-	if err := a.Deps.Progress.Done(ctx, progress.Claim{Item: id, Token: 1 << 40}, "Store@1", map[int]string{1: ""}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, a.Deps.Progress.Done(ctx, progress.Claim{Item: id, Token: 1 << 40}, "Store@1", map[int]string{1: ""}))
 	a.One(engine, "Cleanup")
 	a.Intact(id)
 	if n, err := a.Deps.Staging.AbortUploads(ctx, "", time.Now().Add(24*time.Hour)); err != nil || n != 0 {
@@ -170,19 +163,14 @@ func TestObjectOfAnotherInstitutionIsNotTouched(t *testing.T) {
 	t.Parallel()
 	a := newArchive(t)
 	id := a.Deposit("sample.tar", a.Sample())
-	other, err := a.Deps.Registry.AddInstitution(t.Context(), record.Institution{
+	other := must.Get(a.Deps.Registry.AddInstitution(t.Context(), record.Institution{
 		Name: "Other", Identifier: "other.edu", ReceivingBucket: a.S3.Prefix + "other", RestoreBucket: a.S3.Prefix + "otherback",
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := a.DB.Exec(t.Context(), `
+	}))(t)
+	must.Get(a.DB.Exec(t.Context(), `
 		INSERT INTO intellectual_objects (institution_id, identifier, title, description, access, alt_identifier, bag_name,
 			bag_group_identifier, bagit_profile_identifier, source_organization, internal_sender_identifier,
 			internal_sender_description, etag, storage_option, state)
-		VALUES ($1, 'test.edu/sample', 'theirs', '', 'institution', '', 'sample', '', '', '', '', '', 'x', 'Standard', 'A')`, other.ID); err != nil {
-		t.Fatal(err)
-	}
+		VALUES ($1, 'test.edu/sample', 'theirs', '', 'institution', '', 'sample', '', '', '', '', '', 'x', 'Standard', 'A')`, other.ID))(t)
 	a.Exec(`UPDATE stage_settings SET max_attempts = 1`)
 	a.Work()
 	if item := a.Item(id); item.Status != "Suspended" || item.Stage != "Reingest Check" || !strings.Contains(item.Note, "belongs to institution") {
@@ -216,20 +204,13 @@ func TestRecordWantsEveryCopyVerified(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			rows, err := lists.Read(ctx, a.area(w), lists.CopiesName, inventoryID, nil, func(c lists.Copies) int { return c.Index })
-			if err != nil {
-				t.Fatal(err)
-			}
+			rows := must.Get(lists.Read(ctx, a.area(w), lists.CopiesName, inventoryID, nil, func(c lists.Copies) int { return c.Index }))(t)
 			changed := rows[5]
 			tc.change(&changed)
 			rows[5] = changed
-			if err := lists.Write(ctx, a.area(w), lists.CopiesName, inventoryID, nil, len(rows), lists.ByIndex(rows)); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, lists.Write(ctx, a.area(w), lists.CopiesName, inventoryID, nil, len(rows), lists.ByIndex(rows)))
 			err = a.Stage("Record").Run(ctx, w)
-			if err := w.Hold.Settle(ctx, claim.Done{}, err); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, w.Hold.Settle(ctx, claim.Done{}, err))
 			if item := a.Item(id); item.Stage != tc.back || item.Status != "Pending" {
 				t.Errorf("item is %s at %s, want it sent back to %s", item.Status, item.Stage, tc.back)
 			}

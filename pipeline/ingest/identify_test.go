@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/farol-preservation/farol/internal/testenv/must"
+
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/farol-preservation/farol/bag/bagtest"
@@ -236,9 +238,7 @@ func TestOtherSignaturesBeginAgain(t *testing.T) {
 		results[i] = old.Pack()
 	}
 	ctx := t.Context()
-	if err := a.Deps.Progress.Done(ctx, progress.Claim{Item: id, Token: w.Item.Token}, w.Pass(), results); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, a.Deps.Progress.Done(ctx, progress.Claim{Item: id, Token: w.Item.Token}, w.Pass(), results))
 	s := a.Stage("Format Identification")
 	if err := s.Run(ctx, w); err == nil || !strings.Contains(err.Error(), "format signatures changed") {
 		t.Fatalf("Run = %v", err)
@@ -246,10 +246,7 @@ func TestOtherSignaturesBeginAgain(t *testing.T) {
 	if err := s.Run(ctx, w); err != nil {
 		t.Fatalf("the next attempt: %v", err)
 	}
-	list, err := lists.Read(ctx, a.area(w), lists.FormatsName, inventoryID(t, a.entered(w)), nil, func(f lists.Format) int { return f.Index })
-	if err != nil {
-		t.Fatal(err)
-	}
+	list := must.Get(lists.Read(ctx, a.area(w), lists.FormatsName, inventoryID(t, a.entered(w)), nil, func(f lists.Format) int { return f.Index }))(t)
 	for i, f := range list {
 		if f.PUID == old.PUID || f.Version == old.Version {
 			t.Errorf("file %d is still %+v", i, f)
@@ -270,10 +267,7 @@ func inventoryID(t *testing.T, w *work) string {
 func TestResultsInRedisAreSmall(t *testing.T) {
 	t.Parallel()
 	s := &identify{Formats: pipelinetest.GoodIdentifier(t)}
-	version, err := s.Formats.Version(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	version := must.Get(s.Formats.Version(t.Context()))(t)
 	word := lists.Format{
 		Index: 7, By: "siegfried", MIME: "application/vnd.openxmlformats-officedocument.wordprocessingml.document", PUID: "fmt/412",
 		Name: "Microsoft Word for Windows", Method: "container", Version: version, At: time.Now().Unix(), Scanner: "ClamAV 1.4.3/27812",
@@ -285,10 +279,7 @@ func TestResultsInRedisAreSmall(t *testing.T) {
 		"infected":   {Index: 3, By: "siegfried", MIME: "text/plain", At: 5, Version: version, Scanner: "ClamAV 1.4.3", Infection: "Eicar"},
 		"unchecked":  {Index: 4, By: "siegfried", MIME: "text/plain", At: 5, Version: version, Scanner: "ClamAV 1.4.3", Unchecked: "too large"},
 	} {
-		list, err := s.unpack(t.Context(), nil, []*lists.File{{Index: f.Index}}, map[int]string{f.Index: f.Pack()})
-		if err != nil {
-			t.Fatal(err)
-		}
+		list := must.Get(s.unpack(t.Context(), nil, []*lists.File{{Index: f.Index}}, map[int]string{f.Index: f.Pack()}))(t)
 		if diff := cmp.Diff([]lists.Format{f}, slices.Collect(list)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/farol-preservation/farol/internal/testenv/must"
+
 	"github.com/farol-preservation/farol/bag/bagtest"
 	"github.com/farol-preservation/farol/pipeline/pipelinetest"
 	"github.com/farol-preservation/farol/pipeline/upkeep"
@@ -59,9 +61,7 @@ func TestGoodBagIsStoredAndRecorded(t *testing.T) {
 				t.Errorf("left in Redis: %v, %v", s, err)
 			}
 			var uuid string
-			if err := a.DB.QueryRow(context.Background(), `SELECT uuid::text FROM generic_files WHERE identifier = 'test.edu/good/data/a.txt'`).Scan(&uuid); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, a.DB.QueryRow(context.Background(), `SELECT uuid::text FROM generic_files WHERE identifier = 'test.edu/good/data/a.txt'`).Scan(&uuid))
 			if option == "Wasabi-TX" { // which rejects some characters in headers
 				object, err := a.Deps.Targets[option].Head(context.Background(), uuid)
 				if err != nil || object.Metadata["bagpath-encoded"] != "data%2Fa.txt" || object.Metadata["bagpath"] != "" {
@@ -139,10 +139,7 @@ func TestReingest(t *testing.T) {
 		return pipelinetest.Value[string](a, `SELECT uuid::text FROM generic_files WHERE identifier = 'test.edu/letters/' || $1`, path)
 	}
 	same, changes := uuid("data/same"), uuid("data/changes")
-	before, err := a.Deps.Targets["Standard-VA"].Head(ctx, same)
-	if err != nil {
-		t.Fatal(err)
-	}
+	before := must.Get(a.Deps.Targets["Standard-VA"].Head(ctx, same))(t)
 
 	// The new version asks for another option, and gets the object's.
 	id := a.Deposit("letters.tar", a.Bag(bagtest.Spec{Name: "letters", Title: "two", StorageOption: "Wasabi-VA", Files: []bagtest.File{
@@ -194,9 +191,7 @@ func TestExtraCopyIsFound(t *testing.T) {
 	a.Exec(`UPDATE stage_settings SET max_attempts = 1`)
 	target := a.Deps.Targets["Standard-OR"]
 	extra := pipelinetest.Value[string](a, `SELECT uuid::text FROM generic_files WHERE identifier LIKE '%/data/changes'`) + ".0123456789abcdef"
-	if _, err := target.Put(t.Context(), extra, strings.NewReader("other"), storage.Upload{Size: 5}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(target.Put(t.Context(), extra, strings.NewReader("other"), storage.Upload{Size: 5}))(t)
 	id := deposit("two")
 	a.Work()
 	item := a.Item(id)
@@ -204,12 +199,8 @@ func TestExtraCopyIsFound(t *testing.T) {
 		!strings.Contains(item.Note, extra) || !strings.Contains(item.Note, "Standard-OR") {
 		t.Fatalf("item = %+v", item)
 	}
-	if err := target.Delete(t.Context(), extra); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := a.Deps.Registry.Requeue(t.Context(), id, ""); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, target.Delete(t.Context(), extra))
+	must.Get(a.Deps.Registry.Requeue(t.Context(), id, ""))(t)
 	a.Work()
 	if item := a.Item(id); item.Status != "Success" {
 		t.Errorf("item = %+v", item)

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/farol-preservation/farol/internal/testenv/must"
+
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/farol-preservation/farol/bag/bagtest"
@@ -23,20 +25,11 @@ import (
 func (a *archive) files(id int64, page interim.Page) (lines []string) {
 	a.T.Helper()
 	ctx := context.Background()
-	attempts, err := a.Deps.Registry.Attempts(ctx, id)
-	if err != nil {
-		a.T.Fatal(err)
-	}
-	m, err := InterimReader(a.Deps).Read(ctx, a.Item(id), attempts)
-	if err != nil {
-		a.T.Fatal(err)
-	}
+	attempts := must.Get(a.Deps.Registry.Attempts(ctx, id))(a.T)
+	m := must.Get(InterimReader(a.Deps).Read(ctx, a.Item(id), attempts))(a.T)
 	defer m.Close()
 	page.Limit = max(page.Limit, 1)
-	list, err := page.Of(m.Files(ctx))
-	if err != nil {
-		a.T.Fatal(err)
-	}
+	list := must.Get(page.Of(m.Files(ctx)))(a.T)
 	for _, f := range list {
 		lines = append(lines, strings.TrimSpace(f.Path+" "+f.State+" "+f.Code))
 	}
@@ -90,14 +83,11 @@ func TestFilesOfAnItemInWork(t *testing.T) {
 			t.Fatal(err)
 		}
 		first := slices.IndexFunc(files, func(f *lists.File) bool { return f.Path == "data/new" })
-		err = errors.Join(
+		must.Do(t, errors.Join(
 			a.Deps.Progress.Done(t.Context(), w.Claim(), w.Pass(), map[int]string{files[first].Index: ""}),
 			a.Deps.Progress.Fail(t.Context(), w.Claim(), progress.Faults{List: []progress.Fault{{Code: "storage-digest", Path: "data/map", Message: "wrong"}}}),
 			w.Hold.Settle(t.Context(), claim.Done{}, errors.New("it broke")),
-		)
-		if err != nil {
-			t.Fatal(err)
-		}
+		))
 		want = []string{"data/key unchanged", "data/map failed storage-digest", "data/new copied"}
 		if diff := cmp.Diff(want, payload()); diff != "" {
 			t.Errorf("in the middle of Store (-want +got):\n%s", diff)
@@ -149,10 +139,7 @@ func TestFilesOfAFinishedItem(t *testing.T) {
 	list := func(f registry.ItemFileFilter) (lines []string) {
 		t.Helper()
 		f.Limit = 100
-		files, err := a.Deps.Registry.ItemFiles(t.Context(), f)
-		if err != nil {
-			t.Fatal(err)
-		}
+		files := must.Get(a.Deps.Registry.ItemFiles(t.Context(), f))(t)
 		for _, x := range files {
 			lines = append(lines, strings.TrimSpace(x.Path+" "+x.State+" "+x.Message))
 		}

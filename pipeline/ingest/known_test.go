@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/farol-preservation/farol/internal/testenv/must"
+
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/farol-preservation/farol/format"
@@ -23,10 +25,7 @@ func fileOf(path, content string) *lists.File {
 // several formats, which the ending tells apart.
 func TestAContentIsIdentifiedOnce(t *testing.T) {
 	t.Parallel()
-	command, err := testenv.Identifier()
-	if err != nil {
-		t.Fatal(err)
-	}
+	command := must.Get(testenv.Identifier())(t)
 	identifier, err := format.Start(t.Context(), format.Options{Command: command}) // to be closed
 	if err != nil {
 		t.Fatal(err)

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/farol-preservation/farol/internal/testenv/must"
+
 	"github.com/farol-preservation/farol/bag"
 	"github.com/farol-preservation/farol/bag/bagtest"
 	"github.com/farol-preservation/farol/internal/testenv"
@@ -56,10 +58,7 @@ func ways() map[string]func(*http.Response) {
 // truth is what there is to be known of a tar.
 func truth(t *testing.T, tar []byte) *bag.Bag {
 	t.Helper()
-	b, err := bag.Read(t.Context(), bytes.NewReader(tar), bag.ReadOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must.Get(bag.Read(t.Context(), bytes.NewReader(tar), bag.ReadOptions{}))(t)
 	return b
 }
 

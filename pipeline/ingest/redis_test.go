@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/farol-preservation/farol/internal/testenv/must"
+
 	"github.com/google/go-cmp/cmp"
 	"github.com/redis/go-redis/v9"
 
@@ -44,16 +46,9 @@ func TestAFileTakesLessThan250BytesOfRedis(t *testing.T) {
 		if used := memoryUsage(t, client) / files; used > most {
 			t.Errorf("%s: %d bytes of Redis for each of %d files", step.Stage, used, files)
 		}
-		results, err := a.Deps.Progress.Results(t.Context(), id, w.Pass())
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := w.Hold.Settle(t.Context(), claim.Done{Next: steps[i+1].Stage, StorageOption: w.StorageOption}, nil); err != nil {
-			t.Fatal(err)
-		}
-		if err := a.Deps.Progress.Clear(t.Context(), id); err != nil {
-			t.Fatal(err)
-		}
+		results := must.Get(a.Deps.Progress.Results(t.Context(), id, w.Pass()))(t)
+		must.Do(t, w.Hold.Settle(t.Context(), claim.Done{Next: steps[i+1].Stage, StorageOption: w.StorageOption}, nil))
+		must.Do(t, a.Deps.Progress.Clear(t.Context(), id))
 		if len(results) > 0 {
 			a.fillRedis(client, string(step.Stage), results, 10_000, many)
 		}
@@ -78,9 +73,7 @@ func (a *archive) fillRedis(client *redis.Client, stage string, results map[int]
 			if len(batch) < 5_000 && i < n-1 {
 				continue
 			}
-			if err := a.Deps.Progress.Done(a.T.Context(), progress.Claim{Item: 999, Token: 1}, stage, batch); err != nil {
-				a.T.Fatal(err)
-			}
+			must.Do(a.T, a.Deps.Progress.Done(a.T.Context(), progress.Claim{Item: 999, Token: 1}, stage, batch))
 			clear(batch)
 		}
 		used := memoryUsage(a.T, client) / int64(n)
@@ -88,23 +81,15 @@ func (a *archive) fillRedis(client *redis.Client, stage string, results map[int]
 		if used > 250 {
 			a.T.Errorf("%s: %d bytes of Redis for each of %d files", stage, used, n)
 		}
-		if err := a.Deps.Progress.Clear(a.T.Context(), 999); err != nil {
-			a.T.Fatal(err)
-		}
+		must.Do(a.T, a.Deps.Progress.Clear(a.T.Context(), 999))
 	}
 }
 
 func memoryUsage(t testing.TB, client *redis.Client) (total int64) {
 	t.Helper()
-	keys, err := client.Keys(t.Context(), "*").Result()
-	if err != nil {
-		t.Fatal(err)
-	}
+	keys := must.Get(client.Keys(t.Context(), "*").Result())(t)
 	for _, key := range keys {
-		used, err := client.MemoryUsage(t.Context(), key, 0).Result()
-		if err != nil {
-			t.Fatal(err)
-		}
+		used := must.Get(client.MemoryUsage(t.Context(), key, 0).Result())(t)
 		total += used
 	}
 	return total

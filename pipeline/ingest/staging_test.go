@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/farol-preservation/farol/internal/testenv/must"
+
 	"github.com/farol-preservation/farol/bag"
 	"github.com/farol-preservation/farol/bag/bagtest"
 	"github.com/farol-preservation/farol/claim"
@@ -72,9 +74,7 @@ func TestDepositorMayDoAsHeLikesOnceTheTarIsStaged(t *testing.T) {
 					if got := a.Content(a.Receiving, "sample.tar"); !bytes.Equal(got, newer) {
 						t.Error("the newer upload is gone")
 					}
-					if err := a.Receiving.Delete(t.Context(), "sample.tar"); err != nil {
-						t.Fatal(err)
-					}
+					must.Do(t, a.Receiving.Delete(t.Context(), "sample.tar"))
 				}
 				a.Intact(id)
 				a.asItWas(id, truth(t, a.Sample()))
@@ -186,13 +186,11 @@ func TestItemOfAnEarlierVersionIsStagedAgain(t *testing.T) {
 			id := a.Deposit("sample.tar", a.Sample())
 			engine := a.Engine()
 			a.UpTo(engine, at)
-			if err := a.Deps.Staging.Delete(t.Context(), slices.Collect(func(yield func(string) bool) {
+			must.Do(t, a.Deps.Staging.Delete(t.Context(), slices.Collect(func(yield func(string) bool) {
 				for key := range a.written(a.Deps.Staging) {
 					yield(key)
 				}
-			})...); err != nil {
-				t.Fatal(err)
-			}
+			})...))
 			a.Put(a.Deps.Staging, lists.Key(id, "pack-0123456789abcdef"))
 			a.Put(a.Deps.Staging, lists.Key(id, "60b0a3b8-3b63-5b38-a5a8-6a4bd1b0bd7c"))
 			if at == "Copy To Staging" { // all files were noted as done; only the transition was missing
@@ -201,12 +199,8 @@ func TestItemOfAnEarlierVersionIsStagedAgain(t *testing.T) {
 				for i := range 40 {
 					all[i] = ""
 				}
-				if err := a.Deps.Progress.Done(t.Context(), w.Claim(), w.Pass(), all); err != nil {
-					t.Fatal(err)
-				}
-				if err := w.Hold.Settle(t.Context(), claim.Done{}, claim.Release("the worker is replaced")); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, a.Deps.Progress.Done(t.Context(), w.Claim(), w.Pass(), all))
+				must.Do(t, w.Hold.Settle(t.Context(), claim.Done{}, claim.Release("the worker is replaced")))
 			}
 			a.Work()
 			a.Intact(id)
@@ -321,13 +315,9 @@ func TestStagesMayDieAfterAnyRequest(t *testing.T) {
 			if lived {
 				break
 			}
-			if err := client.FlushDB(t.Context()).Err(); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, client.FlushDB(t.Context()).Err())
 		}
-		if err := held.Hold.Settle(t.Context(), claim.Done{}, claim.Release("the test goes on")); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, held.Hold.Settle(t.Context(), claim.Done{}, claim.Release("the test goes on")))
 		a.Exec(`UPDATE work_items SET claim_token = claim_token + 1000`)
 		a.One(engine, stage)
 	}

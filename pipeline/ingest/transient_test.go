@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/farol-preservation/farol/internal/testenv/must"
+
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/nsqio/go-nsq"
 	"github.com/redis/go-redis/v9"
@@ -40,12 +42,9 @@ func fromS3(t *testing.T, serve http.HandlerFunc) error {
 	t.Cleanup(server.Close)
 	client := storage.NewClient(storage.Options{Stall: 200 * time.Millisecond})
 	t.Cleanup(client.Close)
-	b, err := client.Bucket(storage.Target{
+	b := must.Get(client.Bucket(storage.Target{
 		Name: "test", Bucket: "staging", Endpoint: server.URL, Region: "us-east-1", PathStyle: true, AccessKeyID: "a", SecretAccessKey: "b",
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	r, err := b.Get(t.Context(), "key", storage.Range{Length: -1})
 	if err == nil {
 		_, err = io.Copy(io.Discard, r)
@@ -82,10 +81,7 @@ func hangsUp(said string, reset bool) http.HandlerFunc {
 // answer; "" is to hang up.
 func fromRedis(t *testing.T, says string) error {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	listener := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	t.Cleanup(func() { listener.Close() })
 	go func() {
 		for {
@@ -140,16 +136,10 @@ func TestWhatMayPassIsTriedAgain(t *testing.T) {
 func TestFaultsNameTheirService(t *testing.T) {
 	t.Parallel()
 	db := testenv.Database(t)
-	away, err := registry.Connect(t.Context(), "postgres://farol@127.0.0.1:1/none", "test")
-	if err != nil {
-		t.Fatal(err)
-	}
+	away := must.Get(registry.Connect(t.Context(), "postgres://farol@127.0.0.1:1/none", "test"))(t)
 	t.Cleanup(away.Close)
 	_, noDir := os.CreateTemp(t.TempDir()+"/none", "farol-*")
-	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	full := must.Get(os.OpenFile("/dev/full", os.O_WRONLY, 0))(t)
 	_, noRoom := full.Write([]byte("a"))
 	full.Close()
 	silent := func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }

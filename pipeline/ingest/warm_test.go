@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"testing"
 
+	"github.com/farol-preservation/farol/internal/testenv/must"
+
 	"github.com/farol-preservation/farol/pipeline"
 	"github.com/farol-preservation/farol/pipeline/lists"
 	"github.com/farol-preservation/farol/pipeline/pipelinetest"
@@ -80,9 +82,7 @@ func TestWarmStagesOutliveTheirStaging(t *testing.T) {
 			a.warm()
 			a.Bags(1)
 			a.UpTo(a.Engine(), stage)
-			if err := a.Deps.Staging.Delete(t.Context(), a.Keys(a.Deps.Staging)...); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, a.Deps.Staging.Delete(t.Context(), a.Keys(a.Deps.Staging)...))
 			a.Work()
 			a.whole()
 		})
@@ -96,9 +96,7 @@ func TestBagInMemoryIsIngestedThoughItIsDeleted(t *testing.T) {
 	a.warm()
 	a.Bags(1)
 	a.UpTo(a.Engine(), "Copy To Staging")
-	if err := a.Receiving.Delete(t.Context(), "bag0.tar"); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, a.Receiving.Delete(t.Context(), "bag0.tar"))
 	a.Work()
 	a.whole()
 }

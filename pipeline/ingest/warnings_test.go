@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/farol-preservation/farol/internal/testenv/must"
+
 	"github.com/farol-preservation/farol/bag/bagtest"
 	"github.com/farol-preservation/farol/pipeline/pipelinetest"
 	"github.com/farol-preservation/farol/registry"
@@ -29,10 +31,7 @@ func TestWarningsStayWithTheItem(t *testing.T) {
 	if item := a.Item(id); item.Status != "Success" || item.Note != "Finished cleanup. Ingest complete. "+want {
 		t.Errorf("%s: %s", item.Status, item.Note)
 	}
-	attempts, err := a.Deps.Registry.Attempts(t.Context(), id)
-	if err != nil {
-		t.Fatal(err)
-	}
+	attempts := must.Get(a.Deps.Registry.Attempts(t.Context(), id))(t)
 	if got := registry.RemarkOf(attempts); got != want {
 		t.Errorf("in the ledger: %q", got)
 	}

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/farol-preservation/farol/internal/testenv/must"
+
 	"github.com/farol-preservation/farol/bag"
 	"github.com/farol-preservation/farol/bag/bagtest"
 	"github.com/farol-preservation/farol/claim"
@@ -30,9 +32,7 @@ func TestBadCopyIsPassedOver(t *testing.T) {
 	a.Flip("Standard-VA", "test.edu/bad/data/a.txt", 2)
 	a.Flip("Standard-VA", "test.edu/bad/data/b.bin", 20<<20)
 	a.Flip("Standard-VA", "test.edu/bad/data/c.bin", 37<<20)
-	if err := a.Deps.Targets["Standard-VA"].Delete(context.Background(), a.KeyOf("test.edu/bad/data/d.txt")); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, a.Deps.Targets["Standard-VA"].Delete(context.Background(), a.KeyOf("test.edu/bad/data/d.txt")))
 	if item := a.Restored("test.edu/bad"); item.Status != "Success" || item.Attempt > 1 ||
 		!strings.Contains(item.Note, "/test.edu/bad.tar. Bad copies were skipped and recorded; they can be repaired from the good ones: test.edu/bad/data/") {
 		t.Fatalf("object: %s: %s", item.Status, item.Note)
@@ -61,9 +61,7 @@ func TestNothingWrongIsGivenBack(t *testing.T) {
 	for _, target := range []string{"Standard-VA", "Standard-OR"} {
 		a.Flip(target, "test.edu/gone/data/b.bin", 100)
 		for _, path := range []string{"data/c.bin", "data/d.txt"} {
-			if err := a.Deps.Targets[target].Delete(context.Background(), a.KeyOf("test.edu/gone/"+path)); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, a.Deps.Targets[target].Delete(context.Background(), a.KeyOf("test.edu/gone/"+path)))
 		}
 	}
 	for _, identifier := range []string{"test.edu/gone", "test.edu/gone/data/b.bin", "test.edu/gone/data/d.txt"} {
@@ -149,20 +147,11 @@ func TestDamagedTarIsNotPublished(t *testing.T) {
 		t.Fatal(items, err)
 	}
 	w := &pipeline.Work{Item: items[0], Hold: engine.Hold(context.Background(), items[0]), Log: a.Deps.Log, Progress: a.Deps.Progress}
-	object, err := beforeRestoring(context.Background(), a.Deps.Registry, w)
-	if err != nil {
-		t.Fatal(err)
-	}
+	object := must.Get(beforeRestoring(context.Background(), a.Deps.Registry, w))(t)
 	g := newGiving(a.Deps, w)
-	l, err := newLayout(context.Background(), g, object, w.Item.Request.CreatedAt)
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(newLayout(context.Background(), g, object, w.Item.Request.CreatedAt))(t)
 	s := stream{giving: g, partSize: partSizeOf(l.size), write: l.writeTar}
-	r, err := s.from(context.Background(), 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must.Get(s.from(context.Background(), 0))(t)
 	tar, err := io.ReadAll(r)
 	if err != nil || int64(len(tar)) != l.size {
 		t.Fatalf("%d bytes, %v; want %d", len(tar), err, l.size)
@@ -177,10 +166,7 @@ func TestDamagedTarIsNotPublished(t *testing.T) {
 		"nothing":              func(b []byte) []byte { return b },
 	} {
 		content := damage(slices.Clone(tar))
-		o, err := a.Deps.Staging.Put(context.Background(), lists.Key(w.Item.ID, stagedRestore), bytes.NewReader(content), storage.Upload{Size: int64(len(content))})
-		if err != nil {
-			t.Fatal(err)
-		}
+		o := must.Get(a.Deps.Staging.Put(context.Background(), lists.Key(w.Item.ID, stagedRestore), bytes.NewReader(content), storage.Upload{Size: int64(len(content))}))(t)
 		if err := l.judge(context.Background(), g, o); (err == nil) != (what == "nothing") {
 			t.Errorf("%s is damaged: %v", what, err)
 		}

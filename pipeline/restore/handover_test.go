@@ -6,6 +6,8 @@ import (
 	"io"
 	"testing"
 
+	"github.com/farol-preservation/farol/internal/testenv/must"
+
 	"pgregory.net/rapid"
 )
 
@@ -58,13 +60,9 @@ func TestHandoverEndsWithItsReader(t *testing.T) {
 			}
 		}
 	}()
-	if _, err := io.ReadFull(h, make([]byte, 1<<20)); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(io.ReadFull(h, make([]byte, 1<<20)))(t)
 	for range 2 {
-		if err := h.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, h.Close())
 	}
 	if err := <-ended; !errors.Is(err, io.ErrClosedPipe) {
 		t.Errorf("the writer got %v, want %v", err, io.ErrClosedPipe)

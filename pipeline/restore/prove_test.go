@@ -13,6 +13,8 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/farol-preservation/farol/internal/testenv/must"
+
 	"github.com/farol-preservation/farol/bag"
 	"github.com/farol-preservation/farol/bag/bagtest"
 	"github.com/farol-preservation/farol/pipeline/pipelinetest"
@@ -265,9 +267,7 @@ func TestWholeGoesOnAtAnyBoundary(t *testing.T) {
 			t.Fatalf("no state at %d", from)
 		}
 		for i := from; i < int64(len(content)); i += 3 {
-			if err := second.write(content[i:min(i+3, int64(len(content)))]); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, second.write(content[i:min(i+3, int64(len(content)))]))
 		}
 		if !bytes.Equal(second.digest(), want[:]) {
 			t.Errorf("from %d: %x, want %x", from, second.digest(), want)

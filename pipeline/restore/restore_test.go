@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/farol-preservation/farol/internal/testenv/must"
+
 	"github.com/farol-preservation/farol/bag"
 	"github.com/farol-preservation/farol/bag/bagtest"
 	"github.com/farol-preservation/farol/pipeline/pipelinetest"
@@ -32,10 +34,7 @@ func TestRestoredBagIsWhatCameIn(t *testing.T) {
 				t.Fatalf("item = %s at %s: %s (%s)", item.Status, item.Stage, item.Note, item.Outcome)
 			}
 			tar := a.Content(a.RestoreBucket(), "test.edu/whole.tar")
-			b, err := bag.Read(context.Background(), bytes.NewReader(tar), bag.ReadOptions{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			b := must.Get(bag.Read(context.Background(), bytes.NewReader(tar), bag.ReadOptions{}))(t)
 			if v := b.Validate(nil); !v.Valid {
 				t.Errorf("not valid: %+v", v.Errors)
 			}
@@ -101,12 +100,9 @@ func TestArchivedObjectIsMadeReadableFirst(t *testing.T) {
 	spec := pipelinetest.ABag("cold")
 	spec.StorageOption = "Glacier-Deep-OH"
 	a.Ingested(spec)
-	r, err := requests.In(a.Deps.Registry).RequestRestoration(context.Background(), requests.RestorationRequest{
+	r := must.Get(requests.In(a.Deps.Registry).RequestRestoration(context.Background(), requests.RestorationRequest{
 		Identifier: "test.edu/cold", Class: "DEEP_ARCHIVE", Tier: "Bulk", Days: 10,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	a.Work()
 	first := a.Item(r.Item.ID)
 	if first.Status != "Success" || first.Stage != "Resolve" || first.Attempt > 1 ||
@@ -118,9 +114,7 @@ func TestArchivedObjectIsMadeReadableFirst(t *testing.T) {
 		t.Error("no attempt says what it waits for")
 	}
 	var then int64
-	if err := a.DB.QueryRow(context.Background(), `SELECT id FROM work_items WHERE action = 'Restore Object'`).Scan(&then); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, a.DB.QueryRow(context.Background(), `SELECT id FROM work_items WHERE action = 'Restore Object'`).Scan(&then))
 	if item := a.Item(then); item.Status != "Success" || item.Outcome != "Bag restoration complete" {
 		t.Fatalf("then: %s at %s: %s", item.Status, item.Stage, item.Note)
 	}
@@ -139,13 +133,8 @@ func TestArchivedCopyThatIsGoneEndsTheRetrieval(t *testing.T) {
 	spec.StorageOption = "Glacier-Deep-OH"
 	a.Ingested(spec)
 	key := a.KeyOf("test.edu/thawed/data/a.txt")
-	if err := a.Deps.Targets["Glacier-Deep-OH"].Delete(t.Context(), key); err != nil {
-		t.Fatal(err)
-	}
-	r, err := requests.In(a.Deps.Registry).RequestRestoration(t.Context(), requests.RestorationRequest{Identifier: "test.edu/thawed", Class: "DEEP_ARCHIVE", Tier: "Bulk", Days: 10})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, a.Deps.Targets["Glacier-Deep-OH"].Delete(t.Context(), key))
+	r := must.Get(requests.In(a.Deps.Registry).RequestRestoration(t.Context(), requests.RestorationRequest{Identifier: "test.edu/thawed", Class: "DEEP_ARCHIVE", Tier: "Bulk", Days: 10}))(t)
 	a.Work()
 	if item := a.Item(r.Item.ID); item.Status != "Failed" || item.ErrorCode != "copy-missing" || !strings.Contains(item.Note, "data/a.txt") {
 		t.Errorf("item = %s (%s): %s", item.Status, item.ErrorCode, item.Note)

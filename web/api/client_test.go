@@ -14,6 +14,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/farol-preservation/farol/internal/testenv/must"
+
 	"github.com/farol-preservation/farol/client"
 	"github.com/farol-preservation/farol/internal/testenv"
 	"github.com/farol-preservation/farol/record"
@@ -28,10 +30,7 @@ func (c *caller) clientOf(url string) client.Registry {
 	for _, p := range permission.Of(c.person.Role, c.person.InstitutionID != 0) {
 		all = append(all, string(p))
 	}
-	made, err := client.New(url, client.Options{Token: c.program(all...).token})
-	if err != nil {
-		c.s.t.Fatal(err)
-	}
+	made := must.Get(client.New(url, client.Options{Token: c.program(all...).token}))(c.s.t)
 	return made.Registry()
 }
 
@@ -175,10 +174,7 @@ func TestClientSendsEachFilter(t *testing.T) {
 		fmt.Fprint(w, `{"items": []}`)
 	}))
 	defer server.Close()
-	made, err := client.New(server.URL, client.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	made := must.Get(client.New(server.URL, client.Options{}))(t)
 	c, ctx := made.Registry(), t.Context()
 	all(t, client.List[record.WorkItem](ctx, c, "items", full[record.ItemFilter]()))
 	all(t, client.List[record.ListedObject](ctx, c, "objects", full[record.ObjectFilter]()))
@@ -330,9 +326,7 @@ func TestClientPlansAndRequests(t *testing.T) {
 	if done := all(t, client.List[record.PlanItem](ctx, o, plan+"/items?state=done", nil)); len(done) != 3 || done[0].Status != "Failed" {
 		t.Errorf("items of the plan = %+v", done)
 	}
-	if _, err := client.Post[record.PlanView](ctx, o, plan+"/undo", nil); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(client.Post[record.PlanView](ctx, o, plan+"/undo", nil))(t)
 	operator.until(p.ID, "undone")
 	if list := all(t, client.List[record.Plan](ctx, o, "plans", record.PlanListFilter{State: []string{"undone"}})); len(list) != 1 || list[0].ID != p.ID {
 		t.Errorf("plans = %+v", list)
@@ -364,10 +358,7 @@ func TestClientPlansAndRequests(t *testing.T) {
 		t.Errorf("check = %+v, %v", c, err)
 	}
 	request := map[string][]string{"identifiers": {"test.edu/bag/data/f"}}
-	d, err := client.Post[record.DeletionRequest](ctx, admin, "deletions", request)
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := must.Get(client.Post[record.DeletionRequest](ctx, admin, "deletions", request))(t)
 	if d, err = client.Post[record.DeletionRequest](ctx, admin, fmt.Sprintf("deletions/%d/cancel", d.ID), map[string]string{"reason": "Kept."}); err != nil || d.CancelledBy != "admin@test.edu" || d.Reason != "Kept." {
 		t.Errorf("cancelled = %+v, %v", d, err)
 	}
@@ -427,10 +418,7 @@ func TestClientDownloadsExports(t *testing.T) {
 		},
 	} {
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { answer(w) }))
-		bad, err := client.New(server.URL, client.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		bad := must.Get(client.New(server.URL, client.Options{}))(t)
 		if _, err := bad.Registry().DownloadExport(t.Context(), 1, io.Discard); err == nil {
 			t.Errorf("a download %s is taken for whole", name)
 		}
@@ -446,13 +434,8 @@ func TestClientThroughTrouble(t *testing.T) {
 	s.old()
 	admin := s.in("admin@test.edu", registry.RoleInstitutionalAdmin, "test.edu").clientOf(testenv.LossyServer(t, s.url))
 	for range 6 {
-		d, err := client.Post[record.DeletionRequest](t.Context(), admin, "deletions", map[string][]string{"identifiers": {"test.edu/bag/data/f"}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := client.Post[record.DeletionRequest](t.Context(), admin, fmt.Sprintf("deletions/%d/cancel", d.ID), map[string]string{}); err != nil {
-			t.Fatal(err)
-		}
+		d := must.Get(client.Post[record.DeletionRequest](t.Context(), admin, "deletions", map[string][]string{"identifiers": {"test.edu/bag/data/f"}}))(t)
+		must.Get(client.Post[record.DeletionRequest](t.Context(), admin, fmt.Sprintf("deletions/%d/cancel", d.ID), map[string]string{}))(t)
 	}
 	if n := ask[int](s, `SELECT count(*) FROM deletion_requests`); n != 6 {
 		t.Errorf("%d requests, want 6", n)
@@ -466,10 +449,7 @@ func TestClientStaysAtItsServer(t *testing.T) {
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			fmt.Fprintf(w, `{"items": [], "next": %q}`, next)
 		}))
-		c, err := client.New(server.URL, client.Options{Token: "secret", RetryFor: -1})
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := must.Get(client.New(server.URL, client.Options{Token: "secret", RetryFor: -1}))(t)
 		failed := false
 		for _, err := range client.List[record.WorkItem](t.Context(), c.Registry(), "items", nil) {
 			failed = err != nil
@@ -501,10 +481,7 @@ func TestClientChangesThroughTrouble(t *testing.T) {
 		if err != nil || v.Priority != n-20 {
 			t.Errorf("priority %d: %+v, %v", n-20, v.Priority, err)
 		}
-		p, err := client.Post[record.PlanView](t.Context(), o, "plans", record.PlanRequest{Action: "requeue", Filter: record.PlanFilter{ErrorCode: "timeout"}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		p := must.Get(client.Post[record.PlanView](t.Context(), o, "plans", record.PlanRequest{Action: "requeue", Filter: record.PlanFilter{ErrorCode: "timeout"}}))(t)
 		if _, err := o.Do(t.Context(), client.Call{Method: "DELETE", Path: fmt.Sprintf("plans/%d", p.ID)}, nil); err != nil {
 			t.Errorf("plan %d: %v", p.ID, err)
 		}

@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/farol-preservation/farol/internal/testenv/must"
+
 	"github.com/pquerna/otp/totp"
 
 	"github.com/farol-preservation/farol/internal/testenv"
@@ -194,10 +196,7 @@ func newCrawled(t *testing.T) *crawled {
 	s.spoil()
 	s.parked(s.test, 2)
 	s.parked(s.other, 2)
-	store, err := progress.Connect(t.Context(), testenv.RedisURL(t), progress.Prefix)
-	if err != nil {
-		t.Fatal(err)
-	}
+	store := must.Get(progress.Connect(t.Context(), testenv.RedisURL(t), progress.Prefix))(t)
 	t.Cleanup(func() { store.Close() }) //nolint:errcheck // the test is over
 	s.interimOf(func(context.Context) (*progress.Store, error) { return store, nil })
 	c := &crawled{site: s, people: map[string]*caller{}, names: map[string]any{}, done: map[string]bool{}}
@@ -355,10 +354,7 @@ func (c *crawled) exampleOf(o ops.Row) string {
 		return line
 	}
 	form.Set("id", "1")
-	q, err := c.table.FromForm(o.ID, form)
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	q := must.Get(c.table.FromForm(o.ID, form))(c.t)
 	return line + " " + string(q.Body)
 }
 
@@ -372,10 +368,7 @@ func (c *crawled) signsIn() {
 	}
 	ctx := context.Background()
 	link := func(p people.Person, kind string) map[string]any {
-		secret, err := c.site.people.MakeLink(ctx, p.ID, kind)
-		if err != nil {
-			c.t.Fatal(err)
-		}
+		secret := must.Get(c.site.people.MakeLink(ctx, p.ID, kind))(c.t)
 		return map[string]any{"secret": secret, "password": password}
 	}
 	u, known := c.people["U"], c.people["T"]
@@ -402,10 +395,7 @@ func (c *crawled) signsIn() {
 	b := c.browser()
 	b.wants(200, "POST", "/api/v1/session", map[string]any{"email": known.person.Email, "password": password})
 	c.exec(`UPDATE users SET totp_last_step = 0`)
-	code, err := totp.GenerateCode(known.secret, time.Now())
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	code := must.Get(totp.GenerateCode(known.secret, time.Now()))(c.t)
 	carry(b, 200, "session.factor", "POST", "/api/v1/session/factor", map[string]any{"code": code})
 	b.setUp()
 	c.done["me.offer_factor"], c.done["me.set_factor"] = true, true

@@ -18,6 +18,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/farol-preservation/farol/internal/testenv/must"
+
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/farol-preservation/farol/bag"
@@ -58,10 +60,7 @@ func (s *site) receive() {
 // receiving is a receiving bucket.
 func (s *site) receiving(in record.Institution) *storage.Bucket {
 	s.t.Helper()
-	b, err := s.api.Deposits.Bucket(in.ReceivingBucket)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	b := must.Get(s.api.Deposits.Bucket(in.ReceivingBucket))(s.t)
 	return b
 }
 
@@ -124,28 +123,16 @@ func (d *depositor) sends(numbers ...int) (status int) {
 		}
 	}
 	d.reads(d.wants(http.StatusOK, "POST", d.path("/parts"), d.body("parts", wanted)), &signed)
-	pem, err := os.ReadFile(testenv.S3(t).CAFile)
-	if err != nil {
-		t.Fatal(err)
-	}
+	pem := must.Get(os.ReadFile(testenv.S3(t).CAFile))(t)
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(pem)
 	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}}
 	defer transport.CloseIdleConnections()
 	for _, p := range signed.Parts {
-		r, err := http.NewRequestWithContext(context.Background(), http.MethodPut, p.URL, bytes.NewReader(d.part(p.Number)))
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := must.Get(http.NewRequestWithContext(context.Background(), http.MethodPut, p.URL, bytes.NewReader(d.part(p.Number))))(t)
 		r.Header.Set("X-Amz-Checksum-Sha256", p.SHA256)
-		answer, err := transport.RoundTrip(r)
-		if err != nil {
-			t.Fatal(err)
-		}
-		text, err := io.ReadAll(answer.Body)
-		if err != nil {
-			t.Fatal(err)
-		}
+		answer := must.Get(transport.RoundTrip(r))(t)
+		text := must.Get(io.ReadAll(answer.Body))(t)
 		answer.Body.Close() //nolint:errcheck // it was read
 		if status = answer.StatusCode; status != http.StatusOK {
 			t.Logf("part %d: %d %s", p.Number, status, text)
@@ -163,10 +150,7 @@ func noise(size int) []byte {
 // outlineOf is what a page sends of a tar to have it judged.
 func outlineOf(t *testing.T, tar []byte) []byte {
 	t.Helper()
-	outline, err := bagtest.Outline(tar)
-	if err != nil {
-		t.Fatal(err)
-	}
+	outline := must.Get(bagtest.Outline(tar))(t)
 	return zipped(t, outline)
 }
 
@@ -240,10 +224,7 @@ func TestABagIsDepositedInParts(t *testing.T) {
 		t.Errorf("%+v", item)
 	}
 	s.exec(`UPDATE work_items SET status = 'Failed' WHERE id = $1`, *done.Item)
-	now, err := s.registry.Now(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	now := must.Get(s.registry.Now(t.Context()))(t)
 	for o, err := range s.receiving(s.test).List(t.Context(), "", "") { // as the reader of the bucket does
 		if err != nil {
 			t.Fatal(err)
@@ -406,14 +387,8 @@ func TestABagIsJudgedBeforeItIsUploaded(t *testing.T) {
 			Unlisted: []bagtest.File{{Path: "data/b\x07", Size: 10}}, Tags: []bagtest.Tag{{File: "aptrust-info.txt", Name: "Title", Value: bagtest.Omit}},
 		},
 	} {
-		tar, err := spec.Bytes()
-		if err != nil {
-			t.Fatal(err)
-		}
-		read, err := bag.Read(t.Context(), bytes.NewReader(tar), bag.ReadOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		tar := must.Get(spec.Bytes())(t)
+		read := must.Get(bag.Read(t.Context(), bytes.NewReader(tar), bag.ReadOptions{}))(t)
 		want, got := read.Validate(nil), u.checked(name+".tar", tar)
 		if got.Unread == 0 {
 			t.Errorf("%s: the verdict does not say that digests were not compared", name)
@@ -447,10 +422,7 @@ func TestABagOfManyFilesIsJudged(t *testing.T) {
 	for i := range n {
 		files = append(files, bagtest.File{Path: fmt.Sprintf("data/photographs/%03d/photograph %06d.tif", i/1000, i), Size: 20})
 	}
-	tar, err := bagtest.Spec{Files: files}.Bytes()
-	if err != nil {
-		t.Fatal(err)
-	}
+	tar := must.Get(bagtest.Spec{Files: files}.Bytes())(t)
 	if v := u.checked("sample-bag.tar", tar); !v.Valid || v.Files != n+6 {
 		t.Errorf("%+v", v)
 	}

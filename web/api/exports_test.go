@@ -13,6 +13,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/farol-preservation/farol/internal/testenv/must"
+
 	"github.com/farol-preservation/farol/registry"
 )
 
@@ -60,14 +62,8 @@ func TestExportIsDownloaded(t *testing.T) {
 		if m.Kind != kind || m.Institution != "test.edu" || m.RequestedBy != "a@test.edu" || m.SHA256 != nil || m.Content != fmt.Sprintf("/api/v1/exports/%d/content", m.ID) {
 			t.Errorf("%s: %+v", kind, m)
 		}
-		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.url+m.Content, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		got, err := admin.client.Do(r)
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := must.Get(http.NewRequestWithContext(t.Context(), http.MethodGet, s.url+m.Content, nil))(t)
+		got := must.Get(admin.client.Do(r))(t)
 		content, err := io.ReadAll(got.Body)
 		got.Body.Close() //nolint:errcheck // it was read
 		sum := sha256.Sum256(content)
@@ -154,10 +150,7 @@ func (s *site) many(n int) {
 // begun starts to download an export, and reads its first line.
 func (c *caller) begun(m made) (body *bufio.Reader, end func()) {
 	c.s.t.Helper()
-	conn, err := (&net.Dialer{}).DialContext(c.s.t.Context(), "tcp", strings.TrimPrefix(c.s.url, "http://"))
-	if err != nil {
-		c.s.t.Fatal(err)
-	}
+	conn := must.Get((&net.Dialer{}).DialContext(c.s.t.Context(), "tcp", strings.TrimPrefix(c.s.url, "http://")))(c.s.t)
 	fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: %s\r\nAuthorization: Bearer %s\r\nConnection: close\r\n\r\n", m.Content, strings.TrimPrefix(c.s.url, "http://"), c.token)
 	body = bufio.NewReader(conn)
 	if line, err := body.ReadString('\n'); err != nil || !strings.Contains(line, "200 OK") {

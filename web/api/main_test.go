@@ -14,6 +14,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/farol-preservation/farol/internal/testenv/must"
+
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/pquerna/otp/totp"
 
@@ -57,10 +59,7 @@ func newSite(t *testing.T, change ...func(*api.API)) *site {
 	t.Helper()
 	at := testenv.DatabaseURL(t)
 	pool := func(url string) *pgxpool.Pool {
-		db, err := pgxpool.New(context.Background(), url)
-		if err != nil {
-			t.Fatal(err)
-		}
+		db := must.Get(pgxpool.New(context.Background(), url))(t)
 		t.Cleanup(db.Close)
 		return db
 	}
@@ -68,10 +67,7 @@ func newSite(t *testing.T, change ...func(*api.API)) *site {
 	s.web = pool(testenv.WebURL(t, at))
 	s.registry = registry.New(s.web)
 	s.people = people.In(s.registry)
-	keys, err := auth.ParseKeys(auth.NewKey())
-	if err != nil {
-		t.Fatal(err)
-	}
+	keys := must.Get(auth.ParseKeys(auth.NewKey()))(t)
 	a := &api.API{
 		Registry: s.registry, Version: "test", Log: slog.New(slog.DiscardHandler), Rate: 100_000, Auth: auth.New(s.registry, auth.Options{Keys: keys, Issuer: "Farol", HashMemory: 64}),
 		PlanAlone: 3, ArchiveClass: func(option string, fromArchive bool) string {
@@ -106,12 +102,9 @@ func newSite(t *testing.T, change ...func(*api.API)) *site {
 
 func (s *site) institution(identifier string) record.Institution {
 	s.t.Helper()
-	in, err := s.registry.AddInstitution(context.Background(), record.Institution{
+	in := must.Get(s.registry.AddInstitution(context.Background(), record.Institution{
 		Name: "The " + identifier, Identifier: identifier, ReceivingBucket: "in." + identifier, RestoreBucket: "out." + identifier,
-	})
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	}))(s.t)
 	return in
 }
 
@@ -163,10 +156,7 @@ func (a answer) text(field string) string {
 
 func (s *site) browser() *caller {
 	s.t.Helper()
-	jar, err := cookiejar.New(nil)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	jar := must.Get(cookiejar.New(nil))(s.t)
 	return &caller{s: s, client: &http.Client{Jar: jar, Timeout: time.Minute}, header: http.Header{}}
 }
 
@@ -178,16 +168,10 @@ func (c *caller) do(method, path string, body any, headers ...string) answer {
 	case string:
 		in = strings.NewReader(b)
 	default:
-		text, err := json.Marshal(body)
-		if err != nil {
-			c.s.t.Fatal(err)
-		}
+		text := must.Get(json.Marshal(body))(c.s.t)
 		in = bytes.NewReader(text)
 	}
-	r, err := http.NewRequestWithContext(context.Background(), method, c.s.url+path, in)
-	if err != nil {
-		c.s.t.Fatal(err)
-	}
+	r := must.Get(http.NewRequestWithContext(context.Background(), method, c.s.url+path, in))(c.s.t)
 	if body != nil {
 		r.Header.Set("Content-Type", "application/json")
 	}
@@ -203,15 +187,9 @@ func (c *caller) do(method, path string, body any, headers ...string) answer {
 		}
 		r.Header.Set(headers[i], headers[i+1])
 	}
-	answered, err := c.client.Do(r)
-	if err != nil {
-		c.s.t.Fatal(err)
-	}
+	answered := must.Get(c.client.Do(r))(c.s.t)
 	defer answered.Body.Close() //nolint:errcheck // read below
-	text, err := io.ReadAll(answered.Body)
-	if err != nil {
-		c.s.t.Fatal(err)
-	}
+	text := must.Get(io.ReadAll(answered.Body))(c.s.t)
 	return answer{answered.StatusCode, answered.Header, string(text)}
 }
 
@@ -259,10 +237,7 @@ func (c *caller) setUp() {
 	c.s.t.Helper()
 	var offer struct{ Secret, Pending string }
 	c.reads(c.wants(http.StatusOK, "POST", "/api/v1/me/factor", nil), &offer)
-	code, err := totp.GenerateCode(offer.Secret, time.Now())
-	if err != nil {
-		c.s.t.Fatal(err)
-	}
+	code := must.Get(totp.GenerateCode(offer.Secret, time.Now()))(c.s.t)
 	c.secret = offer.Secret
 	c.wants(http.StatusOK, "POST", "/api/v1/me/factor/confirm", map[string]any{"pending": offer.Pending, "code": code})
 }

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/farol-preservation/farol/internal/testenv/must"
+
 	"github.com/go-json-experiment/json"
 	"github.com/klauspost/compress/zstd"
 
@@ -50,24 +52,15 @@ func (s *site) running(store *progress.Store) (id int64) {
 		stage_started_at = now(), attempt = 1, run_at = now() WHERE id = $1`, id)
 	c := progress.Claim{Item: id, Token: ask[int64](s, `SELECT claim_token FROM work_items WHERE id = $1`, id)}
 	pass := fmt.Sprint("Receive@", ask[int64](s, `SELECT entered_token FROM work_items WHERE id = $1`, id))
-	text, err := json.Marshal(bag.Checkpoint{Offset: 512, TopDir: "1", Files: []*bag.File{{Path: "data/a", Size: 3}, {Path: "data/b", Size: 4}}})
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	z, err := zstd.NewWriter(nil)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	_, err = store.Begin(s.t.Context(), c, pass)
-	err = errors.Join(err,
+	text := must.Get(json.Marshal(bag.Checkpoint{Offset: 512, TopDir: "1", Files: []*bag.File{{Path: "data/a", Size: 3}, {Path: "data/b", Size: 4}}}))(s.t)
+	z := must.Get(zstd.NewWriter(nil))(s.t)
+	_, err := store.Begin(s.t.Context(), c, pass)
+	must.Do(s.t, errors.Join(err,
 		store.Append(s.t.Context(), c, pass, "checkpoints", string(z.EncodeAll(text, nil))),
 		store.Count(s.t.Context(), c, progress.Counters{
 			Stage: "Receive", Elapsed: 10 * time.Second, Moved: 10 * time.Second, Files: 2, FilesTotal: -1, Bytes: 700, BytesTotal: 70_000, Busy: 1,
 			CurrentFiles: []progress.CurrentFile{{Path: "data/c", Files: 1, Bytes: 1, Size: 9}},
-		}))
-	if err != nil {
-		s.t.Fatal(err)
-	}
+		})))
 	return id
 }
 
@@ -76,10 +69,7 @@ func TestItemsInProgress(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	s.stock()
-	store, err := progress.Connect(t.Context(), testenv.RedisURL(t), progress.Prefix)
-	if err != nil {
-		t.Fatal(err)
-	}
+	store := must.Get(progress.Connect(t.Context(), testenv.RedisURL(t), progress.Prefix))(t)
 	t.Cleanup(func() { store.Close() }) //nolint:errcheck // the test is over
 	s.interimOf(func(context.Context) (*progress.Store, error) { return store, nil })
 	id := s.running(store)

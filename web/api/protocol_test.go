@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/farol-preservation/farol/internal/testenv/must"
+
 	"github.com/farol-preservation/farol/web/api"
 	"github.com/farol-preservation/farol/web/ops"
 )
@@ -197,16 +199,10 @@ func TestBodiesThatEndEarly(t *testing.T) {
 	c := newCrawled(t)
 	token := c.people["S"].program("items.decide").token
 	for _, key := range []string{"", "Idempotency-Key: early\r\n"} {
-		conn, err := net.Dial("tcp", strings.TrimPrefix(c.url, "http://"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		conn := must.Get(net.Dial("tcp", strings.TrimPrefix(c.url, "http://")))(t)
 		conn.SetDeadline(time.Now().Add(time.Minute)) //nolint:errcheck // of a socket that was just opened
 		fmt.Fprintf(conn, "POST /api/v1/items/%v/cancel HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer %s\r\n%sContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\nnonsense\r\n", c.names["parked"], token, key)
-		answered, err := http.ReadResponse(bufio.NewReader(conn), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		answered := must.Get(http.ReadResponse(bufio.NewReader(conn), nil))(t)
 		if answered.StatusCode != 400 || answered.Header.Get("Content-Type") != "application/problem+json" {
 			t.Errorf("%q: %d %v", key, answered.StatusCode, answered.Header)
 		}

@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/farol-preservation/farol/internal/testenv/must"
+
 	"github.com/pquerna/otp/totp"
 
 	"github.com/farol-preservation/farol/registry"
@@ -65,10 +67,7 @@ func TestSessionsAreNotFixed(t *testing.T) {
 	if a := thief.do("GET", "/api/v1/session", nil, "Cookie", "farol="+planted); a.status != 401 {
 		t.Errorf("the planted secret opens a session: %d", a.status)
 	}
-	code, err := totp.GenerateCode(known.secret, time.Now())
-	if err != nil {
-		t.Fatal(err)
-	}
+	code := must.Get(totp.GenerateCode(known.secret, time.Now()))(t)
 	full := cookieOf(c.wants(200, "POST", "/api/v1/session/factor", map[string]string{"code": code}))
 	if full == "" || full == half {
 		t.Errorf("after the second factor the secret is %q", full)

@@ -12,6 +12,8 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/farol-preservation/farol/internal/testenv/must"
+
 	"github.com/santhosh-tekuri/jsonschema/v6"
 )
 
@@ -48,9 +50,7 @@ func specOf(t *testing.T, server http.Handler) *spec {
 		s := &spec{schema: jsonschema.NewCompiler(), routes: http.NewServeMux(), compiled: map[string]*jsonschema.Schema{}, seen: map[string]bool{}}
 		s.schema.DefaultDraft(jsonschema.Draft2020)
 		s.schema.AssertFormat()
-		if err := s.schema.AddResource(specURL, doc); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, s.schema.AddResource(specURL, doc))
 		s.doc, _ = doc.(map[string]any)
 		for path, item := range s.at("paths") {
 			for method := range item.(map[string]any) { //nolint:forcetypeassert // huma made it

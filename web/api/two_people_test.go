@@ -14,6 +14,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/farol-preservation/farol/internal/testenv/must"
+
 	"github.com/farol-preservation/farol/internal/testenv"
 	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
@@ -117,11 +119,8 @@ func (h *history) signsIn(a *account) bool {
 	var sealed []byte
 	var since *time.Time
 	var open, due bool
-	err := h.s.db.QueryRow(context.Background(), `SELECT u.totp_sealed, u.password_set_at, u.deactivated_at IS NULL AND coalesce(i.state, 'A') = 'A', u.role <> 'institutional_user'
-		FROM users u LEFT JOIN institutions i ON i.id = u.institution_id WHERE u.id = $1`, a.id).Scan(&sealed, &since, &open, &due)
-	if err != nil {
-		h.s.t.Fatal(err)
-	}
+	must.Do(h.s.t, h.s.db.QueryRow(context.Background(), `SELECT u.totp_sealed, u.password_set_at, u.deactivated_at IS NULL AND coalesce(i.state, 'A') = 'A', u.role <> 'institutional_user'
+		FROM users u LEFT JOIN institutions i ON i.id = u.institution_id WHERE u.id = $1`, a.id).Scan(&sealed, &since, &open, &due))
 	same := (since == nil) == (a.since == nil) && (since == nil || since.Equal(*a.since))
 	if !open || !same || sealed != nil && string(sealed) != string(a.sealed) {
 		return false

@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/farol-preservation/farol/internal/testenv/must"
+
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/people"
 )
@@ -54,10 +56,7 @@ func TestNewPasswordEndsOtherSessions(t *testing.T) {
 	d := newDoor(t)
 	p := d.person("ann@test.edu", registry.RoleInstitutionalUser, "test.edu")
 	thief, owner := d.enter(p), d.enter(p)
-	link, err := d.people.MakeLink(t.Context(), p.ID, people.Reset)
-	if err != nil {
-		t.Fatal(err)
-	}
+	link := must.Get(d.people.MakeLink(t.Context(), p.ID, people.Reset))(t)
 	s, err := d.ChangePassword(t.Context(), d.session(owner.Secret), good, "another long password", somewhere())
 	if err != nil || d.ended(s.Secret) {
 		t.Fatalf("the person is out: %v", err)

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/farol-preservation/farol/internal/testenv/must"
+
 	"golang.org/x/crypto/bcrypt"
 
 	"github.com/farol-preservation/farol/registry"
@@ -18,10 +20,7 @@ func TestLinksAreGoodOnce(t *testing.T) {
 	old := d.enter(p)
 	link := func(kind string) string {
 		t.Helper()
-		secret, err := d.people.MakeLink(t.Context(), p.ID, kind)
-		if err != nil {
-			t.Fatal(err)
-		}
+		secret := must.Get(d.people.MakeLink(t.Context(), p.ID, kind))(t)
 		return secret
 	}
 	void, secret := link(people.Reset), link(people.Reset)
@@ -170,10 +169,7 @@ func TestImportedHashesAreReplaced(t *testing.T) {
 	t.Parallel()
 	d := newDoor(t)
 	p := d.person("ann@test.edu", registry.RoleInstitutionalUser, "test.edu")
-	imported, err := bcrypt.GenerateFromPassword([]byte(good), bcrypt.MinCost)
-	if err != nil {
-		t.Fatal(err)
-	}
+	imported := must.Get(bcrypt.GenerateFromPassword([]byte(good), bcrypt.MinCost))(t)
 	d.exec(`UPDATE users SET password_hash = $1`, strings.Replace(string(imported), "$2a$", "$2y$", 1))
 	if _, err := d.SignIn(t.Context(), p.Email, good+"x", somewhere()); !errors.Is(err, ErrWrong) {
 		t.Errorf("a wrong password: %v", err)
@@ -200,10 +196,7 @@ func TestKeysCanBeReplaced(t *testing.T) {
 	first, second := NewKey(), NewKey()
 	parse := func(text string) *Keys {
 		t.Helper()
-		k, err := ParseKeys(text)
-		if err != nil {
-			t.Fatal(err)
-		}
+		k := must.Get(ParseKeys(text))(t)
 		return k
 	}
 	one, other := parse(first), parse(second)

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/farol-preservation/farol/internal/testenv/must"
+
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/people"
 )
@@ -73,10 +75,7 @@ func TestLevelsBelongToSessions(t *testing.T) {
 	p = d.again(p.ID)
 	thief, owner := d.enter(p), d.enter(p)
 	d.later(time.Minute)
-	raised, err := d.Factor(t.Context(), d.session(owner.Secret), code(), somewhere())
-	if err != nil {
-		t.Fatal(err)
-	}
+	raised := must.Get(d.Factor(t.Context(), d.session(owner.Secret), code(), somewhere()))(t)
 	if got := d.session(thief.Secret).Level; got != people.LevelPassword {
 		t.Errorf("the other session is of level %s", got)
 	}
@@ -89,10 +88,7 @@ func TestLevelsBelongToSessions(t *testing.T) {
 	if _, err := d.ChangePassword(t.Context(), d.session(thief.Secret), good, "another long password", somewhere()); !errors.Is(err, ErrWrong) {
 		t.Errorf("a new password in a session of level password: %v", err)
 	}
-	offer, err := d.SetUpFactor(p)
-	if err != nil {
-		t.Fatal(err)
-	}
+	offer := must.Get(d.SetUpFactor(p))(t)
 	if _, _, err := d.ConfirmFactor(t.Context(), d.session(thief.Secret), offer.Pending, d.code(offer), somewhere()); !errors.Is(err, ErrWrong) {
 		t.Errorf("another factor in a session of level password: %v", err)
 	}
@@ -115,10 +111,7 @@ func TestFactorIsOfferedToOnePerson(t *testing.T) {
 	t.Parallel()
 	d := newDoor(t)
 	ann, eve := d.person("ann@archive.org", registry.RoleAdmin, ""), d.person("eve@archive.org", registry.RoleAdmin, "")
-	offer, err := d.SetUpFactor(eve)
-	if err != nil {
-		t.Fatal(err)
-	}
+	offer := must.Get(d.SetUpFactor(eve))(t)
 	for _, pending := range []string{offer.Pending, "", "x", offer.Secret} {
 		if _, _, err := d.ConfirmFactor(t.Context(), d.session(d.enter(ann).Secret), pending, d.code(offer), somewhere()); !errors.Is(err, ErrWrong) {
 			t.Errorf("pending %q: %v", pending, err)
@@ -152,9 +145,7 @@ func TestRemovedFactor(t *testing.T) {
 	p := d.person("staff@archive.org", registry.RoleAdmin, "")
 	d.strong(p)
 	s := d.enter(p)
-	if err := d.people.RemoveTOTP(t.Context(), p.ID, "eve@archive.org"); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, d.people.RemoveTOTP(t.Context(), p.ID, "eve@archive.org"))
 	if p := d.again(p.ID); p.Strong() || p.RecoveryCodes != 0 || !d.ended(s.Secret) {
 		t.Errorf("%d recovery codes are left, or a session", p.RecoveryCodes)
 	}

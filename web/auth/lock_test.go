@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/farol-preservation/farol/internal/testenv/must"
+
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/people"
 )
@@ -81,9 +83,7 @@ func TestLocksDoubleToAnHour(t *testing.T) {
 	var minutes []int
 	for range 14 {
 		d.exec(`UPDATE sign_in_failures SET locked_until = now()`)
-		if _, err := d.people.Attempt(t.Context(), p.ID, ""); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(d.people.Attempt(t.Context(), p.ID, ""))(t)
 		minutes = append(minutes, d.count(`SELECT coalesce(round(extract(epoch FROM locked_until - now()) / 60), 0)::int FROM sign_in_failures`))
 	}
 	if got := fmt.Sprint(minutes); got != "[0 0 0 0 1 2 4 8 16 32 60 60 60 60]" {

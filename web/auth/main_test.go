@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/farol-preservation/farol/internal/testenv/must"
+
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/pquerna/otp/totp"
 
@@ -34,10 +36,7 @@ type door struct {
 func newDoor(t *testing.T) *door {
 	t.Helper()
 	db := testenv.Database(t)
-	keys, err := ParseKeys(NewKey())
-	if err != nil {
-		t.Fatal(err)
-	}
+	keys := must.Get(ParseKeys(NewKey()))(t)
 	d := &door{t: t, db: db}
 	now := time.Now()
 	d.now.Store(&now)
@@ -68,10 +67,7 @@ func (d *door) person(email, role, institution string) people.Person {
 	if institution != "" {
 		d.exec(`INSERT INTO institutions (name, identifier, receiving_bucket, restore_bucket) VALUES ('Test', $1, 'in.' || $1, 'out.' || $1) ON CONFLICT DO NOTHING`, institution)
 	}
-	u, err := d.registry.AddUser(ctx, record.User{Email: email, Name: "Some Person", Role: role, Institution: institution})
-	if err != nil {
-		d.t.Fatal(err)
-	}
+	u := must.Get(d.registry.AddUser(ctx, record.User{Email: email, Name: "Some Person", Role: role, Institution: institution}))(d.t)
 	hash, err := d.hasher.hash(ctx, good)
 	if err == nil {
 		err = d.people.SetPassword(ctx, u.ID, hash)
@@ -84,10 +80,7 @@ func (d *door) person(email, role, institution string) people.Person {
 
 func (d *door) again(id int64) people.Person {
 	d.t.Helper()
-	p, err := d.people.ByID(context.Background(), id)
-	if err != nil {
-		d.t.Fatal(err)
-	}
+	p := must.Get(d.people.ByID(context.Background(), id))(d.t)
 	return p
 }
 
@@ -102,10 +95,7 @@ func somewhere() From {
 // enter signs a person in with the right password.
 func (d *door) enter(p people.Person) SignedIn {
 	d.t.Helper()
-	s, err := d.SignIn(d.t.Context(), p.Email, good, somewhere())
-	if err != nil {
-		d.t.Fatal(err)
-	}
+	s := must.Get(d.SignIn(d.t.Context(), p.Email, good, somewhere()))(d.t)
 	return s
 }
 
@@ -127,10 +117,7 @@ func (d *door) ended(secret string) bool {
 func (d *door) strong(p people.Person) (code func() string, recovery []string) {
 	d.t.Helper()
 	s := d.enter(p)
-	offer, err := d.SetUpFactor(p)
-	if err != nil {
-		d.t.Fatal(err)
-	}
+	offer := must.Get(d.SetUpFactor(p))(d.t)
 	code = func() string { return d.code(offer) }
 	raised, recovery, err := d.ConfirmFactor(d.t.Context(), d.session(s.Secret), offer.Pending, code(), somewhere())
 	if err != nil || raised.Level != people.LevelFull || !d.ended(s.Secret) {
@@ -141,10 +128,7 @@ func (d *door) strong(p people.Person) (code func() string, recovery []string) {
 
 func (d *door) code(offer SetUp) string {
 	d.t.Helper()
-	c, err := totp.GenerateCode(offer.Secret, *d.now.Load())
-	if err != nil {
-		d.t.Fatal(err)
-	}
+	c := must.Get(totp.GenerateCode(offer.Secret, *d.now.Load()))(d.t)
 	return c
 }
 

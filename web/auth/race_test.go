@@ -5,6 +5,8 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/farol-preservation/farol/internal/testenv/must"
+
 	"github.com/jackc/pgx/v5"
 
 	"github.com/farol-preservation/farol/internal/testenv"
@@ -85,9 +87,7 @@ func TestRightAttemptForgetsNoOther(t *testing.T) {
 		t.Fatalf("counted: %v", n)
 	}
 	for _, step := range [][2]int{{4, 5}, {0, 5}, {5, 4}, {5, 4}, {4, 3}} {
-		if err := d.people.TakeBack(t.Context(), p.ID, "", step[0]); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, d.people.TakeBack(t.Context(), p.ID, "", step[0]))
 		if got := d.count(`SELECT failures FROM sign_in_failures`); got != step[1] {
 			t.Errorf("when attempt %d is taken back, %d are left, want %d", step[0], got, step[1])
 		}
@@ -100,7 +100,7 @@ func TestRightAttemptForgetsNoOther(t *testing.T) {
 // held changes a person in a transaction that ends when all of n others wait for it.
 func (d *door) held(n int, sql string, user int64, others func()) {
 	d.t.Helper()
-	err := pgx.BeginFunc(d.t.Context(), d.db, func(tx pgx.Tx) error {
+	must.Do(d.t, pgx.BeginFunc(d.t.Context(), d.db, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(d.t.Context(), sql, user); err != nil {
 			return err
 		}
@@ -109,10 +109,7 @@ func (d *door) held(n int, sql string, user int64, others func()) {
 			return d.count(`SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`) == n
 		})
 		return nil
-	})
-	if err != nil {
-		d.t.Fatal(err)
-	}
+	}))
 }
 
 // A proof of what is changed at that moment begins no session.

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/farol-preservation/farol/internal/testenv/must"
+
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/people"
 )
@@ -27,9 +29,7 @@ func TestRequiredFactorEndsSessionsWithoutOne(t *testing.T) {
 		other := d.enter(d.person("eve@other.edu", registry.RoleInstitutionalUser, "other.edu"))
 		d.strong(bob)
 		weak, strong := d.enter(ann), d.enter(bob)
-		if err := errors.Join(require(d, ann), require(d, bob)); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, errors.Join(require(d, ann), require(d, bob)))
 		if !d.ended(weak.Secret) || d.ended(strong.Secret) || d.ended(other.Secret) {
 			t.Errorf("required %s: ended %v, %v, %v", what, d.ended(weak.Secret), d.ended(strong.Secret), d.ended(other.Secret))
 		}

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/farol-preservation/farol/internal/testenv/must"
+
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
 
@@ -60,9 +62,7 @@ func busy(t *testing.T) *site {
 		SELECT id, 'https://y/' || uuid, 'Standard-OR', 'b', uuid, now(), now() FROM generic_files`)
 	s.exec(`UPDATE storage_records SET last_fixity_at = now() - interval '3 days' WHERE generic_file_id = (SELECT min(id) FROM generic_files)`)
 	s.exec(`INSERT INTO known_services (service, of_process, scopes) VALUES ('redis', false, '[]')`)
-	if _, err := s.registry.HoldService(t.Context(), "redis", "Maintenance until noon."); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(s.registry.HoldService(t.Context(), "redis", "Maintenance until noon."))(t)
 	return s
 }
 
@@ -246,17 +246,11 @@ func commandsSay(t *testing.T) facts {
 
 func metricsSay(t *testing.T, s *site) facts {
 	t.Helper()
-	q, err := monitor.NewQueue(t.Context(), "test", settings.Database{URL: storage.Secret(s.db.Config().ConnString())}, slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
+	q := must.Get(monitor.NewQueue(t.Context(), "test", settings.Database{URL: storage.Secret(s.db.Config().ConnString())}, slog.New(slog.DiscardHandler)))(t)
 	defer q.Close()
 	r := prometheus.NewRegistry()
 	r.MustRegister(q)
-	families, err := r.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	families := must.Get(r.Gather())(t)
 	sums := map[string]float64{"due": 0, "delayed": 0, "waiting": 0, "running": 0, "parked": 0, "running at Record": 0}
 	for _, family := range families {
 		for _, m := range family.GetMetric() {

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/farol-preservation/farol/internal/testenv/must"
+
 	"github.com/farol-preservation/farol/bag/bagtest"
 	"github.com/farol-preservation/farol/internal/testenv"
 	chrome "github.com/farol-preservation/farol/internal/testenv/browser"
@@ -22,10 +24,7 @@ import (
 func (s *site) tab(base, role, institution string) *chrome.Tab {
 	s.t.Helper()
 	p := s.in(role, institution).person
-	secret, err := s.people.MakeLink(context.Background(), p.ID, people.SignIn)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	secret := must.Get(s.people.MakeLink(context.Background(), p.ID, people.SignIn))(s.t)
 	b := chrome.Open(s.t, base)
 	b.SignIn(people.LinkPath(people.SignIn, secret))
 	b.Problems() // there is no first page yet
@@ -36,24 +35,12 @@ func (s *site) tab(base, role, institution string) *chrome.Tab {
 func tarFile(t *testing.T, name string, spec bagtest.Spec) (path string, size int64) {
 	t.Helper()
 	path = filepath.Join(t.TempDir(), name)
-	f, err := os.Create(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := must.Get(os.Create(path))(t)
 	w := bufio.NewWriter(f)
-	if err := spec.WriteTar(w); err != nil {
-		t.Fatal(err)
-	}
-	if err := w.Flush(); err != nil {
-		t.Fatal(err)
-	}
-	info, err := f.Stat()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := f.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, spec.WriteTar(w))
+	must.Do(t, w.Flush())
+	info := must.Get(f.Stat())(t)
+	must.Do(t, f.Close())
 	return path, info.Size()
 }
 
@@ -67,9 +54,7 @@ func TestABagIsDepositedWithABrowser(t *testing.T) {
 	front := testenv.NewProxy(t, strings.TrimPrefix(s.url, "http://"))              // to the server
 	base := "http://" + front.Addr()
 	bucket := s.receives("http://" + line.Addr())
-	if err := setup.AllowUploads(t.Context(), bucket.Conn(), base); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, setup.AllowUploads(t.Context(), bucket.Conn(), base))
 	b := s.tab(base, registry.RoleInstitutionalUser, "test.edu")
 	b.Go("/deposit")
 

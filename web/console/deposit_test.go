@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/farol-preservation/farol/internal/testenv/must"
+
 	"github.com/farol-preservation/farol/internal/testenv"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/storage"
@@ -62,10 +64,7 @@ func TestOnlyTheDepositPageReachesTheBucket(t *testing.T) {
 	}
 
 	const name = "<img src=x onerror=alert(1)>\u202egpj.tar"
-	open, err := bucket.BeginUpload(t.Context(), name, "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	open := must.Get(bucket.BeginUpload(t.Context(), name, ""))(t)
 	a = u.sees("/deposit", "Uploads that are not finished", `\u202egpj.tar`)
 	if strings.Contains(a.text, "<img src=x") {
 		t.Error("the name is not escaped")

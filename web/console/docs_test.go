@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/farol-preservation/farol/internal/testenv/must"
+
 	"github.com/farol-preservation/farol/web/console"
 )
 
@@ -13,10 +15,7 @@ import (
 // is not.
 func TestDocumentNamesThePages(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile("../../docs/console.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile("../../docs/console.md"))(t)
 	_, table, _ := strings.Cut(string(text), "## Pages")
 	table, _, _ = strings.Cut(table, "\n## ")
 	named := map[string]bool{}

@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/farol-preservation/farol/internal/testenv/must"
+
 	"github.com/farol-preservation/farol/registry"
 )
 
@@ -27,10 +29,7 @@ type listener struct {
 func (b *browser) listens(query string) *listener {
 	b.t.Helper()
 	ctx, stop := context.WithCancel(context.Background())
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, b.s.url+"/events-stream?"+query, nil)
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	r := must.Get(http.NewRequestWithContext(ctx, http.MethodGet, b.s.url+"/events-stream?"+query, nil))(b.t)
 	client := *b.client
 	client.Timeout = 0
 	a, err := client.Do(r) //nolint:bodyclose // it is closed at the end of the stream

@@ -17,6 +17,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/farol-preservation/farol/internal/testenv/must"
+
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
@@ -53,24 +55,15 @@ func newSite(t *testing.T, change ...func(*api.API)) *site {
 	at := testenv.DatabaseURL(t)
 	s := &site{t: t, asked: &statements{}}
 	pool := func(url string, tracer pgx.QueryTracer) *pgxpool.Pool {
-		config, err := pgxpool.ParseConfig(url)
-		if err != nil {
-			t.Fatal(err)
-		}
+		config := must.Get(pgxpool.ParseConfig(url))(t)
 		config.ConnConfig.Tracer = tracer
-		db, err := pgxpool.NewWithConfig(context.Background(), config)
-		if err != nil {
-			t.Fatal(err)
-		}
+		db := must.Get(pgxpool.NewWithConfig(context.Background(), config))(t)
 		t.Cleanup(db.Close)
 		return db
 	}
 	s.db, s.registry = pool(at, nil), registry.New(pool(testenv.WebURL(t, at), s.asked))
 	s.people = people.In(s.registry)
-	keys, err := auth.ParseKeys(auth.NewKey())
-	if err != nil {
-		t.Fatal(err)
-	}
+	keys := must.Get(auth.ParseKeys(auth.NewKey()))(t)
 	s.api = &api.API{
 		Registry: s.registry, Version: "test", Log: slog.New(slog.DiscardHandler), Rate: 100_000, PlanAlone: 3,
 		Auth:         auth.New(s.registry, auth.Options{Keys: keys, Issuer: "Farol", HashMemory: 64}),
@@ -131,12 +124,9 @@ func (l *statements) with(text string) (n int) {
 
 func (s *site) institution(identifier string) record.Institution {
 	s.t.Helper()
-	in, err := s.registry.AddInstitution(context.Background(), record.Institution{
+	in := must.Get(s.registry.AddInstitution(context.Background(), record.Institution{
 		Name: "The " + identifier, Identifier: identifier, ReceivingBucket: "in." + identifier, RestoreBucket: "out." + identifier,
-	})
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	}))(s.t)
 	return in
 }
 
@@ -204,10 +194,7 @@ func (s *site) in(role, institution string) *browser {
 // enters signs a person in by a link.
 func (b *browser) enters(p people.Person) {
 	b.t.Helper()
-	secret, err := b.s.people.MakeLink(context.Background(), p.ID, people.SignIn)
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	secret := must.Get(b.s.people.MakeLink(context.Background(), p.ID, people.SignIn))(b.t)
 	link := people.LinkPath(people.SignIn, secret)
 	a := b.send(link, nil)
 	if b.landed, b.person = a.path, p; a.path == link || a.path == "/second-factor" {
@@ -217,10 +204,7 @@ func (b *browser) enters(p people.Person) {
 
 func (s *site) browser() *browser {
 	s.t.Helper()
-	jar, err := cookiejar.New(nil)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	jar := must.Get(cookiejar.New(nil))(s.t)
 	n := addresses.Add(1) // each browser has an address of its own: attempts from one are limited
 	return &browser{t: s.t, s: s, client: &http.Client{Jar: jar, Timeout: time.Minute}, header: http.Header{
 		"Accept": {"text/html"}, "X-Forwarded-For": {netip.AddrFrom4([4]byte{10, byte(n >> 16), byte(n >> 8), byte(n)}).String()},
@@ -234,35 +218,23 @@ func (b *browser) do(r *http.Request) answer {
 	for name, values := range b.header {
 		r.Header[name] = values
 	}
-	a, err := b.client.Do(r)
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	a := must.Get(b.client.Do(r))(b.t)
 	defer a.Body.Close() //nolint:errcheck // read below
-	text, err := io.ReadAll(a.Body)
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	text := must.Get(io.ReadAll(a.Body))(b.t)
 	return answer{a.StatusCode, a.Request.URL.Path, string(text), a.Header}
 }
 
 // open opens a page.
 func (b *browser) open(path string) answer {
 	b.t.Helper()
-	r, err := http.NewRequestWithContext(context.Background(), http.MethodGet, b.s.url+path, nil)
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	r := must.Get(http.NewRequestWithContext(context.Background(), http.MethodGet, b.s.url+path, nil))(b.t)
 	return b.do(r)
 }
 
 // send sends a form.
 func (b *browser) send(path string, form url.Values) answer {
 	b.t.Helper()
-	r, err := http.NewRequestWithContext(context.Background(), http.MethodPost, b.s.url+path, strings.NewReader(form.Encode()))
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	r := must.Get(http.NewRequestWithContext(context.Background(), http.MethodPost, b.s.url+path, strings.NewReader(form.Encode())))(b.t)
 	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	return b.do(r)
 }

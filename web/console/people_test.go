@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/farol-preservation/farol/internal/testenv/must"
+
 	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/people"
@@ -46,10 +48,7 @@ func TestOwnAccount(t *testing.T) {
 	form = again.form(t, "me.remove_token")
 	ann.send("/do/me.remove_token", form).shows(t, "Done: revoke a personal token: laptop", "You have no tokens")
 
-	secret, err := s.people.MakeLink(t.Context(), ann.person.ID, people.SignIn)
-	if err != nil {
-		t.Fatal(err)
-	}
+	secret := must.Get(s.people.MakeLink(t.Context(), ann.person.ID, people.SignIn))(t)
 	other := s.browser()
 	other.send(people.LinkPath(people.SignIn, secret), nil)
 	other.sees("/account", "This one")

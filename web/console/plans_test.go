@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/farol-preservation/farol/internal/testenv/must"
+
 	"github.com/farol-preservation/farol/internal/testenv"
 	"github.com/farol-preservation/farol/registry"
 )
@@ -79,15 +81,11 @@ func TestPlanOfAGroup(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer busy.Rollback(t.Context()) //nolint:errcheck // it is committed before
-	if _, err := busy.Exec(t.Context(), `SELECT pg_advisory_xact_lock(hashtextextended('farol plan', id)) FROM plans`); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(busy.Exec(t.Context(), `SELECT pg_advisory_xact_lock(hashtextextended('farol plan', id)) FROM plans`))(t)
 	s.exec(`UPDATE plans SET state = 'undoing', counts = '{"undone": 3, "done": 1}', carry = 'undo', carry_for = 'ann'`)
 	second.sees("/", "Plans under way", "undoing 75 %")
 	s.exec(`UPDATE plans SET state = 'applied', applied_at = now(), counts = '{"done": 6}', carry = NULL, carry_for = NULL`)
-	if err := busy.Commit(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, busy.Commit(t.Context()))
 	maker.sees(path+"?items=done", "Items that are done", "parked-1.tar")
 	maker.done("plans.undo", maker.open(path).form(t, "plans.undo"))
 	testenv.Eventually(t, "the plan to be undone", func() bool { return ask[string](s, `SELECT state FROM plans`) == "undone" })

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/farol-preservation/farol/internal/testenv/must"
+
 	"github.com/go-json-experiment/json"
 	"github.com/klauspost/compress/zstd"
 
@@ -31,10 +33,7 @@ type records map[string][]int64
 // hostile.
 func furnished(t *testing.T) (*site, records) {
 	t.Helper()
-	store, err := progress.Connect(context.Background(), testenv.RedisURL(t), progress.Prefix)
-	if err != nil {
-		t.Fatal(err)
-	}
+	store := must.Get(progress.Connect(context.Background(), testenv.RedisURL(t), progress.Prefix))(t)
 	t.Cleanup(func() { store.Close() }) //nolint:errcheck // the test is over
 	s := newSite(t, func(a *api.API) {
 		a.Interim = api.Interim{
@@ -107,10 +106,7 @@ func (s *site) people4(r records) {
 		if n < 2 {
 			institution = s.test.Identifier
 		}
-		u, err := s.registry.AddUser(context.Background(), record.User{Email: fmt.Sprintf("%s@test.edu", role), Name: "Ann " + role, Role: role, Institution: institution})
-		if err != nil {
-			s.t.Fatal(err)
-		}
+		u := must.Get(s.registry.AddUser(context.Background(), record.User{Email: fmt.Sprintf("%s@test.edu", role), Name: "Ann " + role, Role: role, Institution: institution}))(s.t)
 		r["users"] = append(r["users"], u.ID)
 	}
 	s.scene(`UPDATE users SET deactivated_at = now() WHERE id = $1`, r["users"][0])
@@ -175,9 +171,7 @@ func (s *site) works(r records, store *progress.Store) {
 			SELECT w.id, n, w.stage, n, 'node-1', 7, 'node-1-7', now() - (40 - n * 3) * interval '1 minute', now(), CASE WHEN w.status <> 'Started' OR n < w.claim_token THEN now() - (39 - n * 3) * interval '1 minute' END,
 			CASE WHEN w.status <> 'Started' OR n < w.claim_token THEN (ARRAY['transient','lease expired','oom','killed','fatal'])[1 + n % 5] END, CASE n % 2 WHEN 0 THEN 'timeout' ELSE '' END, $2, $3 FROM work_items w, generate_series(1, w.claim_token) n WHERE w.id = $1`, id, "timeout: "+hostile, "data/"+long)
 		c := progress.Claim{Item: id, Token: ask[int64](s, `SELECT claim_token FROM work_items WHERE id = $1`, id)}
-		if err := s.reports(name, store, c); err != nil {
-			s.t.Fatal(err)
-		}
+		must.Do(s.t, s.reports(name, store, c))
 	}
 	s.scene(`UPDATE work_items SET note = note || $2 WHERE id = $1`, r["items"][0], hostile)
 	s.parked(60)

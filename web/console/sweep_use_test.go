@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/farol-preservation/farol/internal/testenv/must"
+
 	"github.com/pquerna/otp/totp"
 
 	"github.com/farol-preservation/farol/internal/testenv"
@@ -72,14 +74,8 @@ func (s *site) looksAtForms(b *chrome.Tab, role string, r records) {
 func TestSigningInInABrowser(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
-	u, err := s.registry.AddUser(t.Context(), record.User{Email: "ann@test.edu", Name: "Ann", Role: registry.RoleAdmin})
-	if err != nil {
-		t.Fatal(err)
-	}
-	secret, err := s.people.MakeLink(t.Context(), u.ID, people.Invite)
-	if err != nil {
-		t.Fatal(err)
-	}
+	u := must.Get(s.registry.AddUser(t.Context(), record.User{Email: "ann@test.edu", Name: "Ann", Role: registry.RoleAdmin}))(t)
+	secret := must.Get(s.people.MakeLink(t.Context(), u.ID, people.Invite))(t)
 	b := chrome.Open(t, s.url)
 	for name, path := range map[string]string{"sign in": "/items", "forgot": "/forgot", "link that was used": "/sign-in/none", "accessibility": "/accessibility"} {
 		b.Go(path)
@@ -92,10 +88,7 @@ func TestSigningInInABrowser(t *testing.T) {
 	b.Press("\r")
 	b.Shows("Scan this code")
 	looks(t, b, "set-up")
-	code, err := totp.GenerateCode(chrome.Value[string](b, `document.querySelector("main p > code").innerText`), time.Now())
-	if err != nil {
-		t.Fatal(err)
-	}
+	code := must.Get(totp.GenerateCode(chrome.Value[string](b, `document.querySelector("main p > code").innerText`), time.Now()))(t)
 	b.Fill("Code", code)
 	b.Press("\r")
 	b.Shows("Recovery codes")

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/farol-preservation/farol/internal/testenv/must"
+
 	"github.com/farol-preservation/farol/client"
 	"github.com/farol-preservation/farol/internal/testenv"
 )
@@ -18,21 +20,16 @@ func newClient(t *testing.T, url string, o client.Options) *client.Client {
 	t.Helper()
 	o.HTTP = &http.Client{Transport: &http.Transport{}}
 	t.Cleanup(o.HTTP.CloseIdleConnections)
-	c, err := client.New(url, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(client.New(url, o))(t)
 	return c
 }
 
 // state is where an item is and how its claims have ended.
 func (l *leases) state(id int64) (state string) {
 	l.t.Helper()
-	if err := l.db.QueryRow(context.Background(), `SELECT stage || ' ' || status || ' ' || note || ': '
+	must.Do(l.t, l.db.QueryRow(context.Background(), `SELECT stage || ' ' || status || ' ' || note || ': '
 			|| (SELECT coalesce(string_agg(concat_ws(' ', outcome, nullif(error_code, '')), ', ' ORDER BY claim_token), '') FROM attempts WHERE work_item_id = w.id)
-		FROM work_items w WHERE id = $1`, id).Scan(&state); err != nil {
-		l.t.Fatal(err)
-	}
+		FROM work_items w WHERE id = $1`, id).Scan(&state))
 	return state
 }
 

@@ -11,6 +11,8 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/farol-preservation/farol/internal/testenv/must"
+
 	"github.com/farol-preservation/farol/internal/testenv"
 	"github.com/farol-preservation/farol/web/access"
 )
@@ -122,9 +124,7 @@ func TestExampleWorkersStopWhatHasJustBegun(t *testing.T) {
 			for n := range 5 {
 				worker, begun := filepath.Join(dir, fmt.Sprint("worker", n)), filepath.Join(dir, fmt.Sprint("begun", n))
 				e := l.run(t, name, fmt.Sprintf(`read pid < %s; kill $pid; echo $$ >> %s; exec sleep 1000`, worker, begun), "FAROL_TOKEN=")
-				if err := os.WriteFile(worker, fmt.Appendln(nil, e.Process.Pid), 0o600); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, os.WriteFile(worker, fmt.Appendln(nil, e.Process.Pid), 0o600))
 				id := l.put("test.edu", int64(10+n))
 				if err := <-e.Ended; err != nil {
 					t.Errorf("it ended with %v, want 0", err)
@@ -144,10 +144,7 @@ func TestExampleWorkersStopWhatHasJustBegun(t *testing.T) {
 // gone waits until there is no process of that number.
 func gone(t *testing.T, pid string) {
 	t.Helper()
-	n, err := strconv.Atoi(pid)
-	if err != nil {
-		t.Fatal(err)
-	}
+	n := must.Get(strconv.Atoi(pid))(t)
 	testenv.Eventually(t, "the command to end", func() bool { return errors.Is(syscall.Kill(n, 0), syscall.ESRCH) })
 }
 
@@ -167,9 +164,7 @@ func TestKilledExampleWorkerLosesItsItemOnce(t *testing.T) {
 			testenv.Eventually(t, "it has outlived its first lease", func() bool {
 				return l.value(`SELECT (count(*) = 1 AND bool_and(heartbeat_at - claimed_at > interval '4 seconds' AND ended_at IS NULL))::text FROM work_item_attempts WHERE work_item_id = $1`, id) == "true"
 			})
-			if err := first.Process.Kill(); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, first.Process.Kill())
 			second := l.run(t, name, `echo $ITEM_ID was scanned`)
 			testenv.Eventually(t, "the item has gone on", func() bool {
 				return l.value(`SELECT stage FROM work_items WHERE id = $1`, id) == "Reingest Check"
@@ -181,10 +176,7 @@ func TestKilledExampleWorkerLosesItsItemOnce(t *testing.T) {
 			if n := l.value(`SELECT count(*)::text FROM topic_messages WHERE topic = 'ingest03_reingest_check'`); n != "1" {
 				t.Errorf("it went on %s times", n)
 			}
-			pid, err := strconv.Atoi(testenv.Lines(t, begun)[0])
-			if err != nil {
-				t.Fatal(err)
-			}
+			pid := must.Get(strconv.Atoi(testenv.Lines(t, begun)[0]))(t)
 			if name == "worker.sh" { // whose heartbeats see that it is gone
 				gone(t, strconv.Itoa(pid))
 				return

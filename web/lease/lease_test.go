@@ -15,6 +15,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/farol-preservation/farol/internal/testenv/must"
+
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/farol-preservation/farol/claim"
@@ -79,13 +81,10 @@ func newLeases(t *testing.T, change ...func(*Options)) *leases {
 // put makes an item of a size at Virus Scan.
 func (l *leases) put(institution string, size int64) (id int64) {
 	l.t.Helper()
-	err := l.db.QueryRow(context.Background(), `
+	must.Do(l.t, l.db.QueryRow(context.Background(), `
 		INSERT INTO work_items (institution_id, action, stage, name, bucket, etag, size, bag_date)
 		SELECT id, 'Ingest', 'Virus Scan', 'bag ' || (SELECT count(*) FROM work_items) || '.tar', 'in', 'e', $2, now()
-		FROM institutions WHERE identifier = $1 RETURNING id`, institution, size).Scan(&id)
-	if err != nil {
-		l.t.Fatal(err)
-	}
+		FROM institutions WHERE identifier = $1 RETURNING id`, institution, size).Scan(&id))
 	return id
 }
 
@@ -98,25 +97,16 @@ func (l *leases) call(method, path, body string, header ...string) (status int, 
 
 func (l *leases) callWith(method, path string, body io.Reader, header ...string) (status int, answer map[string]any) {
 	l.t.Helper()
-	r, err := http.NewRequestWithContext(l.t.Context(), method, l.url+path, body)
-	if err != nil {
-		l.t.Fatal(err)
-	}
+	r := must.Get(http.NewRequestWithContext(l.t.Context(), method, l.url+path, body))(l.t)
 	if method == http.MethodPost {
 		r.Header.Set("Content-Type", "application/json")
 	}
 	for i := 0; i < len(header); i += 2 {
 		r.Header.Set(header[i], header[i+1])
 	}
-	response, err := http.DefaultClient.Do(r)
-	if err != nil {
-		l.t.Fatal(err)
-	}
+	response := must.Get(http.DefaultClient.Do(r))(l.t)
 	defer response.Body.Close()
-	text, err := io.ReadAll(response.Body)
-	if err != nil {
-		l.t.Fatal(err)
-	}
+	text := must.Get(io.ReadAll(response.Body))(l.t)
 	l.spec.check(l.t, method, path, response, text)
 	if len(text) > 0 {
 		d := json.NewDecoder(bytes.NewReader(text))
@@ -364,10 +354,7 @@ func TestClientThatIsGoneSwallowsNoItem(t *testing.T) {
 	t.Parallel()
 	l := newLeases(t)
 	ctx, cancel := context.WithCancel(t.Context())
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, l.url+"/v1/claim", strings.NewReader(`{"worker": "gone", "stages": ["Virus Scan"], "wait": 300}`))
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must.Get(http.NewRequestWithContext(ctx, http.MethodPost, l.url+"/v1/claim", strings.NewReader(`{"worker": "gone", "stages": ["Virus Scan"], "wait": 300}`)))(t)
 	r.Header.Set("Content-Type", "application/json")
 	answered := make(chan struct{})
 	go func() {
@@ -421,10 +408,7 @@ func TestAnyServerServesAnyWorker(t *testing.T) {
 	first := newLeases(t)
 	first.put("test.edu", 10)
 	item := first.claimed(scans)
-	engine, err := claim.New(t.Context(), first.db, claim.DefaultOptions())
-	if err != nil {
-		t.Fatal(err)
-	}
+	engine := must.Get(claim.New(t.Context(), first.db, claim.DefaultOptions()))(t)
 	t.Cleanup(engine.Close)
 	mux := http.NewServeMux()
 	New(first.db, engine, Options{}).Routes(mux)

@@ -14,6 +14,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/farol-preservation/farol/internal/testenv/must"
+
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
 	"github.com/farol-preservation/farol/internal/testenv"
@@ -35,16 +37,11 @@ const specURL = "https://farol.test/openapi.json"
 
 func readSpec(t *testing.T) *spec {
 	t.Helper()
-	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(openAPI))
-	if err != nil {
-		t.Fatal(err)
-	}
+	doc := must.Get(jsonschema.UnmarshalJSON(bytes.NewReader(openAPI)))(t)
 	s := &spec{schema: jsonschema.NewCompiler(), seen: map[string]bool{}}
 	s.schema.DefaultDraft(jsonschema.Draft2020)
 	s.schema.AssertFormat()
-	if err := s.schema.AddResource(specURL, doc); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.schema.AddResource(specURL, doc))
 	s.doc, _ = doc.(map[string]any)
 	return s
 }
@@ -97,14 +94,8 @@ func (s *spec) check(t *testing.T, method, path string, answer *http.Response, b
 // fits fails the test unless a schema describes the value.
 func (s *spec) fits(t *testing.T, schema string, value []byte) {
 	t.Helper()
-	compiled, err := s.schema.Compile(schema)
-	if err != nil {
-		t.Fatal(err)
-	}
-	v, err := jsonschema.UnmarshalJSON(bytes.NewReader(value))
-	if err != nil {
-		t.Fatal(err)
-	}
+	compiled := must.Get(s.schema.Compile(schema))(t)
+	v := must.Get(jsonschema.UnmarshalJSON(bytes.NewReader(value)))(t)
 	if err := compiled.Validate(v); err != nil {
 		t.Errorf("%s: %v", value, err)
 	}

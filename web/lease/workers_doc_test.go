@@ -10,6 +10,8 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/farol-preservation/farol/internal/testenv/must"
+
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/farol-preservation/farol/internal/testenv"
@@ -21,10 +23,7 @@ var docBlock = regexp.MustCompile("(?ms)^```([a-z]+)\n(.*?)^```$")
 // other, its workers, and its answers are such as the API gives.
 func TestWorkersPageWorks(t *testing.T) {
 	t.Parallel()
-	page, err := os.ReadFile("../../docs/workers.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := must.Get(os.ReadFile("../../docs/workers.md"))(t)
 	l := newLeases(t, tokened)
 	calls, workers, answers := 0, 0, 0
 	for _, block := range docBlock.FindAllStringSubmatch(string(page), -1) {
@@ -58,9 +57,7 @@ func TestWorkersPageWorks(t *testing.T) {
 			id := l.put("test.edu", 10)
 			c := program.CommandContext(t.Context(), "sh", "-ec", "exec ../../"+text)
 			c.Env = append(os.Environ(), "FAROL_URL="+l.url, "FAROL_TOKEN="+exampleToken, "TMPDIR="+t.TempDir())
-			if err := c.Start(); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, c.Start())
 			testenv.Eventually(t, "it is scanned", func() bool { return l.value(`SELECT stage FROM work_items WHERE id = $1`, id) == "Reingest Check" })
 			if err := c.Process.Signal(syscall.SIGTERM); err != nil {
 				t.Error(err)
@@ -78,10 +75,7 @@ func TestWorkersPageWorks(t *testing.T) {
 // The page explains each code that a problem may have, and of no other.
 func TestWorkersPageHasTheCodes(t *testing.T) {
 	t.Parallel()
-	page, err := os.ReadFile("../../docs/workers.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := must.Get(os.ReadFile("../../docs/workers.md"))(t)
 	_, table, _ := strings.Cut(string(page), "| code | status |")
 	table, _, _ = strings.Cut(table, "\n\n")
 	var told []string
@@ -102,9 +96,7 @@ func TestWorkersPageHasTheCodes(t *testing.T) {
 			}
 		}
 	}
-	if err := json.Unmarshal(openAPI, &spec); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal(openAPI, &spec))
 	if diff := cmp.Diff(slices.Sorted(slices.Values(spec.Components.Schemas.Problem.Properties.Code.Enum)), slices.Sorted(slices.Values(told))); diff != "" {
 		t.Errorf("codes in the document (-) and on the page (+):\n%s", diff)
 	}

@@ -15,6 +15,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/farol-preservation/farol/internal/testenv/must"
+
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
@@ -38,10 +40,7 @@ const staff = "staff@archive.org"
 func newPost(t testing.TB) *post {
 	t.Helper()
 	p := &post{t: t, url: testenv.DatabaseURL(t), server: testenv.NewMail(t, nil)}
-	db, err := pgxpool.New(t.Context(), p.url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	db := must.Get(pgxpool.New(t.Context(), p.url))(t)
 	t.Cleanup(db.Close)
 	p.db = db
 	p.options = optionsFor(t, p.server.Addr)
@@ -55,10 +54,7 @@ func optionsFor(t testing.TB, addr string) Options {
 	if err != nil {
 		t.Fatal(err)
 	}
-	n, err := strconv.Atoi(port)
-	if err != nil {
-		t.Fatal(err)
-	}
+	n := must.Get(strconv.Atoi(port))(t)
 	return Options{
 		Host: host, Port: n, From: "Farol <farol@archive.org>", WebURL: "https://farol.archive.org", Log: slog.New(slog.DiscardHandler),
 		timeout: 5 * time.Second,
@@ -144,19 +140,13 @@ func decoded(t testing.TB, encoding string, r io.Reader) string {
 	case "base64":
 		r = base64.NewDecoder(base64.StdEncoding, r)
 	}
-	body, err := io.ReadAll(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	body := must.Get(io.ReadAll(r))(t)
 	return strings.ReplaceAll(string(body), "\r\n", "\n")
 }
 
 func (l letter) subject(t testing.TB) string {
 	t.Helper()
-	text, err := new(mime.WordDecoder).DecodeHeader(l.Get("Subject"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(new(mime.WordDecoder).DecodeHeader(l.Get("Subject")))(t)
 	return text
 }
 

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/farol-preservation/farol/internal/testenv/must"
+
 	"github.com/farol-preservation/farol/internal/testenv"
 )
 
@@ -297,9 +299,7 @@ func TestCredentials(t *testing.T) {
 	if fmt.Sprint(whole.body["premis_events"], whole.body["checksums"], whole.body["storage_records"]) != "[] [] []" {
 		t.Errorf("a token for files only reads %s", whole.text)
 	}
-	if _, err := s.db.Exec(t.Context(), `UPDATE users SET deactivated_at = now() WHERE id = 2`); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(s.db.Exec(t.Context(), `UPDATE users SET deactivated_at = now() WHERE id = 2`))(t)
 	if a := s.other.do("GET", "/member-api/v3/items"); a.status != http.StatusUnauthorized {
 		t.Errorf("a person who was deactivated: %d %s", a.status, a.text)
 	}

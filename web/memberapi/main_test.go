@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/farol-preservation/farol/internal/testenv/must"
+
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/farol-preservation/farol/internal/testenv"
@@ -72,19 +74,13 @@ func newSiteAt(t *testing.T, rate int) *site {
 	t.Helper()
 	at := testenv.DatabaseURL(t)
 	pool := func(url string) *pgxpool.Pool {
-		db, err := pgxpool.New(context.Background(), url)
-		if err != nil {
-			t.Fatal(err)
-		}
+		db := must.Get(pgxpool.New(context.Background(), url))(t)
 		t.Cleanup(db.Close)
 		return db
 	}
 	s := &site{t: t, db: pool(at)}
 	s.registry = registry.New(pool(testenv.WebURL(t, at)))
-	keys, err := auth.ParseKeys(auth.NewKey())
-	if err != nil {
-		t.Fatal(err)
-	}
+	keys := must.Get(auth.ParseKeys(auth.NewKey()))(t)
 	handlers := &api.API{
 		Registry: s.registry, Version: "test", Log: slog.New(slog.NewTextHandler(t.Output(), nil)), Rate: rate, Auth: auth.New(s.registry, auth.Options{Keys: keys, Issuer: "Farol", HashMemory: 64}),
 		Web: &access.Web{Tokens: access.NewTokens(s.registry, false), Registry: s.registry},
@@ -92,30 +88,23 @@ func newSiteAt(t *testing.T, rate int) *site {
 	handler, _ := front.Handler(handlers, access.Guard{}, func(mux *http.ServeMux) http.Handler { return mux })
 	s.url = testenv.Serve(t, handler)
 	for _, identifier := range []string{"test.edu", "other.edu"} {
-		if _, err := s.registry.AddInstitution(t.Context(), record.Institution{
+		must.Get(s.registry.AddInstitution(t.Context(), record.Institution{
 			Name: "The " + identifier, Identifier: identifier, ReceivingBucket: "in." + identifier, RestoreBucket: "out." + identifier,
-		}); err != nil {
-			t.Fatal(err)
-		}
+		}))(t)
 	}
 	all := []string{"items.read", "objects.read", "files.read", "copies.read", "events.read", "checksums.read", "deletions.read", "alerts.read"}
 	s.ann = s.tool("Ann@test.edu", registry.RoleInstitutionalAdmin, "test.edu", all...)
 	s.other = s.tool("otto@other.edu", registry.RoleInstitutionalAdmin, "other.edu", all...)
 	s.staff = s.tool("staff@example.org", registry.RoleAdmin, "", all...)
 	testenv.Scene(t, s.db, sceneSQL)
-	if _, err := s.db.Exec(t.Context(), eventsSQL+`; ANALYZE`); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(s.db.Exec(t.Context(), eventsSQL+`; ANALYZE`))(t)
 	return s
 }
 
 // tool registers a person, with a personal token.
 func (s *site) tool(email, role, institution string, permissions ...string) tool {
 	s.t.Helper()
-	u, err := s.registry.AddUser(context.Background(), record.User{Email: email, Name: "Some Person", Role: role, Institution: institution})
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	u := must.Get(s.registry.AddUser(context.Background(), record.User{Email: email, Name: "Some Person", Role: role, Institution: institution}))(s.t)
 	return s.key(u, permissions...)
 }
 
@@ -152,21 +141,12 @@ type answer struct {
 // do sends a request. Redirects are not followed.
 func (u tool) do(method, path string) (a answer) {
 	u.s.t.Helper()
-	r, err := http.NewRequestWithContext(context.Background(), method, u.s.url+path, nil)
-	if err != nil {
-		u.s.t.Fatal(err)
-	}
+	r := must.Get(http.NewRequestWithContext(context.Background(), method, u.s.url+path, nil))(u.s.t)
 	r.Header = u.header
 	client := http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
-	answered, err := client.Do(r)
-	if err != nil {
-		u.s.t.Fatal(err)
-	}
+	answered := must.Get(client.Do(r))(u.s.t)
 	defer answered.Body.Close()
-	text, err := io.ReadAll(answered.Body)
-	if err != nil {
-		u.s.t.Fatal(err)
-	}
+	text := must.Get(io.ReadAll(answered.Body))(u.s.t)
 	a = answer{answered.StatusCode, answered.Header, string(text), nil}
 	json.Unmarshal(text, &a.body)
 	return a

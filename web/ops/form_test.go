@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/farol-preservation/farol/internal/testenv/must"
+
 	"github.com/farol-preservation/farol/web/access"
 	"github.com/farol-preservation/farol/web/ops"
 )
@@ -54,10 +56,7 @@ func TestForms(t *testing.T) {
 		{"things.make", "id=7%2F..%2F8&on=false", "/api/v1/things/7%2F..%2F8", `{"on":false}`},
 		{"things.set", "id=7&name=&kind=", "/api/v1/things/7", `{"name":""}`}, // a text can be taken away
 	} {
-		form, err := url.ParseQuery(tc.form)
-		if err != nil {
-			t.Fatal(err)
-		}
+		form := must.Get(url.ParseQuery(tc.form))(t)
 		q, err := table.FromForm(tc.id, form)
 		if err != nil || q.Path != tc.path || string(q.Body) != tc.body {
 			t.Errorf("%s: %s %s, %v; want %s %s", tc.form, q.Path, q.Body, err, tc.path, tc.body)

@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/farol-preservation/farol/internal/testenv/must"
+
 	"github.com/farol-preservation/farol/web/access"
 )
 
@@ -33,15 +35,9 @@ func serve(t *testing.T, register func(*API)) string {
 
 func get(t *testing.T, method, url, tag string) (status int, header http.Header, body io.ReadCloser) {
 	t.Helper()
-	r, err := http.NewRequestWithContext(t.Context(), method, url, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must.Get(http.NewRequestWithContext(t.Context(), method, url, nil))(t)
 	r.Header.Set("If-None-Match", tag)
-	answer, err := http.DefaultClient.Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	answer := must.Get(http.DefaultClient.Do(r))(t)
 	t.Cleanup(func() { answer.Body.Close() }) //nolint:errcheck // it is read
 	return answer.StatusCode, answer.Header, answer.Body
 }

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/farol-preservation/farol/internal/testenv/must"
+
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/farol-preservation/farol/internal/testenv"
@@ -19,10 +21,7 @@ import (
 func TestAnswersAndPullsDoNotWaitInARing(t *testing.T) {
 	t.Parallel()
 	db := testenv.Database(t)
-	own, err := pgxpool.NewWithConfig(t.Context(), db.Config())
-	if err != nil {
-		t.Fatal(err)
-	}
+	own := must.Get(pgxpool.NewWithConfig(t.Context(), db.Config()))(t)
 	closed := sync.OnceFunc(own.Close)
 	defer closed()
 	queues := []string{"a", "b", "c"}
@@ -32,9 +31,7 @@ func TestAnswersAndPullsDoNotWaitInARing(t *testing.T) {
 		servers = append(servers, newBroker(own, Options{}))
 	}
 	for _, queue := range queues {
-		if _, err := servers[0].post(t.Context(), postRequest{postings: []posting{{queue, testenv.Numbers(1, messages)}}}); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(servers[0].post(t.Context(), postRequest{postings: []posting{{queue, testenv.Numbers(1, messages)}}}))(t)
 	}
 	for n := range 3 {
 		for _, queue := range queues {
@@ -77,18 +74,14 @@ func TestAnswersAndPullsDoNotWaitInARing(t *testing.T) {
 	running.Wait()
 	closed() // a connection reports its deadlocks when it ends
 	testenv.Eventually(t, "the end of the connections", func() (gone bool) {
-		if err := db.QueryRow(t.Context(), `SELECT count(*) <= $1 FROM pg_stat_activity WHERE datname = current_database() AND backend_type = 'client backend'`,
-			db.Stat().TotalConns()).Scan(&gone); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, db.QueryRow(t.Context(), `SELECT count(*) <= $1 FROM pg_stat_activity WHERE datname = current_database() AND backend_type = 'client backend'`,
+			db.Stat().TotalConns()).Scan(&gone))
 		return gone
 	})
 	var deadlocks, finished int
-	if err := db.QueryRow(t.Context(), `
+	must.Do(t, db.QueryRow(t.Context(), `
 		SELECT (SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()), (SELECT count(*) FROM deliveries WHERE status = 'finished')`,
-	).Scan(&deadlocks, &finished); err != nil {
-		t.Fatal(err)
-	}
+	).Scan(&deadlocks, &finished))
 	if deadlocks != 0 || finished == 0 {
 		t.Errorf("%d deadlocks, %d answers", deadlocks, finished)
 	}
@@ -100,13 +93,9 @@ func TestAnswerAndPullIsOneTransaction(t *testing.T) {
 	t.Parallel()
 	db := testenv.Database(t)
 	q := newBroker(db, Options{})
-	if _, err := q.post(t.Context(), postRequest{postings: []posting{{"q", testenv.Numbers(1, 2)}}}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(q.post(t.Context(), postRequest{postings: []posting{{"q", testenv.Numbers(1, 2)}}}))(t)
 	want := []wanted{{Queue: "q", Max: 1, RetryNum: 2, FailTimeout: time.Hour}}
-	if _, err := q.pull(t.Context(), "r", broughtResults{}, want, 0); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(q.pull(t.Context(), "r", broughtResults{}, want, 0))(t)
 	testenv.Exec(t, db, `CREATE FUNCTION broken() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'broken'; END $$`)
 	testenv.Exec(t, db, `CREATE TRIGGER broken BEFORE INSERT ON topic_deliveries FOR EACH ROW EXECUTE FUNCTION broken()`)
 	results := []result{{Queue: "q", Message: 1, Text: "done"}}
@@ -114,9 +103,7 @@ func TestAnswerAndPullIsOneTransaction(t *testing.T) {
 		t.Fatalf("Pull = %v although the message could not be noted", got)
 	}
 	row := func() (s string) {
-		if err := db.QueryRow(t.Context(), `SELECT string_agg(concat_ws(' ', message, status, result), ', ' ORDER BY message) FROM deliveries`).Scan(&s); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, db.QueryRow(t.Context(), `SELECT string_agg(concat_ws(' ', message, status, result), ', ' ORDER BY message) FROM deliveries`).Scan(&s))
 		return s
 	}
 	if got := row(); got != "1 processing" {

@@ -14,6 +14,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/farol-preservation/farol/internal/testenv/must"
+
 	"github.com/farol-preservation/farol/internal/testenv"
 	"github.com/farol-preservation/farol/web/access"
 	"github.com/farol-preservation/farol/web/request"
@@ -44,24 +46,16 @@ func newReader(t *testing.T, o Options, limits request.Limits) *reader {
 // send begins a request, and sends some of its body.
 func (r *reader) send(head, body string) net.Conn {
 	r.t.Helper()
-	conn, err := net.Dial("tcp", r.web.Listener.Addr().String())
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	conn := must.Get(net.Dial("tcp", r.web.Listener.Addr().String()))(r.t)
 	r.t.Cleanup(func() { conn.Close() }) //nolint:errcheck // it may be closed already
-	if _, err := fmt.Fprintf(conn, "POST /post HTTP/1.1\r\nHost: localhost\r\n%s\r\n\r\n%s", head, body); err != nil {
-		r.t.Fatal(err)
-	}
+	must.Get(fmt.Fprintf(conn, "POST /post HTTP/1.1\r\nHost: localhost\r\n%s\r\n\r\n%s", head, body))(r.t)
 	return conn
 }
 
 func (r *reader) post(size int) (status int, retryAfter string) {
 	r.t.Helper()
 	body := fmt.Sprintf(`{"messages": {"q": [%q]}}`, strings.Repeat("x", size))
-	response, err := http.Post(r.web.URL+"/post", "application/json", strings.NewReader(body))
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	response := must.Get(http.Post(r.web.URL+"/post", "application/json", strings.NewReader(body)))(r.t)
 	defer response.Body.Close() //nolint:errcheck // only read
 	return response.StatusCode, response.Header.Get("Retry-After")
 }
@@ -176,10 +170,7 @@ func TestBodiesArriveWhole(t *testing.T) {
 			want = append(want, size)
 		}
 	}
-	given, err := r.api.broker.pull(t.Context(), "r", broughtResults{}, []wanted{{Queue: "q", Max: 100, RetryNum: 1}}, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	given := must.Get(r.api.broker.pull(t.Context(), "r", broughtResults{}, []wanted{{Queue: "q", Max: 100, RetryNum: 1}}, 0))(t)
 	var got []int
 	for _, m := range given[0] {
 		got = append(got, len(m.Message))
@@ -198,10 +189,7 @@ func TestBodiesArriveWhole(t *testing.T) {
 
 func mustJSON(t *testing.T, v any) string {
 	t.Helper()
-	text, err := json.Marshal(v)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(json.Marshal(v))(t)
 	return string(text)
 }
 
@@ -212,12 +200,8 @@ func TestCallsThatWaitHoldNoMemory(t *testing.T) {
 	stopping, stop := context.WithCancel(t.Context())
 	defer stop()
 	r := newReader(t, Options{Stop: stopping}, request.Limits{})
-	if _, err := r.api.broker.post(t.Context(), postRequest{postings: []posting{{"q", []string{"a"}}}}); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := r.api.broker.pull(t.Context(), "r", broughtResults{}, []wanted{{Queue: "q", Max: 1, RetryNum: 1}}, 0); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(r.api.broker.post(t.Context(), postRequest{postings: []posting{{"q", []string{"a"}}}}))(t)
+	must.Get(r.api.broker.pull(t.Context(), "r", broughtResults{}, []wanted{{Queue: "q", Max: 1, RetryNum: 1}}, 0))(t)
 	var waiting sync.WaitGroup
 	for n, body := range []string{
 		`{"receiver": "r", "timeout": 60, "queues": {"q": {}}, "results": {"q": {"1": "done"}}}`,

@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/farol-preservation/farol/internal/testenv/must"
+
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/farol-preservation/farol/client"
@@ -23,10 +25,7 @@ func newClient(t *testing.T, url string, o client.Options) *client.Client {
 	t.Helper()
 	o.HTTP = &http.Client{Transport: &http.Transport{}}
 	t.Cleanup(o.HTTP.CloseIdleConnections)
-	c, err := client.New(url, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(client.New(url, o))(t)
 	return c
 }
 
@@ -40,10 +39,7 @@ func TestClientPostsAndPulls(t *testing.T) {
 	}
 	pull := func(receiver string, want client.Want, results map[string]map[int64]string) (texts []string) {
 		t.Helper()
-		messages, err := c.Pull(t.Context(), receiver, map[string]client.Want{"q": want}, 0, results)
-		if err != nil {
-			t.Fatal(err)
-		}
+		messages := must.Get(c.Pull(t.Context(), receiver, map[string]client.Want{"q": want}, 0, results))(t)
 		for _, m := range messages {
 			texts = append(texts, fmt.Sprint(m.Queue, m.ID, m.Text, m.Sender, m.CreatedTime.IsZero()))
 		}
@@ -63,9 +59,7 @@ func TestClientPostsAndPulls(t *testing.T) {
 	}
 	pull("n", client.Want{}, map[string]map[int64]string{"q": {2: "ok"}})
 	var states string
-	if err := s.db.QueryRow(t.Context(), `SELECT string_agg(concat_ws(' ', receiver, message, status, result), ', ' ORDER BY receiver, message) FROM deliveries`).Scan(&states); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.db.QueryRow(t.Context(), `SELECT string_agg(concat_ws(' ', receiver, message, status, result), ', ' ORDER BY receiver, message) FROM deliveries`).Scan(&states))
 	if want := "all 1 processing, all 2 processing, n 2 finished ok, r 1 failed"; states != want {
 		t.Errorf("deliveries are %q, want %q", states, want)
 	}
@@ -91,9 +85,7 @@ func TestClientsWorkThroughTrouble(t *testing.T) {
 	c := newClient(t, testenv.LossyServer(t, s.url), client.Options{})
 	const messages = 60
 	for n := range messages {
-		if _, err := s.api.broker.post(t.Context(), postRequest{postings: []posting{{"q", []string{fmt.Sprint(n)}}}}); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(s.api.broker.post(t.Context(), postRequest{postings: []posting{{"q", []string{fmt.Sprint(n)}}}}))(t)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	var mu sync.Mutex

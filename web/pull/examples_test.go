@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/farol-preservation/farol/internal/testenv/must"
+
 	"github.com/farol-preservation/farol/internal/testenv"
 )
 
@@ -71,12 +73,8 @@ func TestExampleClientsRetryAndStopWell(t *testing.T) {
 			busy := s.run(name, fmt.Sprintf(`[ -e %[1]s/tried ] || { touch %[1]s/tried; exit 3; }
 				touch %[1]s/begun; while [ ! -e %[1]s/go ]; do sleep 0.05; done; echo done`, dir), "FAROL_FAIL_TIMEOUT=0.2")
 			testenv.Eventually(t, "it works", func() bool { _, err := os.Stat(filepath.Join(dir, "begun")); return err == nil })
-			if err := busy.Process.Signal(os.Interrupt); err != nil {
-				t.Fatal(err)
-			}
-			if err := os.WriteFile(filepath.Join(dir, "go"), nil, 0o600); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, busy.Process.Signal(os.Interrupt))
+			must.Do(t, os.WriteFile(filepath.Join(dir, "go"), nil, 0o600))
 			if err := <-busy.Ended; err != nil {
 				t.Errorf("it ended with %v, want 0", err)
 			}

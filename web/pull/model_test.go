@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/farol-preservation/farol/internal/testenv/must"
+
 	"pgregory.net/rapid"
 
 	"github.com/farol-preservation/farol/internal/testenv"
@@ -160,10 +162,8 @@ func TestQueuesDoWhatTheirModelSays(t *testing.T) {
 				}
 			},
 			"wait": func(t *rapid.T) {
-				if _, err := db.Exec(ctx, `UPDATE topic_deliveries SET updated_at = updated_at - $1::interval
-					WHERE receiver_id IN (SELECT id FROM topic_receivers WHERE topic = $2)`, tick, queue); err != nil {
-					t.Fatal(err)
-				}
+				must.Get(db.Exec(ctx, `UPDATE topic_deliveries SET updated_at = updated_at - $1::interval
+					WHERE receiver_id IN (SELECT id FROM topic_receivers WHERE topic = $2)`, tick, queue))(t)
 				for _, r := range m.receivers {
 					for _, row := range r.rows {
 						row.age++
@@ -172,10 +172,8 @@ func TestQueuesDoWhatTheirModelSays(t *testing.T) {
 			},
 			"": func(t *rapid.T) {
 				var got string
-				if err := db.QueryRow(ctx, `SELECT coalesce(string_agg(concat_ws(' ', receiver, message, status, fail_count), ', ' ORDER BY receiver, message), '')
-					FROM deliveries WHERE queue = $1`, queue).Scan(&got); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, db.QueryRow(ctx, `SELECT coalesce(string_agg(concat_ws(' ', receiver, message, status, fail_count), ', ' ORDER BY receiver, message), '')
+					FROM deliveries WHERE queue = $1`, queue).Scan(&got))
 				var want []string
 				for _, name := range []string{"a", "b"} {
 					for n := 1; n <= len(m.messages); n++ {

@@ -16,6 +16,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/farol-preservation/farol/internal/testenv/must"
+
 	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5/pgxpool"
 
@@ -83,10 +85,7 @@ func (s *server) try(ctx context.Context, path, body string) (status int, answer
 // post posts messages to one queue and wants them to be numbered from first on.
 func (s *server) post(queue string, first int64, messages ...string) {
 	s.t.Helper()
-	body, err := json.Marshal(map[string]any{"sender": "s", "messages": map[string][]string{queue: messages}})
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	body := must.Get(json.Marshal(map[string]any{"sender": "s", "messages": map[string][]string{queue: messages}}))(s.t)
 	status, answer := s.ask("/post", string(body))
 	var ids []string
 	for i := range messages {
@@ -167,9 +166,7 @@ func TestPostNumbersFromOneInEachQueue(t *testing.T) {
 	}
 	_, answer := s.ask("/pull", `{"receiver": "r", "queues": {"queue1": {"max": 9}}}`)
 	var got struct{ Messages map[string][]message }
-	if err := json.Unmarshal([]byte(answer), &got); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal([]byte(answer), &got))
 	var texts []string
 	for _, m := range got.Messages["queue1"] {
 		texts = append(texts, fmt.Sprintf("%d %s %s", m.ID, m.Sender, m.Message))
@@ -242,10 +239,7 @@ func TestWrongRequestsAreRefusedAndLeaveNothing(t *testing.T) {
 		t.Errorf("%d rows are left, %v", left, err)
 	}
 	for _, path := range []string{"/post", "/pull"} {
-		response, err := s.client.Get(s.url + path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		response := must.Get(s.client.Get(s.url + path))(t)
 		response.Body.Close()
 		if response.StatusCode != http.StatusMethodNotAllowed {
 			t.Errorf("GET %s = %s", path, response.Status)
@@ -326,9 +320,7 @@ func TestNewMessagesReachWhoWaitsForThem(t *testing.T) {
 // settled reports whether every receiver that waits has made its first fetch.
 func (s *server) settled() bool {
 	var n int
-	if err := s.db.QueryRow(context.Background(), `SELECT count(*) FROM topic_receivers`).Scan(&n); err != nil {
-		s.t.Fatal(err)
-	}
+	must.Do(s.t, s.db.QueryRow(context.Background(), `SELECT count(*) FROM topic_receivers`).Scan(&n))
 	return n >= len(s.api.broker.waits.queues())
 }
 
@@ -339,9 +331,7 @@ func TestRetriesAreLazyAndCounted(t *testing.T) {
 	const options = `"fail_timeout": 600, "retry_num": 2`
 	rows := func() string {
 		var list string
-		if err := s.db.QueryRow(t.Context(), `SELECT string_agg(concat_ws(' ', message, status, fail_count), ', ' ORDER BY message) FROM deliveries`).Scan(&list); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, s.db.QueryRow(t.Context(), `SELECT string_agg(concat_ws(' ', message, status, fail_count), ', ' ORDER BY message) FROM deliveries`).Scan(&list))
 		return list
 	}
 	wait := func() {
@@ -381,9 +371,7 @@ func TestWithoutRetriesAMessageHasFailedUntilItIsAnswered(t *testing.T) {
 	s.wants("pull", s.pull("r", "q", options), "q: 1 foo")
 	s.wants("again", s.pull("r", "q", options), "nothing")
 	state := func() (row string) {
-		if err := s.db.QueryRow(t.Context(), `SELECT concat_ws(' ', queue, message, receiver, status, fail_count, result, took > '0') FROM deliveries`).Scan(&row); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, s.db.QueryRow(t.Context(), `SELECT concat_ws(' ', queue, message, receiver, status, fail_count, result, took > '0') FROM deliveries`).Scan(&row))
 		return row
 	}
 	s.wants("before", state(), "q 1 r failed 0")

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/farol-preservation/farol/internal/testenv/must"
+
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/farol-preservation/farol/internal/testenv"
@@ -22,19 +24,10 @@ import (
 // do sends a request of any method.
 func (s *server) do(method, path, body string) (status int, answer string) {
 	s.t.Helper()
-	r, err := http.NewRequestWithContext(context.Background(), method, s.url+path, strings.NewReader(body))
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	response, err := s.client.Do(r)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	r := must.Get(http.NewRequestWithContext(context.Background(), method, s.url+path, strings.NewReader(body)))(s.t)
+	response := must.Get(s.client.Do(r))(s.t)
 	defer response.Body.Close() //nolint:errcheck // only read
-	got, err := io.ReadAll(response.Body)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	got := must.Get(io.ReadAll(response.Body))(s.t)
 	return response.StatusCode, strings.TrimSpace(string(got))
 }
 
@@ -182,9 +175,7 @@ func TestReceiversAreForgotten(t *testing.T) {
 		keep time.Duration
 		want string
 	}{{0, "answered passing recent silent"}, {92 * 24 * time.Hour, "answered passing recent silent"}, {90 * 24 * time.Hour, "answered recent"}} {
-		if _, err := topiclog.Keep(t.Context(), registry.New(s.db), topiclog.Retention{Pipeline: time.Hour, Receivers: step.keep}); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(topiclog.Keep(t.Context(), registry.New(s.db), topiclog.Retention{Pipeline: time.Hour, Receivers: step.keep}))(t)
 		s.wants(step.keep.String(), names(), step.want)
 	}
 	if n := value[int](t, s, `SELECT count(*)::int FROM topic_deliveries`); n != 2 {

@@ -7,6 +7,8 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/farol-preservation/farol/internal/testenv/must"
+
 	"github.com/farol-preservation/farol/claim/batch"
 	"github.com/farol-preservation/farol/internal/testenv"
 )
@@ -104,9 +106,7 @@ func TestResultsOfAnyKind(t *testing.T) {
 		t.Errorf("results = %d %s\nwant %s", status, answer, want)
 	}
 	var got string
-	if err := s.db.QueryRow(t.Context(), `SELECT string_agg(concat_ws(' ', message, status, coalesce(result, 'NULL')), ', ' ORDER BY message) FROM deliveries`).Scan(&got); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.db.QueryRow(t.Context(), `SELECT string_agg(concat_ws(' ', message, status, coalesce(result, 'NULL')), ', ' ORDER BY message) FROM deliveries`).Scan(&got))
 	s.wants("rows", got, "1 finished 5.50, 2 finished true, 3 finished NULL, 4 finished text, 5 processing NULL, 6 processing NULL")
 	status, answer = s.ask("/pull", `{"receiver": "r", "timeout": 0, "results": {"q": {"5": false, "7": {}}}, "queues": {"q": {}}}`)
 	s.wants("with a pull", fmt.Sprint(status, " ", refusal(t, answer)), `400 1 results are saved; these are not: results.q.7 is {}; it must be a string, a number, true, false or null`)

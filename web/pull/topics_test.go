@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/farol-preservation/farol/internal/testenv/must"
+
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/farol-preservation/farol/claim/batch"
@@ -74,9 +76,7 @@ func TestTopicsOfThePipelineArePulled(t *testing.T) {
 		}
 	}
 	var fourth int64
-	if err := s.db.QueryRow(t.Context(), `SELECT id FROM topic_messages WHERE body = '4'`).Scan(&fourth); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.db.QueryRow(t.Context(), `SELECT id FROM topic_messages WHERE body = '4'`).Scan(&fourth))
 	if diff := cmp.Diff([]string{"4", "5"}, s.bodies("from", fmt.Sprintf(`"start": %d, "max": 2`, fourth))); diff != "" {
 		t.Errorf("from 4 (-want +got):\n%s", diff)
 	}
@@ -130,9 +130,7 @@ func TestReceiverOfATopicMissesNoLateCommit(t *testing.T) {
 			t.Fatalf("after %d messages: %d %s", len(got), status, answer)
 		}
 		var a struct{ Messages map[string][]message }
-		if err := json.Unmarshal([]byte(answer), &a); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, json.Unmarshal([]byte(answer), &a))
 		for _, m := range a.Messages[aTopic] {
 			got[m.Message]++
 		}
@@ -153,14 +151,9 @@ func TestReceiverOfATopicMissesNoLateCommit(t *testing.T) {
 func TestHiddenMessageReachesWhoWaits(t *testing.T) {
 	t.Parallel()
 	s := serve(t, testenv.Database(t))
-	long, err := s.db.Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	long := must.Get(s.db.Begin(t.Context()))(t)
 	defer long.Rollback(context.Background()) //nolint:errcheck // it has ended, unless the test failed
-	if _, err := long.Exec(t.Context(), `INSERT INTO topic_messages (topic, body) VALUES ('ingest04_staging', '1')`); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(long.Exec(t.Context(), `INSERT INTO topic_messages (topic, body) VALUES ('ingest04_staging', '1')`))(t)
 	came := make(chan string)
 	go func() {
 		status, answer, err := s.try(context.Background(), "/pull", fmt.Sprintf(`{"receiver": "r", "timeout": 60, "queues": {%q: {}}}`, aTopic))
@@ -177,9 +170,7 @@ func TestHiddenMessageReachesWhoWaits(t *testing.T) {
 		t.Fatalf("%q came past an open transaction", got)
 	case <-time.After(300 * time.Millisecond):
 	}
-	if err := long.Commit(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, long.Commit(t.Context()))
 	if got := <-came; !strings.HasSuffix(got, " 2") {
 		t.Errorf("got %q, want message 2", got)
 	}
@@ -204,10 +195,7 @@ func TestReceiverComesToTheEndOfALongLog(t *testing.T) {
 	got = nil
 	alone := newBroker(s.db, Options{}) // it receives no notification that would have it fetch again
 	for range 2 {
-		messages, err := alone.pull(t.Context(), "w", broughtResults{}, []wanted{{Queue: aTopic, Max: 1, RetryNum: 2, FailTimeout: time.Hour}}, testenv.Patience/2)
-		if err != nil {
-			t.Fatal(err)
-		}
+		messages := must.Get(alone.pull(t.Context(), "w", broughtResults{}, []wanted{{Queue: aTopic, Max: 1, RetryNum: 2, FailTimeout: time.Hour}}, testenv.Patience/2))(t)
 		for _, m := range messages[0] {
 			got = append(got, m.Message)
 		}

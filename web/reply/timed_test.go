@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/farol-preservation/farol/internal/testenv/must"
+
 	"github.com/farol-preservation/farol/internal/testenv"
 )
 
@@ -55,9 +57,7 @@ func TestEachAnswerHasItsOwnTime(t *testing.T) {
 	read := answers(conn)
 	for _, path := range []string{"/", "/empty", "/"} {
 		passes(t, 3*long)
-		if _, err := io.WriteString(conn, "GET "+path+" HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(io.WriteString(conn, "GET "+path+" HTTP/1.1\r\nHost: x\r\n\r\n"))(t)
 		if status, _, err := read(); err != nil || status != http.StatusOK {
 			t.Fatalf("%s: %d, %v", path, status, err)
 		}
@@ -72,17 +72,13 @@ func TestUnreadBodiesArePassedOver(t *testing.T) {
 	conn := asks(t, server, "")
 	read := answers(conn)
 	for range 3 {
-		if _, err := io.WriteString(conn, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 5000\r\n\r\n"+strings.Repeat("x", 5000)); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(io.WriteString(conn, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 5000\r\n\r\n"+strings.Repeat("x", 5000)))(t)
 		if status, _, err := read(); err != nil || status != http.StatusNotFound {
 			t.Fatalf("%d, %v", status, err)
 		}
 	}
 	// A client that asks before it sends a body, and is refused, does not send it.
-	if _, err := io.WriteString(conn, "POST / HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 5000\r\n\r\n"); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(io.WriteString(conn, "POST / HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 5000\r\n\r\n"))(t)
 	if status, ends, err := read(); err != nil || status != http.StatusNotFound || !ends {
 		t.Errorf("%d, %v: the connection has to end, since the next bytes may be the body or not", status, err)
 	}

@@ -8,6 +8,8 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/farol-preservation/farol/internal/testenv/must"
+
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/people"
 )
@@ -48,21 +50,12 @@ func TestForgottenPasswordPage(t *testing.T) {
 // entersByLink signs a person in by a first password.
 func (v *visitor) entersByLink(email string) {
 	v.t.Helper()
-	p, err := people.In(v.registry).ByEmail(v.t.Context(), email)
-	if err != nil {
-		v.t.Fatal(err)
-	}
+	p := must.Get(people.In(v.registry).ByEmail(v.t.Context(), email))(v.t)
 	kind := people.Invite
 	if v.count(`SELECT count(*) FROM users WHERE id = $1 AND password_hash IS NOT NULL`, p.ID) > 0 {
 		kind = people.Reset
 	}
-	secret, err := people.In(v.registry).MakeLink(v.t.Context(), p.ID, kind)
-	if err != nil {
-		v.t.Fatal(err)
-	}
-	a, err := v.client.PostForm(v.url+people.LinkPath(kind, secret), url.Values{"password": {"correct horse battery staple"}})
-	if err != nil {
-		v.t.Fatal(err)
-	}
+	secret := must.Get(people.In(v.registry).MakeLink(v.t.Context(), p.ID, kind))(v.t)
+	a := must.Get(v.client.PostForm(v.url+people.LinkPath(kind, secret), url.Values{"password": {"correct horse battery staple"}}))(v.t)
 	read(v.t, a)
 }

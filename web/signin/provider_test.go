@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/farol-preservation/farol/internal/testenv/must"
+
 	"github.com/pquerna/otp/totp"
 
 	"github.com/farol-preservation/farol/internal/testenv"
@@ -48,14 +50,8 @@ func (v *visitor) registered(email, role, institution string) people.Person {
 	if institution != "" {
 		v.exec(`INSERT INTO institutions (name, identifier, receiving_bucket, restore_bucket) VALUES ('Test', $1, 'in.' || $1, 'out.' || $1) ON CONFLICT DO NOTHING`, institution)
 	}
-	u, err := v.registry.AddUser(v.t.Context(), record.User{Email: email, Name: "Some Person", Role: role, Institution: institution})
-	if err != nil {
-		v.t.Fatal(err)
-	}
-	p, err := people.In(v.registry).ByID(v.t.Context(), u.ID)
-	if err != nil {
-		v.t.Fatal(err)
-	}
+	u := must.Get(v.registry.AddUser(v.t.Context(), record.User{Email: email, Name: "Some Person", Role: role, Institution: institution}))(v.t)
+	p := must.Get(people.In(v.registry).ByID(v.t.Context(), u.ID))(v.t)
 	return p
 }
 
@@ -72,10 +68,7 @@ func (v *visitor) back(path string) string {
 		}
 		return nil
 	}
-	a, err := client.Get(v.url + path)
-	if err != nil {
-		v.t.Fatal(err)
-	}
+	a := must.Get(client.Get(v.url + path))(v.t)
 	if err := a.Body.Close(); err != nil || to == "" {
 		v.t.Fatalf("%s: %d, %v", path, a.StatusCode, err)
 	}
@@ -202,10 +195,7 @@ func TestProviderIsNotBelieved(t *testing.T) {
 		o.Answers(tc.answer)
 		func() {
 			defer func() { v.exec(`DELETE FROM sessions`) }()
-			a, err := v.client.Get(v.url + "/oidc/campus")
-			if err != nil {
-				t.Fatal(err)
-			}
+			a := must.Get(v.client.Get(v.url + "/oidc/campus"))(t)
 			page := read(t, a)
 			if !strings.Contains(page, tc.shows) || a.StatusCode < 400 {
 				t.Errorf("%s: %s %d shows no %q:\n%s", name, a.Request.URL.Path, a.StatusCode, tc.shows, page)
@@ -239,10 +229,7 @@ func TestSignInAtProviderIsOfOneBrowser(t *testing.T) {
 	v.sees(stolen, nil, "/oidc/campus/callback", "was not completed") // with the cookie of another sign-in
 
 	v.client = own
-	at, err := url.Parse(v.url + "/oidc/campus/callback")
-	if err != nil {
-		t.Fatal(err)
-	}
+	at := must.Get(url.Parse(v.url + "/oidc/campus/callback"))(t)
 	kept := own.Jar.Cookies(at)
 	v.sees(stolen, nil, "/", "You are")
 	v.anotherBrowser()
@@ -320,18 +307,13 @@ func (v *visitor) needsItsFactor(p people.Person) {
 		}
 		return m[1]
 	}
-	code, err := totp.GenerateCode(field(`Key: <code>([A-Z2-7]+)</code>`), time.Now())
-	if err != nil {
-		v.t.Fatal(err)
-	}
+	code := must.Get(totp.GenerateCode(field(`Key: <code>([A-Z2-7]+)</code>`), time.Now()))(v.t)
 	form := url.Values{"pending": {field(`name="pending" value="([^"]+)"`)}, "code": {code}}
 	v.sees("/second-factor/set-up", form, "/second-factor/set-up", "Your second factor is at http")
 	if n := v.count(`SELECT count(*) FROM users WHERE totp_sealed IS NOT NULL`); n != 0 {
 		v.t.Error("a password was enough to set up a second factor")
 	}
-	if err := people.In(v.registry).Unbind(v.t.Context(), p.ID); err != nil {
-		v.t.Fatal(err)
-	}
+	must.Do(v.t, people.In(v.registry).Unbind(v.t.Context(), p.ID))
 	v.entersByLink(p.Email)
 	v.sees("/second-factor/set-up", form, "/second-factor/set-up", "Recovery codes")
 	v.client = kept
@@ -348,10 +330,7 @@ func TestProviderLeadsNowhereElse(t *testing.T) {
 	back := v.back("/oidc/campus?next=" + evil + "&redirect_uri=" + evil + "&return_to=" + evil)
 	client := *v.client
 	client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
-	a, err := client.Get(v.url + back + "&next=" + evil + "&redirect_uri=" + evil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	a := must.Get(client.Get(v.url + back + "&next=" + evil + "&redirect_uri=" + evil))(t)
 	read(t, a)
 	if to := a.Header.Get("Location"); to != "/" {
 		t.Errorf("the sign-in leads to %q", to)

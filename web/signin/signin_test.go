@@ -16,6 +16,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/farol-preservation/farol/internal/testenv/must"
+
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/pquerna/otp/totp"
 
@@ -50,21 +52,12 @@ func visit(t *testing.T, providers ...oidc.Config) *visitor {
 func visitAt(t *testing.T, now func() time.Time, providers ...oidc.Config) *visitor {
 	t.Helper()
 	at := testenv.DatabaseURL(t)
-	db, err := pgxpool.New(t.Context(), at)
-	if err != nil {
-		t.Fatal(err)
-	}
+	db := must.Get(pgxpool.New(t.Context(), at))(t)
 	t.Cleanup(db.Close)
-	web, err := pgxpool.New(t.Context(), testenv.WebURL(t, at))
-	if err != nil {
-		t.Fatal(err)
-	}
+	web := must.Get(pgxpool.New(t.Context(), testenv.WebURL(t, at)))(t)
 	t.Cleanup(web.Close)
 	r := registry.New(web)
-	keys, err := auth.ParseKeys(auth.NewKey())
-	if err != nil {
-		t.Fatal(err)
-	}
+	keys := must.Get(auth.ParseKeys(auth.NewKey()))(t)
 	mux, log := http.NewServeMux(), slog.New(slog.DiscardHandler)
 	server := httptest.NewServer(mux)
 	t.Cleanup(server.Close)
@@ -98,10 +91,7 @@ func home(web *access.Web) http.HandlerFunc {
 // anotherBrowser has no cookies, and an address of its own: attempts from one are limited.
 func (v *visitor) anotherBrowser() {
 	v.t.Helper()
-	jar, err := cookiejar.New(nil)
-	if err != nil {
-		v.t.Fatal(err)
-	}
+	jar := must.Get(cookiejar.New(nil))(v.t)
 	v.client = &http.Client{Jar: jar, Timeout: time.Minute, Transport: from(addresses.Add(1))}
 }
 
@@ -119,14 +109,8 @@ func (f from) RoundTrip(r *http.Request) (*http.Response, error) {
 // invited registers a person and returns the path of the invitation.
 func (v *visitor) invited(email, name, role string) string {
 	v.t.Helper()
-	u, err := v.registry.AddUser(v.t.Context(), record.User{Email: email, Name: name, Role: role})
-	if err != nil {
-		v.t.Fatal(err)
-	}
-	secret, err := people.In(v.registry).MakeLink(v.t.Context(), u.ID, people.Invite)
-	if err != nil {
-		v.t.Fatal(err)
-	}
+	u := must.Get(v.registry.AddUser(v.t.Context(), record.User{Email: email, Name: name, Role: role}))(v.t)
+	secret := must.Get(people.In(v.registry).MakeLink(v.t.Context(), u.ID, people.Invite))(v.t)
 	return people.LinkPath(people.Invite, secret)
 }
 
@@ -145,10 +129,7 @@ func (v *visitor) sees(path string, form url.Values, at, text string) string {
 		v.t.Fatal(err)
 	}
 	defer a.Body.Close() //nolint:errcheck // read below
-	page, err := io.ReadAll(a.Body)
-	if err != nil {
-		v.t.Fatal(err)
-	}
+	page := must.Get(io.ReadAll(a.Body))(v.t)
 	if a.Request.URL.Path != at || !strings.Contains(string(page), text) {
 		v.t.Fatalf("%s led to %s (%d), which shows no %q:\n%s", path, a.Request.URL.Path, a.StatusCode, text, page)
 	}
@@ -173,10 +154,7 @@ func TestInvitationToTheEnd(t *testing.T) {
 	}
 	v.sees("/", nil, "/second-factor", "Set it up")
 	v.sees("/second-factor/set-up", url.Values{"pending": {pending[1]}, "code": {"000000"}}, "/second-factor/set-up", "role=\"alert\"")
-	code, err := totp.GenerateCode(key[1], time.Now())
-	if err != nil {
-		t.Fatal(err)
-	}
+	code := must.Get(totp.GenerateCode(key[1], time.Now()))(t)
 	codes := v.sees("/second-factor/set-up", url.Values{"pending": {pending[1]}, "code": {code}}, "/second-factor/set-up", "Recovery codes")
 	recovery := regexp.MustCompile(`<code>([a-z2-7]{4}-[a-z2-7-]+)</code>`).FindStringSubmatch(codes)
 	home := v.sees("/", nil, "/", "items.read")
@@ -196,20 +174,11 @@ func TestLinkToSignIn(t *testing.T) {
 	t.Parallel()
 	v := visit(t)
 	v.invited("dev@archive.org", "Developer", registry.RoleAdmin)
-	p, err := people.In(v.registry).ByEmail(t.Context(), "dev@archive.org")
-	if err != nil {
-		t.Fatal(err)
-	}
-	secret, err := people.In(v.registry).MakeLink(t.Context(), p.ID, people.SignIn)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := must.Get(people.In(v.registry).ByEmail(t.Context(), "dev@archive.org"))(t)
+	secret := must.Get(people.In(v.registry).MakeLink(t.Context(), p.ID, people.SignIn))(t)
 	// Whatever a link has at its end, its button leads to no other page.
 	for _, end := range []string{"..%2Fsign-out", "%2F%2Fother.edu", "x%22%20formaction=%22%2Fsign-out"} {
-		path, err := url.PathUnescape("/sign-in/" + end)
-		if err != nil {
-			t.Fatal(err)
-		}
+		path := must.Get(url.PathUnescape("/sign-in/" + end))(t)
 		if page := v.sees("/sign-in/"+end, nil, path, "signs you in once"); strings.Contains(page, `action`) {
 			t.Errorf("a link chooses where its button leads:\n%s", page)
 		}
@@ -239,19 +208,14 @@ func TestAnotherSecondFactor(t *testing.T) {
 		}
 		form := url.Values{"pending": {pending[1]}, "code": {"000000"}}
 		v.sees("/second-factor/set-up", form, "/second-factor/set-up", `role="alert"`)
-		code, err := totp.GenerateCode(key[1], time.Now())
-		if err != nil {
-			t.Fatal(err)
-		}
+		code := must.Get(totp.GenerateCode(key[1], time.Now()))(t)
 		form.Set("code", code)
 		v.sees("/second-factor/set-up", form, "/second-factor/set-up", "Recovery codes")
 	}
 	setUp(v.sees("/second-factor", nil, "/second-factor", "<svg"))
 	const sealed = `SELECT count(DISTINCT totp_sealed) FROM users WHERE totp_sealed <> $1`
 	var before []byte
-	if err := v.db.QueryRow(t.Context(), `SELECT totp_sealed FROM users`).Scan(&before); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, v.db.QueryRow(t.Context(), `SELECT totp_sealed FROM users`).Scan(&before))
 	v.exec(`UPDATE sessions SET strong_at = now() - interval '11 minutes'`)
 	v.sees("/second-factor/set-up", nil, "/second-factor/set-up", "Prove first that it is you")
 	v.sees("/second-factor/proof", url.Values{"proof": {"000000"}}, "/second-factor/proof", `role="alert"`)

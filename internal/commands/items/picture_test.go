@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/farol-preservation/farol/internal/testenv/must"
+
 	"github.com/farol-preservation/farol/explain"
 	"github.com/farol-preservation/farol/internal/commands/values"
 	"github.com/farol-preservation/farol/progress"
@@ -16,10 +18,7 @@ import (
 // The picture is drawn over the one before, and each line stays a line.
 func TestPictureIsDrawnInPlace(t *testing.T) {
 	t.Parallel()
-	out, err := os.Create(filepath.Join(t.TempDir(), "terminal"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	out := must.Get(os.Create(filepath.Join(t.TempDir(), "terminal")))(t)
 	defer out.Close() //nolint:errcheck // read below
 	p := &picture{out: out}
 	item := record.WorkItem{ID: 7, Action: "Ingest", Status: "Started", Retry: true, Stage: "Store", Name: "film\x1b[2J.tar", Institution: "test.edu", Attempt: 2, Order: values.Stages()[:9]}
@@ -31,18 +30,11 @@ func TestPictureIsDrawnInPlace(t *testing.T) {
 	ended := time.Now()
 	l := explain.Snapshot{Item: item, State: "in progress", Current: stage, Attempts: []record.Attempt{{Stage: "Receive", ClaimedAt: ended.Add(-3 * time.Second), EndedAt: &ended}}}
 	for range 2 {
-		if err := p.show(l); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, p.show(l))
 	}
 	p.interrupt()
-	if err := p.show(l); err != nil {
-		t.Fatal(err)
-	}
-	text, err := os.ReadFile(out.Name())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, p.show(l))
+	text := must.Get(os.ReadFile(out.Name()))(t)
 	const over = "\x1b[14A\x1b[J"
 	first, rest, _ := strings.Cut(string(text), over)
 	if n := strings.Count(first, "\n"); n != 14 || strings.Count(rest, over) != 0 || rest != first+first {

@@ -11,6 +11,8 @@ import (
 	"testing"
 	"testing/iotest"
 
+	"github.com/farol-preservation/farol/internal/testenv/must"
+
 	"github.com/farol-preservation/farol/bag"
 	"github.com/farol-preservation/farol/internal/cli"
 )
@@ -37,9 +39,7 @@ func TestValidateJudgesTheName(t *testing.T) {
 	dir := t.TempDir()
 	for name, legal := range map[string]bool{"..tar": false, "a\x1bb.tar": false, "good.tar": true} {
 		path := filepath.Join(dir, name)
-		if err := os.WriteFile(path, []byte("no tar"), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(path, []byte("no tar"), 0o600))
 		c := Command()
 		c.SilenceUsage, c.SilenceErrors = true, true // as the program's root has it
 		var out strings.Builder
@@ -70,9 +70,7 @@ func (r reading) Read(p []byte) (int, error) {
 func TestInterruptedValidateShowsWhatIsKnown(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "first.tar"), []byte("no tar"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(filepath.Join(dir, "first.tar"), []byte("no tar"), 0o600))
 	ctx, stop := context.WithCancel(t.Context())
 	c := Command()
 	c.SilenceUsage, c.SilenceErrors = true, true
@@ -103,9 +101,7 @@ func TestManyBadBagsTakeBoundedMemory(t *testing.T) {
 	}
 	many, v := manyVerdicts{results: map[string]int{}}, validation{out: io.Discard}
 	for range 100 {
-		if err := v.add(&many, "bad.tar", bad, nil); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, v.add(&many, "bad.tar", bad, nil))
 	}
 	if n := many.details.Len(); n < mostDetails || n > mostDetails+1<<20 || many.results["not valid"] != 100 {
 		t.Errorf("%d bytes are kept of %v", n, many.results)

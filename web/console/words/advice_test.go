@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/farol-preservation/farol/internal/testenv/must"
+
 	"github.com/farol-preservation/farol/internal/human"
 	"github.com/farol-preservation/farol/internal/testenv"
 	"github.com/farol-preservation/farol/registry"
@@ -28,10 +30,7 @@ func repeatables(t *testing.T) map[string]string {
 	}
 	texts := map[string]string{}
 	for _, name := range files {
-		content, err := os.ReadFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		content := must.Get(os.ReadFile(name))(t)
 		if !strings.Contains(name, "mail") {
 			texts[filepath.Base(name)] = regexp.MustCompile(`(?m)--.*$`).ReplaceAllString(string(content), "")
 		}
