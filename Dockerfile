@@ -12,7 +12,7 @@ COPY go.mod go.sum ./
 RUN go mod download
 COPY . .
 ARG VERSION=unknown
-RUN CGO_ENABLED=0 go build -trimpath -ldflags "-s -w -X github.com/farol-preservation/farol/internal/build.version=${VERSION}" -o /farol ./cmd/farol
+RUN CGO_ENABLED=0 go build -trimpath -ldflags "-s -w -X github.com/farol-preservation/farol/internal/process/build.version=${VERSION}" -o /farol ./cmd/farol
 
 # Not from scratch: health checks call wget, and S3 needs the certificates.
 FROM ${BASE_IMAGE}

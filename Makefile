@@ -3,7 +3,7 @@ lint := go run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 dead := go run golang.org/x/tools/cmd/deadcode@v0.52.0
 
 version := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
-ldflags := -s -w -X github.com/farol-preservation/farol/internal/build.version=$(version)
+ldflags := -s -w -X github.com/farol-preservation/farol/internal/process/build.version=$(version)
 
 # All that is compiled is compiled once for all targets, and wherever the tree lies. Only
 # the race detector needs cgo, and so a C compiler.
@@ -39,7 +39,7 @@ test-deps: deps
 
 soak: deps                      ## soak tests whole, and a table of what they did; make soak ARGS='-run Model'
 	.ci/deps cc
-	go run ./internal/soak $(ARGS)
+	go run ./internal/rigs/soak $(ARGS)
 
 check: lint                     ## what must hold before a commit, besides the tests; the linter vets too
 	for module in dev bench; do (cd $$module && $(lint) run) || exit; done
@@ -78,10 +78,10 @@ schema: deps                    ## write docs/schema.md from the catalog of a mi
 	go test ./migrations -run TestSchemaPageIsFresh -update
 
 mutants: deps                  ## break the queue on purpose, and see which test notices
-	go run ./internal/mutants $(ARGS)
+	go run ./internal/rigs/mutants $(ARGS)
 
 notices:                        ## THIRD_PARTY_NOTICES, after go.mod has changed
-	go run ./internal/notices > THIRD_PARTY_NOTICES.new
+	go run ./internal/rigs/notices > THIRD_PARTY_NOTICES.new
 	mv THIRD_PARTY_NOTICES.new THIRD_PARTY_NOTICES
 
 deps:                           ## PostgreSQL and Redis, where they are missing

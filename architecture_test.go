@@ -24,7 +24,7 @@ func mayImport() map[string][]string {
 	base := []string{"bag/...", "claim/...", "fault", "format", "progress", "registry/...", "retry", "storage", "storage/ability", "storage/proof", "virus"}
 	with := func(more ...string) []string { return append(slices.Clone(base), more...) }
 	commands := func(more ...string) []string {
-		return append([]string{"internal/cli", "internal/connect", "internal/human", "internal/remote", "internal/settings", "registry"}, more...)
+		return append([]string{"internal/commands/cli", "internal/commands/connect", "internal/human", "internal/commands/remote", "internal/process/settings", "registry"}, more...)
 	}
 	api := []string{"claim/...", "registry/...", "retry", "web/access", "web/reply", "web/request"}
 	return map[string][]string{
@@ -80,7 +80,7 @@ func mayImport() map[string][]string {
 		"pipeline/steps":        with("pipeline", "pipeline/ingest", "pipeline/remove", "pipeline/restore"),
 		"pipeline/fixity":       with("pipeline/cause", "pipeline/copies"),
 		"pipeline/upkeep":       with("pipeline/cause", "pipeline/copies", "pipeline/interim", "pipeline/lists", "pipeline/many", "pipeline/restore"),
-		"pipeline/pipelinetest": with("pipeline", "internal/testenv"), // it is for tests
+		"pipeline/pipelinetest": with("pipeline", "internal/rigs/testenv"), // it is for tests
 
 		"nsqcompat":      {"registry/...", "retry"},
 		"web/access":     {"registry", "registry/people", "web/limit", "web/permission"},
@@ -92,7 +92,7 @@ func mayImport() map[string][]string {
 		"web/signin":     {"registry", "registry/people", "web/access", "web/auth", "web/oidc"},
 		// Pages call down into the frame and its pieces. Those of one resource call none of another;
 		// what is about all of them is in web/console.
-		"web/console":          {"explain", "registry", "web/api", "web/console/...", "web/ops", "web/permission"},
+		"web/console":          {"explain", "pipeline/interim", "registry", "web/api", "web/console/...", "web/ops", "web/permission"},
 		"web/console/accounts": {"registry", "registry/people", "web/api/accounts", "web/console/frame", "web/console/words", "web/permission"},
 		"web/console/archive":  {"registry", "registry/exports", "web/console/frame", "web/console/live", "web/console/picture", "web/console/words", "web/ops", "web/permission"},
 		"web/console/queue":    {"explain", "internal/human", "pipeline/interim", "registry", "web/api/queue", "web/console/frame", "web/console/live", "web/console/picture", "web/console/words", "web/ops", "web/permission"},
@@ -115,9 +115,9 @@ func mayImport() map[string][]string {
 		"web/lease":        api,
 
 		// The test environment brings databases up to date and identifies formats.
-		"internal":       {"format", "migrations", "retry"},
-		"internal/build": nil,
-		"internal/cli":   {"internal/human", "registry", "storage"},
+		"internal":               {"format", "migrations", "retry"},
+		"internal/process/build": nil,
+		"internal/commands/cli":  {"internal/human", "registry", "storage"},
 
 		// A group of commands knows no other group.
 		"internal/commands/values":    commands(),
@@ -131,16 +131,16 @@ func mayImport() map[string][]string {
 		"internal/commands/mails":     commands("internal/commands/op", "registry/...", "web/mail"),
 		"internal/commands/reporting": commands("client", "internal/commands/op", "internal/commands/values", "registry/exports", "registry/premis", "registry/reports"),
 
-		"internal/connect":   {"format", "internal/build", "internal/cli", "internal/settings", "progress", "registry", "registry/stores", "storage", "storage/ability"},
-		"internal/human":     nil,
-		"internal/handlers":  {"claim", "internal/build", "internal/connect", "internal/settings", "nsqcompat", "pipeline/...", "progress", "registry", "storage", "web/api", "web/ops"},
-		"internal/remote":    {"client", "internal/cli", "internal/connect", "internal/handlers", "internal/human", "internal/settings", "registry", "registry/people", "web/access", "web/api", "web/ops"},
-		"internal/memory":    nil,
-		"internal/monitor":   {"claim", "internal/cli", "internal/settings", "nsqcompat", "pipeline/...", "registry/...", "storage", "web/pull"},
-		"internal/reference": nil, // it is for tests
-		"internal/settings":  with("internal/human", "pipeline", "pipeline/ingest", "pipeline/steps"),
-		"preflight":          with("internal/human", "internal/memory", "internal/settings", "migrations", "pipeline", "storage/setup"),
-		"cmd":                with("explain", "internal/...", "migrations", "nsqcompat", "pipeline/...", "preflight", "web/..."),
+		"internal/commands/connect":  {"format", "internal/process/build", "internal/commands/cli", "internal/process/settings", "progress", "registry", "registry/stores", "storage", "storage/ability"},
+		"internal/human":             nil,
+		"internal/commands/handlers": {"claim", "internal/process/build", "internal/commands/connect", "internal/process/settings", "nsqcompat", "pipeline/...", "progress", "registry", "storage", "web/api", "web/ops"},
+		"internal/commands/remote":   {"client", "internal/commands/cli", "internal/commands/connect", "internal/commands/handlers", "internal/human", "internal/process/settings", "registry", "registry/people", "web/access", "web/api", "web/ops"},
+		"internal/process/memory":    nil,
+		"internal/process/monitor":   {"claim", "internal/commands/cli", "internal/process/settings", "nsqcompat", "pipeline/...", "registry/...", "storage", "web/pull"},
+		"internal/rigs/reference":    nil, // it is for tests
+		"internal/process/settings":  with("internal/human", "pipeline", "pipeline/ingest", "pipeline/steps"),
+		"preflight":                  with("internal/human", "internal/process/memory", "internal/process/settings", "migrations", "pipeline", "storage/setup"),
+		"cmd":                        with("explain", "internal/...", "migrations", "nsqcompat", "pipeline/...", "preflight", "web/..."),
 	}
 }
 
@@ -159,15 +159,15 @@ func mayUse() map[string][]string {
 		"golang.org/x/time":           {"web/limit"},
 		"golang.org/x/oauth2":         {"web/oidc"},
 		"github.com/coreos/":          {"web/oidc"},
-		"github.com/go-jose/":         {"internal/testenv"},
+		"github.com/go-jose/":         {"internal/rigs/testenv"},
 		"github.com/nsqio/":           {"nsqcompat"},
 		"github.com/wneessen/go-mail": {"web"},
 		"github.com/cenkalti/":        {"retry"},
 		"github.com/richardlehane/":   {"format"},
-		"github.com/spf13/cobra":      {"cmd", "internal/cli", "internal/commands", "internal/connect", "internal/remote"},
-		"github.com/caarlos0/env/":    {"cmd", "internal/connect", "internal/settings"},
+		"github.com/spf13/cobra":      {"cmd", "internal/commands/cli", "internal/commands", "internal/commands/connect", "internal/commands/remote"},
+		"github.com/caarlos0/env/":    {"cmd", "internal/commands/connect", "internal/process/settings"},
 		"github.com/pressly/goose/":   {"migrations"},
-		"github.com/prometheus/":      {"cmd", "internal/monitor"},
+		"github.com/prometheus/":      {"cmd", "internal/process/monitor"},
 		"pgregory.net/rapid":          nil, // tests only
 		"github.com/google/go-cmp/":   nil,
 		"github.com/rogpeppe/go-int":  nil,
@@ -317,13 +317,13 @@ func TestEachLibraryIsUsedInItsPlace(t *testing.T) {
 }
 
 // What a package does is decided by its arguments; cmd alone knows settings,
-// which internal/connect reads for its commands. The
+// which internal/commands/connect reads for its commands. The
 // test environment has no caller who could pass it, and the width of a terminal and
 // what Go reads itself are no settings.
 func TestOnlyCmdReadsTheEnvironment(t *testing.T) {
 	t.Parallel()
 	for _, s := range sources(t) {
-		if s.isTest() || in(s.path, "cmd", "internal/testenv", "internal/cli", "internal/connect", "internal/memory") {
+		if s.isTest() || in(s.path, "cmd", "internal/rigs/testenv", "internal/commands/cli", "internal/commands/connect", "internal/process/memory") {
 			continue
 		}
 		ast.Inspect(s.syntax, func(n ast.Node) bool {

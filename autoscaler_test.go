@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/farol-preservation/farol/claim"
-	"github.com/farol-preservation/farol/internal/testenv"
+	"github.com/farol-preservation/farol/internal/rigs/testenv"
 )
 
 // scaledQuery finds the query of a trigger that scales by it.

@@ -18,7 +18,7 @@ import (
 	"github.com/farol-preservation/farol/bag"
 	"github.com/farol-preservation/farol/bag/profile"
 	"github.com/farol-preservation/farol/bag/tagfile"
-	"github.com/farol-preservation/farol/internal/testenv/must"
+	"github.com/farol-preservation/farol/internal/rigs/testenv/must"
 )
 
 // A preserved object, and how its bag is restored.

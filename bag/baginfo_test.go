@@ -12,7 +12,7 @@ import (
 	"github.com/farol-preservation/farol/bag"
 	"github.com/farol-preservation/farol/bag/bagtest"
 	"github.com/farol-preservation/farol/bag/tagfile"
-	"github.com/farol-preservation/farol/internal/testenv/must"
+	"github.com/farol-preservation/farol/internal/rigs/testenv/must"
 )
 
 // rewrite gives A the value "new", and B "1".

@@ -16,7 +16,7 @@ import (
 	"time"
 
 	"github.com/farol-preservation/farol/bag"
-	"github.com/farol-preservation/farol/internal/testenv/must"
+	"github.com/farol-preservation/farol/internal/rigs/testenv/must"
 )
 
 // Half of a tar may have been sent before the program was replaced. If this test

@@ -9,7 +9,7 @@ import (
 
 	"github.com/farol-preservation/farol/bag/bagtest"
 	"github.com/farol-preservation/farol/bag/finding"
-	"github.com/farol-preservation/farol/internal/testenv/must"
+	"github.com/farol-preservation/farol/internal/rigs/testenv/must"
 )
 
 // Where contents are passed over, the rest is read as it always is.

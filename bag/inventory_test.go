@@ -17,7 +17,7 @@ import (
 
 	"github.com/farol-preservation/farol/bag"
 	"github.com/farol-preservation/farol/bag/bagtest"
-	"github.com/farol-preservation/farol/internal/testenv/must"
+	"github.com/farol-preservation/farol/internal/rigs/testenv/must"
 )
 
 func inventory(t testing.TB, b *bag.Bag) []byte {

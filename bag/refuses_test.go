@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/farol-preservation/farol/bag/finding"
-	"github.com/farol-preservation/farol/internal/testenv/must"
+	"github.com/farol-preservation/farol/internal/rigs/testenv/must"
 )
 
 // A tar is refused for what the documentation calls an error of the tar, and never

@@ -16,7 +16,7 @@ import (
 	"github.com/farol-preservation/farol/bag/bagtest"
 	"github.com/farol-preservation/farol/bag/profile"
 	"github.com/farol-preservation/farol/bag/tagfile"
-	"github.com/farol-preservation/farol/internal/testenv/must"
+	"github.com/farol-preservation/farol/internal/rigs/testenv/must"
 )
 
 // index is ReadIndex of what is in memory.

@@ -11,7 +11,7 @@ import (
 	"github.com/farol-preservation/farol/bag/bagtest"
 	"github.com/farol-preservation/farol/bag/finding"
 	"github.com/farol-preservation/farol/bag/profile"
-	"github.com/farol-preservation/farol/internal/testenv/must"
+	"github.com/farol-preservation/farol/internal/rigs/testenv/must"
 )
 
 // The rules that the built-in profiles have no use for, but which a profile may

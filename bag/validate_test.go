@@ -15,7 +15,7 @@ import (
 	"github.com/farol-preservation/farol/bag"
 	"github.com/farol-preservation/farol/bag/bagtest"
 	"github.com/farol-preservation/farol/bag/profile"
-	"github.com/farol-preservation/farol/internal/testenv/must"
+	"github.com/farol-preservation/farol/internal/rigs/testenv/must"
 )
 
 // One rule of the profiles or of BagIt is broken in each row. A row says all

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/farol-preservation/farol/internal/devstack"
+	"github.com/farol-preservation/farol/internal/rigs/devstack"
 )
 
 // BenchmarkHopsMirrored measures what a mirror costs the queue on one machine: hops a

@@ -27,7 +27,7 @@ import (
 
 	"github.com/farol-preservation/farol/bag/bagtest"
 	"github.com/farol-preservation/farol/bench/rig"
-	"github.com/farol-preservation/farol/internal/devstack"
+	"github.com/farol-preservation/farol/internal/rigs/devstack"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/requests"
 	"github.com/farol-preservation/farol/storage"

@@ -11,7 +11,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/farol-preservation/farol/internal/oracle"
+	"github.com/farol-preservation/farol/internal/rigs/oracle"
 )
 
 // dataExperiments lose or damage what stages have left, let administrators type at

@@ -7,7 +7,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/farol-preservation/farol/internal/oracle"
+	"github.com/farol-preservation/farol/internal/rigs/oracle"
 )
 
 // requestExperiments have people ask for restorations and deletions while something fails.

@@ -11,8 +11,8 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/farol-preservation/farol/internal/oracle"
-	"github.com/farol-preservation/farol/internal/testenv/injure"
+	"github.com/farol-preservation/farol/internal/rigs/oracle"
+	"github.com/farol-preservation/farol/internal/rigs/testenv/injure"
 )
 
 // redisExperiments take Redis away, fill it, or empty it.

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/farol-preservation/farol/chaos/rig"
-	"github.com/farol-preservation/farol/internal/oracle"
+	"github.com/farol-preservation/farol/internal/rigs/oracle"
 )
 
 // An experiment is what is done to a Farol at work, and what must come of it.

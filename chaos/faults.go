@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/farol-preservation/farol/internal/testenv/injure"
+	"github.com/farol-preservation/farol/internal/rigs/testenv/injure"
 )
 
 // A fault is something that fails for a while. begin returns how to end it, and how

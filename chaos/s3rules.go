@@ -18,7 +18,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	v4 "github.com/aws/aws-sdk-go-v2/aws/signer/v4"
 
-	"github.com/farol-preservation/farol/internal/testenv/injure"
+	"github.com/farol-preservation/farol/internal/rigs/testenv/injure"
 )
 
 // The rules are rebuilt for each experiment, since they count.

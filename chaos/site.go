@@ -17,10 +17,10 @@ import (
 
 	"github.com/farol-preservation/farol/bag/bagtest"
 	"github.com/farol-preservation/farol/chaos/rig"
-	"github.com/farol-preservation/farol/internal/devstack"
-	"github.com/farol-preservation/farol/internal/oracle"
-	"github.com/farol-preservation/farol/internal/storeways"
-	"github.com/farol-preservation/farol/internal/testenv/injure"
+	"github.com/farol-preservation/farol/internal/rigs/devstack"
+	"github.com/farol-preservation/farol/internal/rigs/oracle"
+	"github.com/farol-preservation/farol/internal/rigs/storeways"
+	"github.com/farol-preservation/farol/internal/rigs/testenv/injure"
 )
 
 // A site is one Farol with the processes that work.

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/farol-preservation/farol/claim"
-	"github.com/farol-preservation/farol/internal/testenv"
+	"github.com/farol-preservation/farol/internal/rigs/testenv"
 )
 
 // What has ended for good leaves the queue's tables with its attempts after a

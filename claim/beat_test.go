@@ -12,7 +12,7 @@ import (
 	"github.com/farol-preservation/farol/claim/cursor"
 	"github.com/farol-preservation/farol/claim/process"
 	"github.com/farol-preservation/farol/claim/stages"
-	"github.com/farol-preservation/farol/internal/testenv/must"
+	"github.com/farol-preservation/farol/internal/rigs/testenv/must"
 )
 
 // scripted is a store without troubles of its own, but for the calls that a test

@@ -9,8 +9,8 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/farol-preservation/farol/claim"
-	"github.com/farol-preservation/farol/internal/testenv"
-	"github.com/farol-preservation/farol/internal/testenv/must"
+	"github.com/farol-preservation/farol/internal/rigs/testenv"
+	"github.com/farol-preservation/farol/internal/rigs/testenv/must"
 )
 
 // cancels cancels an item in a transaction that it does not commit.

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/farol-preservation/farol/claim"
-	"github.com/farol-preservation/farol/internal/testenv/must"
+	"github.com/farol-preservation/farol/internal/rigs/testenv/must"
 )
 
 // An item whose lists do not fit into a worker's memory goes back without an attempt,

@@ -17,7 +17,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/farol-preservation/farol/claim"
-	"github.com/farol-preservation/farol/internal/testenv"
+	"github.com/farol-preservation/farol/internal/rigs/testenv"
 	"github.com/farol-preservation/farol/registry"
 )
 

@@ -8,7 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/farol-preservation/farol/internal/testenv/must"
+	"github.com/farol-preservation/farol/internal/rigs/testenv/must"
 )
 
 // announcing is a store that notes what others are notified of.

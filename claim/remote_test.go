@@ -11,8 +11,8 @@ import (
 
 	"github.com/farol-preservation/farol/claim"
 	"github.com/farol-preservation/farol/claim/remote"
-	"github.com/farol-preservation/farol/internal/testenv"
-	"github.com/farol-preservation/farol/internal/testenv/must"
+	"github.com/farol-preservation/farol/internal/rigs/testenv"
+	"github.com/farol-preservation/farol/internal/rigs/testenv/must"
 )
 
 // scanned is a queue with a stage behind Validate that programs work over HTTP.

@@ -14,8 +14,8 @@ import (
 
 	"github.com/farol-preservation/farol/claim"
 	"github.com/farol-preservation/farol/fault"
-	"github.com/farol-preservation/farol/internal/testenv"
-	"github.com/farol-preservation/farol/internal/testenv/must"
+	"github.com/farol-preservation/farol/internal/rigs/testenv"
+	"github.com/farol-preservation/farol/internal/rigs/testenv/must"
 )
 
 // What fails around an item costs it nothing: neither an attempt nor its place in

@@ -11,7 +11,7 @@ import (
 	"github.com/farol-preservation/farol/claim/lane"
 	"github.com/farol-preservation/farol/claim/process"
 	"github.com/farol-preservation/farol/claim/stages"
-	"github.com/farol-preservation/farol/internal/testenv/must"
+	"github.com/farol-preservation/farol/internal/rigs/testenv/must"
 )
 
 // slowToAnswer has made every move when it is asked for, and says so later.

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/farol-preservation/farol/claim"
-	"github.com/farol-preservation/farol/internal/testenv"
+	"github.com/farol-preservation/farol/internal/rigs/testenv"
 )
 
 // While no worker lives, an item of one that is gone comes back all the same: services that

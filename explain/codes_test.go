@@ -16,8 +16,8 @@ import (
 	"testing"
 
 	"github.com/farol-preservation/farol/fault"
-	"github.com/farol-preservation/farol/internal/reference"
-	"github.com/farol-preservation/farol/internal/testenv/must"
+	"github.com/farol-preservation/farol/internal/rigs/reference"
+	"github.com/farol-preservation/farol/internal/rigs/testenv/must"
 )
 
 // codesInUse are those that the code base gives to findings, errors and items,

@@ -14,7 +14,7 @@ import (
 	"github.com/richardlehane/siegfried/pkg/static"
 	"pgregory.net/rapid"
 
-	"github.com/farol-preservation/farol/internal/testenv/must"
+	"github.com/farol-preservation/farol/internal/rigs/testenv/must"
 )
 
 // A child that waits for content, or loops, must not outlive its parent.

@@ -6,7 +6,7 @@ import (
 	"regexp"
 	"testing"
 
-	"github.com/farol-preservation/farol/internal/testenv/must"
+	"github.com/farol-preservation/farol/internal/rigs/testenv/must"
 	"github.com/farol-preservation/farol/migrations"
 )
 

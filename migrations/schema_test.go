@@ -11,8 +11,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/farol-preservation/farol/internal/reference"
-	"github.com/farol-preservation/farol/internal/testenv/must"
+	"github.com/farol-preservation/farol/internal/rigs/reference"
+	"github.com/farol-preservation/farol/internal/rigs/testenv/must"
 )
 
 const schemaIntro = `# The schema

@@ -4,8 +4,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/farol-preservation/farol/internal/devstack"
-	"github.com/farol-preservation/farol/internal/testenv"
+	"github.com/farol-preservation/farol/internal/rigs/devstack"
+	"github.com/farol-preservation/farol/internal/rigs/testenv"
 )
 
 // newQueueWith is newQueue with settings of nsqd.

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/farol-preservation/farol/internal/testenv"
+	"github.com/farol-preservation/farol/internal/rigs/testenv"
 )
 
 // nsqlookupd knows where nsqd is, also when it is back.

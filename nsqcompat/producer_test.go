@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/farol-preservation/farol/internal/testenv"
+	"github.com/farol-preservation/farol/internal/rigs/testenv"
 )
 
 // Why the mirror has a publisher of its own: decision 9 in docs/decisions.md. When this test fails,

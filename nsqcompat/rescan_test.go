@@ -10,8 +10,8 @@ import (
 
 	"github.com/nsqio/go-nsq"
 
-	"github.com/farol-preservation/farol/internal/testenv"
-	"github.com/farol-preservation/farol/internal/testenv/must"
+	"github.com/farol-preservation/farol/internal/rigs/testenv"
+	"github.com/farol-preservation/farol/internal/rigs/testenv/must"
 )
 
 // A request is found behind all that waits, soon, also where that is more than nsqd

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/farol-preservation/farol/claim"
-	"github.com/farol-preservation/farol/internal/testenv/must"
+	"github.com/farol-preservation/farol/internal/rigs/testenv/must"
 )
 
 // Large bags wait for each other, and small ones do not wait. A bag that gives up waiting

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/farol-preservation/farol/internal/settings"
+	"github.com/farol-preservation/farol/internal/process/settings"
 	"github.com/farol-preservation/farol/storage"
 )
 

@@ -14,7 +14,7 @@ import (
 	"github.com/farol-preservation/farol/fault"
 	"github.com/farol-preservation/farol/format"
 	"github.com/farol-preservation/farol/internal/human"
-	"github.com/farol-preservation/farol/internal/memory"
+	"github.com/farol-preservation/farol/internal/process/memory"
 	"github.com/farol-preservation/farol/pipeline"
 )
 

@@ -15,7 +15,7 @@ import (
 
 	"github.com/farol-preservation/farol/fault"
 	"github.com/farol-preservation/farol/internal/human"
-	"github.com/farol-preservation/farol/internal/settings"
+	"github.com/farol-preservation/farol/internal/process/settings"
 	"github.com/farol-preservation/farol/storage"
 	"github.com/farol-preservation/farol/virus"
 )

@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/farol-preservation/farol/fault"
-	"github.com/farol-preservation/farol/internal/testenv/must"
+	"github.com/farol-preservation/farol/internal/rigs/testenv/must"
 )
 
 // A directory for temporary files has to be there, writable, and have some space.

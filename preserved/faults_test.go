@@ -4,7 +4,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/farol-preservation/farol/internal/testenv"
+	"github.com/farol-preservation/farol/internal/rigs/testenv"
 )
 
 // Histories that once went wrong go well: the shortest of each fault.

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/farol-preservation/farol/internal/testenv/must"
+	"github.com/farol-preservation/farol/internal/rigs/testenv/must"
 )
 
 // Each reason that keeps an item from being claimed is a row, with what to do about it; an item that can be claimed has none.

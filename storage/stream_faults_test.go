@@ -14,7 +14,7 @@ import (
 
 	smithy "github.com/aws/smithy-go"
 
-	"github.com/farol-preservation/farol/internal/testenv/must"
+	"github.com/farol-preservation/farol/internal/rigs/testenv/must"
 	"github.com/farol-preservation/farol/storage"
 )
 

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/farol-preservation/farol/bag/bagtest"
-	"github.com/farol-preservation/farol/internal/testenv/must"
+	"github.com/farol-preservation/farol/internal/rigs/testenv/must"
 )
 
 func TestTheSameSpecGivesTheSameBytes(t *testing.T) {

@@ -11,7 +11,7 @@ import (
 
 	"github.com/farol-preservation/farol/bag/finding"
 	"github.com/farol-preservation/farol/bag/naming"
-	"github.com/farol-preservation/farol/internal/testenv/must"
+	"github.com/farol-preservation/farol/internal/rigs/testenv/must"
 )
 
 func FuzzManifest(f *testing.F) {

@@ -19,9 +19,9 @@ import (
 	"time"
 
 	"github.com/farol-preservation/farol/bench/rig"
-	"github.com/farol-preservation/farol/internal/devstack"
-	"github.com/farol-preservation/farol/internal/handlers"
-	"github.com/farol-preservation/farol/internal/memory"
+	"github.com/farol-preservation/farol/internal/commands/handlers"
+	"github.com/farol-preservation/farol/internal/process/memory"
+	"github.com/farol-preservation/farol/internal/rigs/devstack"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/web/access"
 	"github.com/farol-preservation/farol/web/api"

@@ -16,7 +16,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/farol-preservation/farol/internal/devstack"
+	"github.com/farol-preservation/farol/internal/rigs/devstack"
 )
 
 // natsQueue is a JetStream work queue on files. A server writes them out every

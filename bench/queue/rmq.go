@@ -12,7 +12,7 @@ import (
 	"github.com/adjust/rmq/v5"
 	"github.com/redis/go-redis/v9"
 
-	"github.com/farol-preservation/farol/internal/devstack"
+	"github.com/farol-preservation/farol/internal/rigs/devstack"
 )
 
 // rmqQueue is adjust/rmq on a Redis of its own, which writes every command to

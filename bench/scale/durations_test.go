@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/farol-preservation/farol/internal/settings"
+	"github.com/farol-preservation/farol/internal/process/settings"
 	"github.com/farol-preservation/farol/pipeline"
 	"github.com/farol-preservation/farol/pipeline/ingest"
 )

@@ -17,7 +17,7 @@ import (
 
 	"github.com/farol-preservation/farol/bench/rig"
 	"github.com/farol-preservation/farol/claim"
-	"github.com/farol-preservation/farol/internal/settings"
+	"github.com/farol-preservation/farol/internal/process/settings"
 	"github.com/farol-preservation/farol/pipeline"
 	"github.com/farol-preservation/farol/pipeline/fixity"
 	"github.com/farol-preservation/farol/pipeline/steps"

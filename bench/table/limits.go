@@ -29,7 +29,7 @@ import (
 
 	"github.com/farol-preservation/farol/bench/rig"
 	"github.com/farol-preservation/farol/format"
-	"github.com/farol-preservation/farol/internal/devstack"
+	"github.com/farol-preservation/farol/internal/rigs/devstack"
 )
 
 // limits are what the machine can do, a second, by name.

@@ -19,7 +19,7 @@ import (
 	"time"
 
 	"github.com/farol-preservation/farol/bench/rig"
-	"github.com/farol-preservation/farol/internal/devstack"
+	"github.com/farol-preservation/farol/internal/rigs/devstack"
 )
 
 // chosen parses the command line: the workloads that are asked for, and whether the

@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 
 	"github.com/farol-preservation/farol/bag/bagtest"
-	"github.com/farol-preservation/farol/internal/oracle"
+	"github.com/farol-preservation/farol/internal/rigs/oracle"
 )
 
 // Flaws are the ways in which a [Draft] can be no valid bag.

@@ -9,7 +9,7 @@ import (
 
 	"github.com/farol-preservation/farol/bag/bagtest"
 	"github.com/farol-preservation/farol/chaos/rig"
-	"github.com/farol-preservation/farol/internal/oracle"
+	"github.com/farol-preservation/farol/internal/rigs/oracle"
 )
 
 // A deposit is a bag whose tar is made once for all stores.

@@ -17,8 +17,8 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/farol-preservation/farol/chaos/rig"
-	"github.com/farol-preservation/farol/internal/devstack"
-	"github.com/farol-preservation/farol/internal/oracle"
+	"github.com/farol-preservation/farol/internal/rigs/devstack"
+	"github.com/farol-preservation/farol/internal/rigs/oracle"
 	"github.com/farol-preservation/farol/retry"
 )
 

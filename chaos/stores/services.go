@@ -10,7 +10,7 @@ import (
 	"strings"
 
 	"github.com/farol-preservation/farol/chaos/rig"
-	"github.com/farol-preservation/farol/internal/devstack"
+	"github.com/farol-preservation/farol/internal/rigs/devstack"
 )
 
 // Keys of the stores that take ours.

@@ -15,7 +15,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 
 	"github.com/farol-preservation/farol/chaos/rig"
-	"github.com/farol-preservation/farol/internal/devstack"
+	"github.com/farol-preservation/farol/internal/rigs/devstack"
 	"github.com/farol-preservation/farol/retry"
 )
 

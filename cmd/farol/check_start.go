@@ -13,9 +13,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/farol-preservation/farol/fault"
-	"github.com/farol-preservation/farol/internal/connect"
-	"github.com/farol-preservation/farol/internal/monitor"
-	"github.com/farol-preservation/farol/internal/settings"
+	"github.com/farol-preservation/farol/internal/commands/connect"
+	"github.com/farol-preservation/farol/internal/process/monitor"
+	"github.com/farol-preservation/farol/internal/process/settings"
 	"github.com/farol-preservation/farol/preflight"
 	"github.com/farol-preservation/farol/retry"
 )

@@ -14,15 +14,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/farol-preservation/farol/internal/testenv/must"
-
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/farol-preservation/farol/fault"
-	"github.com/farol-preservation/farol/internal/cli"
-	"github.com/farol-preservation/farol/internal/connect"
-	"github.com/farol-preservation/farol/internal/settings"
-	"github.com/farol-preservation/farol/internal/testenv"
+	"github.com/farol-preservation/farol/internal/commands/cli"
+	"github.com/farol-preservation/farol/internal/commands/connect"
+	"github.com/farol-preservation/farol/internal/process/settings"
+	"github.com/farol-preservation/farol/internal/rigs/testenv"
+	"github.com/farol-preservation/farol/internal/rigs/testenv/must"
 	"github.com/farol-preservation/farol/preflight"
 	"github.com/farol-preservation/farol/registry"
 )
@@ -337,7 +336,10 @@ func s3Through(t *testing.T, s testenv.S3Server, instead func(http.ResponseWrite
 func fetched(t *testing.T, url string) string {
 	t.Helper()
 	request := must.Get(http.NewRequestWithContext(t.Context(), http.MethodGet, url, http.NoBody))(t)
-	response := must.Get(http.DefaultClient.Do(request))(t)
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
 	defer response.Body.Close()
 	text := must.Get(io.ReadAll(response.Body))(t)
 	return string(text)

@@ -9,7 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/farol-preservation/farol/internal/cli"
+	"github.com/farol-preservation/farol/internal/commands/cli"
 )
 
 func devCommand() *cobra.Command {

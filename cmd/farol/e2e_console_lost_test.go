@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/farol-preservation/farol/bag/bagtest"
-	chromium "github.com/farol-preservation/farol/internal/testenv/browser"
+	chromium "github.com/farol-preservation/farol/internal/rigs/testenv/browser"
 	"github.com/farol-preservation/farol/registry"
 )
 

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	chromium "github.com/farol-preservation/farol/internal/testenv/browser"
+	chromium "github.com/farol-preservation/farol/internal/rigs/testenv/browser"
 	"github.com/farol-preservation/farol/registry"
 )
 

@@ -8,14 +8,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/farol-preservation/farol/internal/testenv/must"
-
 	"github.com/pquerna/otp/totp"
 
 	"github.com/farol-preservation/farol/bag/bagtest"
-	"github.com/farol-preservation/farol/internal/testenv"
-	chromium "github.com/farol-preservation/farol/internal/testenv/browser"
-	"github.com/farol-preservation/farol/internal/testenv/injure"
+	"github.com/farol-preservation/farol/internal/rigs/testenv"
+	chromium "github.com/farol-preservation/farol/internal/rigs/testenv/browser"
+	"github.com/farol-preservation/farol/internal/rigs/testenv/injure"
+	"github.com/farol-preservation/farol/internal/rigs/testenv/must"
 	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/people"

@@ -8,12 +8,11 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/farol-preservation/farol/internal/testenv/must"
-
 	"github.com/jackc/pgx/v5"
 
-	"github.com/farol-preservation/farol/internal/settings"
-	"github.com/farol-preservation/farol/internal/testenv"
+	"github.com/farol-preservation/farol/internal/process/settings"
+	"github.com/farol-preservation/farol/internal/rigs/testenv"
+	"github.com/farol-preservation/farol/internal/rigs/testenv/must"
 )
 
 // Three hosts that each have other stages take a bag from one to the next, and
@@ -84,7 +83,10 @@ func scrape(t *testing.T, p *process) map[string]float64 {
 		t.Fatalf("no address in %s", p.said())
 	}
 	request := must.Get(http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+address[1]+"/metrics", nil))(t)
-	response := must.Get((&http.Client{Timeout: testenv.Patience}).Do(request))(t)
+	response, err := (&http.Client{Timeout: testenv.Patience}).Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
 	defer response.Body.Close()
 	body, err := io.ReadAll(response.Body)
 	if err != nil || response.StatusCode != http.StatusOK {

@@ -8,10 +8,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/farol-preservation/farol/internal/testenv/must"
-
 	"github.com/farol-preservation/farol/bag"
 	"github.com/farol-preservation/farol/bag/bagtest"
+	"github.com/farol-preservation/farol/internal/rigs/testenv/must"
 	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/storage"
 )

@@ -5,17 +5,16 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/farol-preservation/farol/internal/testenv/must"
-
 	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/redis/go-redis/v9"
 
 	"github.com/farol-preservation/farol/bag/bagtest"
-	"github.com/farol-preservation/farol/internal/settings"
-	"github.com/farol-preservation/farol/internal/testenv"
-	"github.com/farol-preservation/farol/internal/testenv/injure"
+	"github.com/farol-preservation/farol/internal/process/settings"
+	"github.com/farol-preservation/farol/internal/rigs/testenv"
+	"github.com/farol-preservation/farol/internal/rigs/testenv/injure"
+	"github.com/farol-preservation/farol/internal/rigs/testenv/must"
 	"github.com/farol-preservation/farol/progress"
 	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"

@@ -5,10 +5,9 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/farol-preservation/farol/internal/testenv/must"
-
 	"github.com/farol-preservation/farol/bag/bagtest"
-	"github.com/farol-preservation/farol/internal/settings"
+	"github.com/farol-preservation/farol/internal/process/settings"
+	"github.com/farol-preservation/farol/internal/rigs/testenv/must"
 )
 
 // Two processes on one queue share its items, and never one at the same time.

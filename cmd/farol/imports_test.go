@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/farol-preservation/farol/internal/testenv/must"
+	"github.com/farol-preservation/farol/internal/rigs/testenv/must"
 )
 
 // mostModules bounds what may go wrong in the production program that others wrote. The REST API,
@@ -35,7 +35,7 @@ func TestProductionProgramHasNoDevelopmentModules(t *testing.T) {
 	t.Parallel()
 	modules := linkedModules(t)
 	for _, pkg := range modules[ours] {
-		if strings.HasPrefix(pkg, ours+"/internal/devstack") || strings.HasPrefix(pkg, ours+"/internal/testenv") {
+		if strings.HasPrefix(pkg, ours+"/internal/rigs/devstack") || strings.HasPrefix(pkg, ours+"/internal/rigs/testenv") {
 			t.Errorf("%s is in the production program", pkg)
 		}
 	}

@@ -7,11 +7,11 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/farol-preservation/farol/internal/cli"
+	"github.com/farol-preservation/farol/internal/commands/cli"
+	"github.com/farol-preservation/farol/internal/commands/connect"
 	"github.com/farol-preservation/farol/internal/commands/op"
-	"github.com/farol-preservation/farol/internal/connect"
 	"github.com/farol-preservation/farol/internal/human"
-	"github.com/farol-preservation/farol/internal/settings"
+	"github.com/farol-preservation/farol/internal/process/settings"
 	"github.com/farol-preservation/farol/pipeline/upkeep"
 )
 

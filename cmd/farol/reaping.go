@@ -8,7 +8,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/farol-preservation/farol/claim"
-	"github.com/farol-preservation/farol/internal/monitor"
+	"github.com/farol-preservation/farol/internal/process/monitor"
 )
 
 // reaping does the work of a service that processes no items, and also ends the attempts of

@@ -3,7 +3,7 @@ package main
 import (
 	"slices"
 
-	"github.com/farol-preservation/farol/internal/settings"
+	"github.com/farol-preservation/farol/internal/process/settings"
 	"github.com/farol-preservation/farol/pipeline/upkeep"
 	"github.com/farol-preservation/farol/registry/topiclog"
 )

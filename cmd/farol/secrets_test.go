@@ -10,12 +10,11 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/farol-preservation/farol/internal/testenv/must"
-
 	"golang.org/x/sync/errgroup"
 
-	"github.com/farol-preservation/farol/internal/settings"
-	"github.com/farol-preservation/farol/internal/testenv"
+	"github.com/farol-preservation/farol/internal/process/settings"
+	"github.com/farol-preservation/farol/internal/rigs/testenv"
+	"github.com/farol-preservation/farol/internal/rigs/testenv/must"
 	"github.com/farol-preservation/farol/storage"
 )
 

@@ -17,9 +17,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/farol-preservation/farol/internal/testenv/must"
-
-	"github.com/farol-preservation/farol/internal/testenv"
+	"github.com/farol-preservation/farol/internal/rigs/testenv"
+	"github.com/farol-preservation/farol/internal/rigs/testenv/must"
 	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
 )
@@ -244,7 +243,10 @@ func timed(t *testing.T, client *http.Client, method, url string, want int) time
 		body = ""
 	}
 	r := must.Get(http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body)))(t)
-	answer := must.Get(client.Do(r))(t)
+	answer, err := client.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
 	defer answer.Body.Close() //nolint:errcheck // read below
 	if text, err := io.ReadAll(answer.Body); err != nil || answer.StatusCode != want {
 		t.Fatalf("%s %s: %d %s, %v", method, url, answer.StatusCode, text, err)

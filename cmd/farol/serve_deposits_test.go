@@ -7,12 +7,11 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/farol-preservation/farol/internal/testenv/must"
-
-	"github.com/farol-preservation/farol/internal/connect"
-	"github.com/farol-preservation/farol/internal/handlers"
-	"github.com/farol-preservation/farol/internal/settings"
-	"github.com/farol-preservation/farol/internal/testenv"
+	"github.com/farol-preservation/farol/internal/commands/connect"
+	"github.com/farol-preservation/farol/internal/commands/handlers"
+	"github.com/farol-preservation/farol/internal/process/settings"
+	"github.com/farol-preservation/farol/internal/rigs/testenv"
+	"github.com/farol-preservation/farol/internal/rigs/testenv/must"
 	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/storage/setup"
 	"github.com/farol-preservation/farol/web/api"

@@ -10,7 +10,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/farol-preservation/farol/internal/testenv/must"
+	"github.com/farol-preservation/farol/internal/rigs/testenv/must"
 )
 
 // A server that is told to stop finishes what is under way and takes nothing new. Until then
@@ -60,7 +60,10 @@ func TestServerFinishesWhatIsUnderWay(t *testing.T) {
 
 func fetch(t *testing.T, url string) (int, string) {
 	t.Helper()
-	answer := must.Get(http.Get(url))(t)
+	answer, err := http.Get(url)
+	if err != nil {
+		t.Fatal(err)
+	}
 	defer answer.Body.Close() //nolint:errcheck // read below
 	text := must.Get(io.ReadAll(answer.Body))(t)
 	return answer.StatusCode, string(text)

@@ -9,9 +9,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/farol-preservation/farol/internal/testenv/must"
-
-	"github.com/farol-preservation/farol/internal/testenv"
+	"github.com/farol-preservation/farol/internal/rigs/testenv"
+	"github.com/farol-preservation/farol/internal/rigs/testenv/must"
 	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
 )
@@ -28,7 +27,10 @@ func (s *site) servedWeb(settings map[string]string, token string) func(path str
 		r := must.Get(http.NewRequestWithContext(s.t.Context(), http.MethodGet, at+path, nil))(s.t)
 		r.Header.Set("Authorization", "Bearer "+token)
 		client := http.Client{Timeout: testenv.Patience}
-		response := must.Get(client.Do(r))(s.t)
+		response, err := client.Do(r)
+		if err != nil {
+			s.t.Fatal(err)
+		}
 		defer response.Body.Close()
 		text := must.Get(io.ReadAll(response.Body))(s.t)
 		return response.StatusCode, string(text)

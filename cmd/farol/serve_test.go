@@ -14,9 +14,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/farol-preservation/farol/internal/testenv/must"
-
-	"github.com/farol-preservation/farol/internal/testenv"
+	"github.com/farol-preservation/farol/internal/rigs/testenv"
+	"github.com/farol-preservation/farol/internal/rigs/testenv/must"
 	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
 )
@@ -62,7 +61,10 @@ func send(t *testing.T, url, token, body string, headers ...string) (int, string
 		r.Header.Set(headers[i], headers[i+1])
 	}
 	client := http.Client{Timeout: testenv.Patience}
-	response := must.Get(client.Do(r))(t)
+	response, err := client.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
 	defer response.Body.Close()
 	answer := must.Get(io.ReadAll(response.Body))(t)
 	return response.StatusCode, strings.TrimSpace(string(answer))
@@ -172,7 +174,10 @@ func metricsAreServed(t *testing.T, binary string, settings map[string]string) {
 	p.eventually("the address of metrics", func() bool { return where.MatchString(p.said()) })
 	send(t, near+"/pull", "", `{"receiver": "r", "timeout": 0, "queues": {"none": {}}}`)
 	send(t, near+"/made/up", "", "")
-	response := must.Get(http.Get("http://" + where.FindStringSubmatch(p.said())[1] + "/metrics"))(t)
+	response, err := http.Get("http://" + where.FindStringSubmatch(p.said())[1] + "/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
 	defer response.Body.Close()
 	text := must.Get(io.ReadAll(response.Body))(t)
 	for _, want := range []string{

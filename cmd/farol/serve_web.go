@@ -8,9 +8,9 @@ import (
 	"net"
 	"net/url"
 
-	"github.com/farol-preservation/farol/internal/cli"
-	"github.com/farol-preservation/farol/internal/handlers"
-	"github.com/farol-preservation/farol/internal/settings"
+	"github.com/farol-preservation/farol/internal/commands/cli"
+	"github.com/farol-preservation/farol/internal/commands/handlers"
+	"github.com/farol-preservation/farol/internal/process/settings"
 	"github.com/farol-preservation/farol/registry/plans"
 	"github.com/farol-preservation/farol/web/access"
 	"github.com/farol-preservation/farol/web/auth"

@@ -9,9 +9,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/farol-preservation/farol/internal/testenv/must"
-
-	"github.com/farol-preservation/farol/internal/testenv"
+	"github.com/farol-preservation/farol/internal/rigs/testenv"
+	"github.com/farol-preservation/farol/internal/rigs/testenv/must"
 	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/web/auth"
@@ -46,7 +45,10 @@ func TestServeSignsInAtProviders(t *testing.T) {
 		{"/oidc/test-edu", "/", ">An Auditor</a>"},
 		{"/api/v1/me", "/api/v1/me", `"email":"auditor@archive.org"`},
 	} {
-		a := must.Get(browser.Get("http://" + addr + tc.path))(t)
+		a, err := browser.Get("http://" + addr + tc.path)
+		if err != nil {
+			t.Fatal(err)
+		}
 		page, err := io.ReadAll(a.Body)
 		if err := a.Body.Close(); err != nil {
 			t.Error(err)

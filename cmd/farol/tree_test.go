@@ -13,7 +13,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/farol-preservation/farol/internal/cli"
+	"github.com/farol-preservation/farol/internal/commands/cli"
 	"github.com/farol-preservation/farol/web/api"
 	"github.com/farol-preservation/farol/web/ops"
 )

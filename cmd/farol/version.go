@@ -3,9 +3,9 @@ package main
 import (
 	"github.com/spf13/cobra"
 
-	"github.com/farol-preservation/farol/internal/build"
-	"github.com/farol-preservation/farol/internal/cli"
+	"github.com/farol-preservation/farol/internal/commands/cli"
 	"github.com/farol-preservation/farol/internal/commands/op"
+	"github.com/farol-preservation/farol/internal/process/build"
 )
 
 func versionCommand() *cobra.Command {

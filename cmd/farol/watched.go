@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 
-	"github.com/farol-preservation/farol/internal/monitor"
+	"github.com/farol-preservation/farol/internal/process/monitor"
 )
 
 // readiness is that of a process which may be stopping.

@@ -12,17 +12,16 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/farol-preservation/farol/internal/testenv/must"
-
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/prometheus/client_golang/prometheus"
 	"go.yaml.in/yaml/v4"
 
 	"github.com/farol-preservation/farol/claim"
-	"github.com/farol-preservation/farol/internal/monitor"
-	"github.com/farol-preservation/farol/internal/reference"
-	"github.com/farol-preservation/farol/internal/settings"
-	"github.com/farol-preservation/farol/internal/testenv"
+	"github.com/farol-preservation/farol/internal/process/monitor"
+	"github.com/farol-preservation/farol/internal/process/settings"
+	"github.com/farol-preservation/farol/internal/rigs/reference"
+	"github.com/farol-preservation/farol/internal/rigs/testenv"
+	"github.com/farol-preservation/farol/internal/rigs/testenv/must"
 	"github.com/farol-preservation/farol/storage"
 )
 
@@ -107,11 +106,11 @@ func page(t *testing.T, path ...string) string {
 }
 
 // docs/reference/metrics.md is what the program says of its metrics. After a change:
-// go test ./internal/monitor -run Metrics -update.
+// go test ./internal/process/monitor -run Metrics -update.
 func TestMetricsAreDocumented(t *testing.T) {
 	t.Parallel()
 	var b strings.Builder
-	b.WriteString("# Metrics\n\nThis page is generated: `go test ./internal/monitor -run Metrics -update` writes it. [For operators](../operators.md#watch) says\n" +
+	b.WriteString("# Metrics\n\nThis page is generated: `go test ./internal/process/monitor -run Metrics -update` writes it. [For operators](../operators.md#watch) says\n" +
 		"how to serve and read them.\n\n| metric | labels | meaning |\n|---|---|---|\n")
 	for _, g := range groups(t) {
 		fmt.Fprintf(&b, "| **%s** | | |\n", g.about)

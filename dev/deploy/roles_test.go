@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/farol-preservation/farol/internal/testenv/must"
+	"github.com/farol-preservation/farol/internal/rigs/testenv/must"
 )
 
 // Every process works as farol, who owns nothing; the migrations alone run as the

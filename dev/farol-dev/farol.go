@@ -15,7 +15,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/farol-preservation/farol/internal/cli"
+	"github.com/farol-preservation/farol/internal/commands/cli"
 	"github.com/farol-preservation/farol/retry"
 )
 

@@ -12,9 +12,9 @@ import (
 	"github.com/vbauerster/mpb/v8/decor"
 
 	"github.com/farol-preservation/farol/explain"
-	"github.com/farol-preservation/farol/internal/cli"
+	"github.com/farol-preservation/farol/internal/commands/cli"
 	"github.com/farol-preservation/farol/internal/human"
-	"github.com/farol-preservation/farol/internal/settings"
+	"github.com/farol-preservation/farol/internal/process/settings"
 	"github.com/farol-preservation/farol/record"
 )
 

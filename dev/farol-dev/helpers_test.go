@@ -5,7 +5,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/farol-preservation/farol/internal/testenv/must"
+	"github.com/farol-preservation/farol/internal/rigs/testenv/must"
 )
 
 // A helper is ended ten seconds after it is asked to stop. Until then it must

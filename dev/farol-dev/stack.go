@@ -16,9 +16,9 @@ import (
 	"github.com/caarlos0/env/v10"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/farol-preservation/farol/internal/cli"
-	"github.com/farol-preservation/farol/internal/devstack"
-	"github.com/farol-preservation/farol/internal/settings"
+	"github.com/farol-preservation/farol/internal/commands/cli"
+	"github.com/farol-preservation/farol/internal/process/settings"
+	"github.com/farol-preservation/farol/internal/rigs/devstack"
 	"github.com/farol-preservation/farol/progress"
 	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"

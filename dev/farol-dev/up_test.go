@@ -11,11 +11,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/farol-preservation/farol/internal/testenv/must"
-
 	"github.com/jackc/pgx/v5"
 
-	"github.com/farol-preservation/farol/internal/testenv"
+	"github.com/farol-preservation/farol/internal/rigs/testenv"
+	"github.com/farol-preservation/farol/internal/rigs/testenv/must"
 )
 
 // dev is a farol dev in a directory, seen by the person who has started it.
@@ -112,7 +111,10 @@ func TestNewDevHasBagsToWatch(t *testing.T) {
 	}
 	client := http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	for _, want := range []int{http.StatusSeeOther, http.StatusGone} {
-		a := must.Get(client.Post(d.link, "application/x-www-form-urlencoded", nil))(t)
+		a, err := client.Post(d.link, "application/x-www-form-urlencoded", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
 		a.Body.Close()
 		if a.StatusCode != want {
 			t.Errorf("the link is answered with %d, want %d", a.StatusCode, want)

@@ -14,14 +14,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/farol-preservation/farol/internal/testenv/must"
-
 	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5"
 	"github.com/redis/go-redis/v9"
 
-	"github.com/farol-preservation/farol/internal/devstack"
-	"github.com/farol-preservation/farol/internal/testenv"
+	"github.com/farol-preservation/farol/internal/rigs/devstack"
+	"github.com/farol-preservation/farol/internal/rigs/testenv"
+	"github.com/farol-preservation/farol/internal/rigs/testenv/must"
 )
 
 func mustParse(t *testing.T, s string) *url.URL {
@@ -52,7 +51,10 @@ func redisClient(t *testing.T, s *devstack.Stack) *redis.Client {
 
 func body(t *testing.T, address string) string {
 	t.Helper()
-	resp := must.Get(http.Get(address))(t)
+	resp, err := http.Get(address)
+	if err != nil {
+		t.Fatal(err)
+	}
 	defer resp.Body.Close() //nolint:errcheck // read to its end
 	b, err := io.ReadAll(resp.Body)
 	if err != nil || resp.StatusCode != http.StatusOK {

@@ -8,9 +8,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/farol-preservation/farol/internal/testenv/must"
-
-	"github.com/farol-preservation/farol/internal/devstack"
+	"github.com/farol-preservation/farol/internal/rigs/devstack"
+	"github.com/farol-preservation/farol/internal/rigs/testenv/must"
 )
 
 // Mail to anyone becomes a file.

@@ -14,8 +14,8 @@ import (
 	"io"
 	"net"
 
-	"github.com/farol-preservation/farol/internal/devstack"
-	"github.com/farol-preservation/farol/internal/devstack/mailbox"
+	"github.com/farol-preservation/farol/internal/rigs/devstack"
+	"github.com/farol-preservation/farol/internal/rigs/devstack/mailbox"
 )
 
 // Run is the body of "farol-dev internal COMMAND", for the commands "s3", "nsq",

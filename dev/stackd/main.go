@@ -15,7 +15,7 @@ import (
 
 	"github.com/farol-preservation/farol/dev/servers"
 	"github.com/farol-preservation/farol/format"
-	"github.com/farol-preservation/farol/internal/testenv"
+	"github.com/farol-preservation/farol/internal/rigs/testenv"
 )
 
 func main() {

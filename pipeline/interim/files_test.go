@@ -5,7 +5,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/farol-preservation/farol/internal/testenv/must"
+	"github.com/farol-preservation/farol/internal/rigs/testenv/must"
 )
 
 // A page is sorted whatever order the files come in, and pages leave no file out.

@@ -9,8 +9,8 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/farol-preservation/farol/internal/testenv"
-	"github.com/farol-preservation/farol/internal/testenv/injure"
+	"github.com/farol-preservation/farol/internal/rigs/testenv"
+	"github.com/farol-preservation/farol/internal/rigs/testenv/injure"
 	"github.com/farol-preservation/farol/pipeline"
 	"github.com/farol-preservation/farol/storage"
 )

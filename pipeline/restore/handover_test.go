@@ -6,9 +6,9 @@ import (
 	"io"
 	"testing"
 
-	"github.com/farol-preservation/farol/internal/testenv/must"
-
 	"pgregory.net/rapid"
+
+	"github.com/farol-preservation/farol/internal/rigs/testenv/must"
 )
 
 // What is read is what was written, in pieces of any size on either side, and then

@@ -13,10 +13,9 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/farol-preservation/farol/internal/testenv/must"
-
 	"github.com/farol-preservation/farol/bag"
 	"github.com/farol-preservation/farol/bag/bagtest"
+	"github.com/farol-preservation/farol/internal/rigs/testenv/must"
 	"github.com/farol-preservation/farol/pipeline/pipelinetest"
 	"github.com/farol-preservation/farol/registry/exports"
 	"github.com/farol-preservation/farol/storage"

@@ -5,8 +5,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/farol-preservation/farol/internal/testenv"
-	"github.com/farol-preservation/farol/internal/testenv/must"
+	"github.com/farol-preservation/farol/internal/rigs/testenv"
+	"github.com/farol-preservation/farol/internal/rigs/testenv/must"
 	"github.com/farol-preservation/farol/pipeline/fixity"
 	"github.com/farol-preservation/farol/pipeline/ingest"
 	"github.com/farol-preservation/farol/pipeline/pipelinetest"

@@ -9,8 +9,8 @@ import (
 	"testing"
 
 	"github.com/farol-preservation/farol/bag/bagtest"
-	"github.com/farol-preservation/farol/internal/oracle"
-	"github.com/farol-preservation/farol/internal/testenv/must"
+	"github.com/farol-preservation/farol/internal/rigs/oracle"
+	"github.com/farol-preservation/farol/internal/rigs/testenv/must"
 	"github.com/farol-preservation/farol/pipeline/pipelinetest"
 	"github.com/farol-preservation/farol/registry/requests"
 )

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/farol-preservation/farol/bag/bagtest"
-	"github.com/farol-preservation/farol/internal/testenv"
+	"github.com/farol-preservation/farol/internal/rigs/testenv"
 )
 
 // Uploads to a restoration bucket that no restoration under way can own are aborted once

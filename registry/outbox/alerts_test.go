@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/farol-preservation/farol/internal/testenv/must"
+	"github.com/farol-preservation/farol/internal/rigs/testenv/must"
 )
 
 // item puts an ingest of university A into the queue.

@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/farol-preservation/farol/internal/testenv/must"
+	"github.com/farol-preservation/farol/internal/rigs/testenv/must"
 	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
 )

@@ -18,13 +18,12 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/farol-preservation/farol/internal/testenv/must"
-
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/farol-preservation/farol/bag"
 	"github.com/farol-preservation/farol/bag/bagtest"
-	"github.com/farol-preservation/farol/internal/testenv"
+	"github.com/farol-preservation/farol/internal/rigs/testenv"
+	"github.com/farol-preservation/farol/internal/rigs/testenv/must"
 	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/storage"
@@ -131,7 +130,10 @@ func (d *depositor) sends(numbers ...int) (status int) {
 	for _, p := range signed.Parts {
 		r := must.Get(http.NewRequestWithContext(context.Background(), http.MethodPut, p.URL, bytes.NewReader(d.part(p.Number))))(t)
 		r.Header.Set("X-Amz-Checksum-Sha256", p.SHA256)
-		answer := must.Get(transport.RoundTrip(r))(t)
+		answer, err := transport.RoundTrip(r)
+		if err != nil {
+			t.Fatal(err)
+		}
 		text := must.Get(io.ReadAll(answer.Body))(t)
 		answer.Body.Close() //nolint:errcheck // it was read
 		if status = answer.StatusCode; status != http.StatusOK {

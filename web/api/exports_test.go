@@ -13,8 +13,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/farol-preservation/farol/internal/testenv/must"
-
+	"github.com/farol-preservation/farol/internal/rigs/testenv/must"
 	"github.com/farol-preservation/farol/registry"
 )
 
@@ -63,7 +62,10 @@ func TestExportIsDownloaded(t *testing.T) {
 			t.Errorf("%s: %+v", kind, m)
 		}
 		r := must.Get(http.NewRequestWithContext(t.Context(), http.MethodGet, s.url+m.Content, nil))(t)
-		got := must.Get(admin.client.Do(r))(t)
+		got, err := admin.client.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
 		content, err := io.ReadAll(got.Body)
 		got.Body.Close() //nolint:errcheck // it was read
 		sum := sha256.Sum256(content)

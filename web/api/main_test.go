@@ -14,13 +14,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/farol-preservation/farol/internal/testenv/must"
-
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/pquerna/otp/totp"
 
-	"github.com/farol-preservation/farol/internal/handlers"
-	"github.com/farol-preservation/farol/internal/testenv"
+	"github.com/farol-preservation/farol/internal/commands/handlers"
+	"github.com/farol-preservation/farol/internal/rigs/testenv"
+	"github.com/farol-preservation/farol/internal/rigs/testenv/must"
 	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/people"
@@ -187,7 +186,10 @@ func (c *caller) do(method, path string, body any, headers ...string) answer {
 		}
 		r.Header.Set(headers[i], headers[i+1])
 	}
-	answered := must.Get(c.client.Do(r))(c.s.t)
+	answered, err := c.client.Do(r)
+	if err != nil {
+		c.s.t.Fatal(err)
+	}
 	defer answered.Body.Close() //nolint:errcheck // read below
 	text := must.Get(io.ReadAll(answered.Body))(c.s.t)
 	return answer{answered.StatusCode, answered.Header, string(text)}

@@ -13,8 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/farol-preservation/farol/internal/testenv/must"
-
+	"github.com/farol-preservation/farol/internal/rigs/testenv/must"
 	"github.com/farol-preservation/farol/web/api"
 	"github.com/farol-preservation/farol/web/ops"
 )
@@ -202,7 +201,10 @@ func TestBodiesThatEndEarly(t *testing.T) {
 		conn := must.Get(net.Dial("tcp", strings.TrimPrefix(c.url, "http://")))(t)
 		conn.SetDeadline(time.Now().Add(time.Minute)) //nolint:errcheck // of a socket that was just opened
 		fmt.Fprintf(conn, "POST /api/v1/items/%v/cancel HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer %s\r\n%sContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\nnonsense\r\n", c.names["parked"], token, key)
-		answered := must.Get(http.ReadResponse(bufio.NewReader(conn), nil))(t)
+		answered, err := http.ReadResponse(bufio.NewReader(conn), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
 		if answered.StatusCode != 400 || answered.Header.Get("Content-Type") != "application/problem+json" {
 			t.Errorf("%q: %d %v", key, answered.StatusCode, answered.Header)
 		}

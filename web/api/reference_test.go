@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/farol-preservation/farol/internal/reference"
+	"github.com/farol-preservation/farol/internal/rigs/reference"
 	"github.com/farol-preservation/farol/web/ops"
 )
 

@@ -12,9 +12,9 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/farol-preservation/farol/internal/testenv/must"
-
 	"github.com/santhosh-tekuri/jsonschema/v6"
+
+	"github.com/farol-preservation/farol/internal/rigs/testenv/must"
 )
 
 // spec is the OpenAPI document of the server, with which every answer in the tests of this

@@ -4,8 +4,7 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/farol-preservation/farol/internal/testenv/must"
-
+	"github.com/farol-preservation/farol/internal/rigs/testenv/must"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/people"
 )

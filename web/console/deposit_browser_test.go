@@ -10,11 +10,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/farol-preservation/farol/internal/testenv/must"
-
 	"github.com/farol-preservation/farol/bag/bagtest"
-	"github.com/farol-preservation/farol/internal/testenv"
-	chrome "github.com/farol-preservation/farol/internal/testenv/browser"
+	"github.com/farol-preservation/farol/internal/rigs/testenv"
+	chrome "github.com/farol-preservation/farol/internal/rigs/testenv/browser"
+	"github.com/farol-preservation/farol/internal/rigs/testenv/must"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/people"
 	"github.com/farol-preservation/farol/storage/setup"

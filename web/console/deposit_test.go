@@ -5,9 +5,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/farol-preservation/farol/internal/testenv/must"
-
-	"github.com/farol-preservation/farol/internal/testenv"
+	"github.com/farol-preservation/farol/internal/rigs/testenv"
+	"github.com/farol-preservation/farol/internal/rigs/testenv/must"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/storage"
 	"github.com/farol-preservation/farol/storage/setup"

@@ -4,7 +4,7 @@ import (
 	"regexp"
 	"testing"
 
-	"github.com/farol-preservation/farol/internal/testenv"
+	"github.com/farol-preservation/farol/internal/rigs/testenv"
 	"github.com/farol-preservation/farol/registry"
 )
 

@@ -11,8 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/farol-preservation/farol/internal/testenv/must"
-
+	"github.com/farol-preservation/farol/internal/rigs/testenv/must"
 	"github.com/farol-preservation/farol/registry"
 )
 

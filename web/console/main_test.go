@@ -17,12 +17,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/farol-preservation/farol/internal/testenv/must"
-
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/farol-preservation/farol/internal/testenv"
+	"github.com/farol-preservation/farol/internal/rigs/testenv"
+	"github.com/farol-preservation/farol/internal/rigs/testenv/must"
 	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/people"
@@ -218,7 +217,10 @@ func (b *browser) do(r *http.Request) answer {
 	for name, values := range b.header {
 		r.Header[name] = values
 	}
-	a := must.Get(b.client.Do(r))(b.t)
+	a, err := b.client.Do(r)
+	if err != nil {
+		b.t.Fatal(err)
+	}
 	defer a.Body.Close() //nolint:errcheck // read below
 	text := must.Get(io.ReadAll(a.Body))(b.t)
 	return answer{a.StatusCode, a.Request.URL.Path, string(text), a.Header}

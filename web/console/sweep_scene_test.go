@@ -8,13 +8,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/farol-preservation/farol/internal/testenv/must"
-
 	"github.com/go-json-experiment/json"
 	"github.com/klauspost/compress/zstd"
 
 	"github.com/farol-preservation/farol/bag"
-	"github.com/farol-preservation/farol/internal/testenv"
+	"github.com/farol-preservation/farol/internal/rigs/testenv"
+	"github.com/farol-preservation/farol/internal/rigs/testenv/must"
 	"github.com/farol-preservation/farol/pipeline/interim"
 	"github.com/farol-preservation/farol/progress"
 	"github.com/farol-preservation/farol/record"

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	chrome "github.com/farol-preservation/farol/internal/testenv/browser"
+	chrome "github.com/farol-preservation/farol/internal/rigs/testenv/browser"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/web/console"
 	"github.com/farol-preservation/farol/web/permission"

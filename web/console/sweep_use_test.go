@@ -11,12 +11,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/farol-preservation/farol/internal/testenv/must"
-
 	"github.com/pquerna/otp/totp"
 
-	"github.com/farol-preservation/farol/internal/testenv"
-	chrome "github.com/farol-preservation/farol/internal/testenv/browser"
+	"github.com/farol-preservation/farol/internal/rigs/testenv"
+	chrome "github.com/farol-preservation/farol/internal/rigs/testenv/browser"
+	"github.com/farol-preservation/farol/internal/rigs/testenv/must"
 	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/people"

@@ -15,12 +15,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/farol-preservation/farol/internal/testenv/must"
-
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/farol-preservation/farol/claim"
-	"github.com/farol-preservation/farol/internal/testenv"
+	"github.com/farol-preservation/farol/internal/rigs/testenv"
+	"github.com/farol-preservation/farol/internal/rigs/testenv/must"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/web/access"
 )
@@ -104,7 +103,10 @@ func (l *leases) callWith(method, path string, body io.Reader, header ...string)
 	for i := 0; i < len(header); i += 2 {
 		r.Header.Set(header[i], header[i+1])
 	}
-	response := must.Get(http.DefaultClient.Do(r))(l.t)
+	response, err := http.DefaultClient.Do(r)
+	if err != nil {
+		l.t.Fatal(err)
+	}
 	defer response.Body.Close()
 	text := must.Get(io.ReadAll(response.Body))(l.t)
 	l.spec.check(l.t, method, path, response, text)

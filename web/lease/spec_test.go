@@ -14,11 +14,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/farol-preservation/farol/internal/testenv/must"
-
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
-	"github.com/farol-preservation/farol/internal/testenv"
+	"github.com/farol-preservation/farol/internal/rigs/testenv"
+	"github.com/farol-preservation/farol/internal/rigs/testenv/must"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/web/access"
 	"github.com/farol-preservation/farol/web/request"

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/farol-preservation/farol/internal/testenv"
+	"github.com/farol-preservation/farol/internal/rigs/testenv"
 )
 
 // What is wrong with a request is said in the words of JSON, and by the key's name.

@@ -10,11 +10,10 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/farol-preservation/farol/internal/testenv/must"
-
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/farol-preservation/farol/internal/testenv"
+	"github.com/farol-preservation/farol/internal/rigs/testenv"
+	"github.com/farol-preservation/farol/internal/rigs/testenv/must"
 )
 
 var docBlock = regexp.MustCompile("(?ms)^```([a-z]+)\n(.*?)^```$")

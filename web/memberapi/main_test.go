@@ -12,11 +12,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/farol-preservation/farol/internal/testenv/must"
-
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/farol-preservation/farol/internal/testenv"
+	"github.com/farol-preservation/farol/internal/rigs/testenv"
+	"github.com/farol-preservation/farol/internal/rigs/testenv/must"
 	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/people"
@@ -144,7 +143,10 @@ func (u tool) do(method, path string) (a answer) {
 	r := must.Get(http.NewRequestWithContext(context.Background(), method, u.s.url+path, nil))(u.s.t)
 	r.Header = u.header
 	client := http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
-	answered := must.Get(client.Do(r))(u.s.t)
+	answered, err := client.Do(r)
+	if err != nil {
+		u.s.t.Fatal(err)
+	}
 	defer answered.Body.Close()
 	text := must.Get(io.ReadAll(answered.Body))(u.s.t)
 	a = answer{answered.StatusCode, answered.Header, string(text), nil}

@@ -3,7 +3,7 @@ package memberapi_test
 import (
 	"testing"
 
-	"github.com/farol-preservation/farol/internal/testenv"
+	"github.com/farol-preservation/farol/internal/rigs/testenv"
 	"github.com/farol-preservation/farol/registry"
 )
 

@@ -12,8 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/farol-preservation/farol/internal/testenv/must"
-
+	"github.com/farol-preservation/farol/internal/rigs/testenv/must"
 	"github.com/farol-preservation/farol/web/access"
 )
 
@@ -37,7 +36,10 @@ func get(t *testing.T, method, url, tag string) (status int, header http.Header,
 	t.Helper()
 	r := must.Get(http.NewRequestWithContext(t.Context(), method, url, nil))(t)
 	r.Header.Set("If-None-Match", tag)
-	answer := must.Get(http.DefaultClient.Do(r))(t)
+	answer, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
 	t.Cleanup(func() { answer.Body.Close() }) //nolint:errcheck // it is read
 	return answer.StatusCode, answer.Header, answer.Body
 }

@@ -14,9 +14,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/farol-preservation/farol/internal/testenv/must"
-
-	"github.com/farol-preservation/farol/internal/testenv"
+	"github.com/farol-preservation/farol/internal/rigs/testenv"
+	"github.com/farol-preservation/farol/internal/rigs/testenv/must"
 	"github.com/farol-preservation/farol/web/access"
 	"github.com/farol-preservation/farol/web/request"
 )
@@ -55,7 +54,10 @@ func (r *reader) send(head, body string) net.Conn {
 func (r *reader) post(size int) (status int, retryAfter string) {
 	r.t.Helper()
 	body := fmt.Sprintf(`{"messages": {"q": [%q]}}`, strings.Repeat("x", size))
-	response := must.Get(http.Post(r.web.URL+"/post", "application/json", strings.NewReader(body)))(r.t)
+	response, err := http.Post(r.web.URL+"/post", "application/json", strings.NewReader(body))
+	if err != nil {
+		r.t.Fatal(err)
+	}
 	defer response.Body.Close() //nolint:errcheck // only read
 	return response.StatusCode, response.Header.Get("Retry-After")
 }

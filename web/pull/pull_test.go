@@ -16,12 +16,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/farol-preservation/farol/internal/testenv/must"
-
 	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/farol-preservation/farol/internal/testenv"
+	"github.com/farol-preservation/farol/internal/rigs/testenv"
+	"github.com/farol-preservation/farol/internal/rigs/testenv/must"
 	"github.com/farol-preservation/farol/web/reply"
 )
 
@@ -239,7 +238,10 @@ func TestWrongRequestsAreRefusedAndLeaveNothing(t *testing.T) {
 		t.Errorf("%d rows are left, %v", left, err)
 	}
 	for _, path := range []string{"/post", "/pull"} {
-		response := must.Get(s.client.Get(s.url + path))(t)
+		response, err := s.client.Get(s.url + path)
+		if err != nil {
+			t.Fatal(err)
+		}
 		response.Body.Close()
 		if response.StatusCode != http.StatusMethodNotAllowed {
 			t.Errorf("GET %s = %s", path, response.Status)

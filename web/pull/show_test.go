@@ -10,11 +10,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/farol-preservation/farol/internal/testenv/must"
-
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/farol-preservation/farol/internal/testenv"
+	"github.com/farol-preservation/farol/internal/rigs/testenv"
+	"github.com/farol-preservation/farol/internal/rigs/testenv/must"
 	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/topiclog"
@@ -25,7 +24,10 @@ import (
 func (s *server) do(method, path, body string) (status int, answer string) {
 	s.t.Helper()
 	r := must.Get(http.NewRequestWithContext(context.Background(), method, s.url+path, strings.NewReader(body)))(s.t)
-	response := must.Get(s.client.Do(r))(s.t)
+	response, err := s.client.Do(r)
+	if err != nil {
+		s.t.Fatal(err)
+	}
 	defer response.Body.Close() //nolint:errcheck // only read
 	got := must.Get(io.ReadAll(response.Body))(s.t)
 	return response.StatusCode, strings.TrimSpace(string(got))

@@ -8,8 +8,7 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/farol-preservation/farol/internal/testenv/must"
-
+	"github.com/farol-preservation/farol/internal/rigs/testenv/must"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/people"
 )
@@ -56,6 +55,9 @@ func (v *visitor) entersByLink(email string) {
 		kind = people.Reset
 	}
 	secret := must.Get(people.In(v.registry).MakeLink(v.t.Context(), p.ID, kind))(v.t)
-	a := must.Get(v.client.PostForm(v.url+people.LinkPath(kind, secret), url.Values{"password": {"correct horse battery staple"}}))(v.t)
+	a, err := v.client.PostForm(v.url+people.LinkPath(kind, secret), url.Values{"password": {"correct horse battery staple"}})
+	if err != nil {
+		v.t.Fatal(err)
+	}
 	read(v.t, a)
 }

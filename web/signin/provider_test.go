@@ -9,11 +9,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/farol-preservation/farol/internal/testenv/must"
-
 	"github.com/pquerna/otp/totp"
 
-	"github.com/farol-preservation/farol/internal/testenv"
+	"github.com/farol-preservation/farol/internal/rigs/testenv"
+	"github.com/farol-preservation/farol/internal/rigs/testenv/must"
 	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/people"
@@ -68,7 +67,10 @@ func (v *visitor) back(path string) string {
 		}
 		return nil
 	}
-	a := must.Get(client.Get(v.url + path))(v.t)
+	a, err := client.Get(v.url + path)
+	if err != nil {
+		v.t.Fatal(err)
+	}
 	if err := a.Body.Close(); err != nil || to == "" {
 		v.t.Fatalf("%s: %d, %v", path, a.StatusCode, err)
 	}
@@ -195,7 +197,10 @@ func TestProviderIsNotBelieved(t *testing.T) {
 		o.Answers(tc.answer)
 		func() {
 			defer func() { v.exec(`DELETE FROM sessions`) }()
-			a := must.Get(v.client.Get(v.url + "/oidc/campus"))(t)
+			a, err := v.client.Get(v.url + "/oidc/campus")
+			if err != nil {
+				t.Fatal(err)
+			}
 			page := read(t, a)
 			if !strings.Contains(page, tc.shows) || a.StatusCode < 400 {
 				t.Errorf("%s: %s %d shows no %q:\n%s", name, a.Request.URL.Path, a.StatusCode, tc.shows, page)
@@ -330,7 +335,10 @@ func TestProviderLeadsNowhereElse(t *testing.T) {
 	back := v.back("/oidc/campus?next=" + evil + "&redirect_uri=" + evil + "&return_to=" + evil)
 	client := *v.client
 	client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
-	a := must.Get(client.Get(v.url + back + "&next=" + evil + "&redirect_uri=" + evil))(t)
+	a, err := client.Get(v.url + back + "&next=" + evil + "&redirect_uri=" + evil)
+	if err != nil {
+		t.Fatal(err)
+	}
 	read(t, a)
 	if to := a.Header.Get("Location"); to != "/" {
 		t.Errorf("the sign-in leads to %q", to)

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/farol-preservation/farol/fault"
-	"github.com/farol-preservation/farol/internal/cli"
+	"github.com/farol-preservation/farol/internal/commands/cli"
 	"github.com/farol-preservation/farol/internal/human"
 	"github.com/farol-preservation/farol/storage"
 	"github.com/farol-preservation/farol/storage/setup"

@@ -7,10 +7,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/farol-preservation/farol/internal/testenv/must"
-
 	"github.com/farol-preservation/farol/explain"
 	"github.com/farol-preservation/farol/internal/commands/values"
+	"github.com/farol-preservation/farol/internal/rigs/testenv/must"
 	"github.com/farol-preservation/farol/progress"
 	"github.com/farol-preservation/farol/record"
 )

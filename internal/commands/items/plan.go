@@ -17,11 +17,11 @@ import (
 	"github.com/vbauerster/mpb/v8/decor"
 
 	"github.com/farol-preservation/farol/client"
-	"github.com/farol-preservation/farol/internal/cli"
+	"github.com/farol-preservation/farol/internal/commands/cli"
 	"github.com/farol-preservation/farol/internal/commands/op"
+	"github.com/farol-preservation/farol/internal/commands/remote"
 	"github.com/farol-preservation/farol/internal/commands/values"
 	"github.com/farol-preservation/farol/internal/human"
-	"github.com/farol-preservation/farol/internal/remote"
 	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
 )

@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/farol-preservation/farol/explain"
-	"github.com/farol-preservation/farol/internal/cli"
+	"github.com/farol-preservation/farol/internal/commands/cli"
 	"github.com/farol-preservation/farol/internal/commands/op"
 	"github.com/farol-preservation/farol/internal/human"
 	"github.com/farol-preservation/farol/record"

@@ -16,10 +16,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/farol-preservation/farol/client"
-	"github.com/farol-preservation/farol/internal/cli"
+	"github.com/farol-preservation/farol/internal/commands/cli"
+	"github.com/farol-preservation/farol/internal/commands/connect"
+	"github.com/farol-preservation/farol/internal/commands/remote"
 	"github.com/farol-preservation/farol/internal/commands/values"
-	"github.com/farol-preservation/farol/internal/connect"
-	"github.com/farol-preservation/farol/internal/remote"
 	"github.com/farol-preservation/farol/record"
 )
 
@@ -224,13 +224,12 @@ func (f Flag) read(c *Call, raw any) (err error) {
 	given := c.Cmd.Flags().Changed(f.Name) || f.Alias != "" && c.Cmd.Flags().Changed(f.Alias) || f.Default != nil
 	switch to := raw.(type) {
 	case *int:
-		if f.Least != f.Most && given {
-			if err := cli.InRange("--"+f.Name, *to, f.Least, f.Most); err != nil {
-				return err
-			}
+		if !given {
+			return nil
 		}
-		if given {
-			c.values[f.Name] = *to
+		c.values[f.Name] = *to
+		if f.Least != f.Most {
+			return cli.InRange("--"+f.Name, *to, f.Least, f.Most)
 		}
 	case *bool:
 		if *to {

@@ -15,11 +15,11 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/farol-preservation/farol/internal/cli"
+	"github.com/farol-preservation/farol/internal/commands/cli"
+	"github.com/farol-preservation/farol/internal/commands/connect"
 	"github.com/farol-preservation/farol/internal/commands/op"
-	"github.com/farol-preservation/farol/internal/connect"
+	"github.com/farol-preservation/farol/internal/commands/remote"
 	"github.com/farol-preservation/farol/internal/human"
-	"github.com/farol-preservation/farol/internal/remote"
 	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/exports"

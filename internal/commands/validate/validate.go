@@ -17,11 +17,11 @@ import (
 
 	"github.com/farol-preservation/farol/bag"
 	"github.com/farol-preservation/farol/bag/profile"
-	"github.com/farol-preservation/farol/internal/cli"
+	"github.com/farol-preservation/farol/internal/commands/cli"
+	"github.com/farol-preservation/farol/internal/commands/connect"
 	"github.com/farol-preservation/farol/internal/commands/op"
-	"github.com/farol-preservation/farol/internal/connect"
 	"github.com/farol-preservation/farol/internal/human"
-	"github.com/farol-preservation/farol/internal/settings"
+	"github.com/farol-preservation/farol/internal/process/settings"
 )
 
 // bagRules are the flags that say by which rules a bag is judged.

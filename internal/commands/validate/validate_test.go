@@ -11,10 +11,9 @@ import (
 	"testing"
 	"testing/iotest"
 
-	"github.com/farol-preservation/farol/internal/testenv/must"
-
 	"github.com/farol-preservation/farol/bag"
-	"github.com/farol-preservation/farol/internal/cli"
+	"github.com/farol-preservation/farol/internal/commands/cli"
+	"github.com/farol-preservation/farol/internal/rigs/testenv/must"
 )
 
 // A disk that fails is not the bag's fault: nothing was found out.

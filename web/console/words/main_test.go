@@ -3,7 +3,7 @@ package words
 import (
 	"testing"
 
-	"github.com/farol-preservation/farol/internal/testenv"
+	"github.com/farol-preservation/farol/internal/rigs/testenv"
 )
 
 func TestMain(m *testing.M) { testenv.Main(m) }

@@ -1,9 +1,0 @@
-package monitor
-
-import (
-	"testing"
-
-	"github.com/farol-preservation/farol/internal/testenv"
-)
-
-func TestMain(m *testing.M) { testenv.Main(m) }

@@ -1,0 +1,11 @@
+package settings
+
+import (
+	"testing"
+
+	"github.com/farol-preservation/farol/internal/rigs/testenv"
+)
+
+func TestMain(m *testing.M) {
+	testenv.Main(m)
+}
