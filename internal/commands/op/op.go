@@ -9,6 +9,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -240,8 +241,8 @@ func (f Flag) read(c *Call, raw any) (err error) {
 			c.values[f.Name] = *to
 		}
 	case *[]string:
-		if len(*to) > 0 {
-			c.values[f.Name] = *to
+		if list := slices.DeleteFunc(*to, func(text string) bool { return f.Kind == Texts && text == "" }); len(list) > 0 {
+			c.values[f.Name] = list
 		}
 	case *string:
 		return f.readText(c, *to, given)
