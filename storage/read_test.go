@@ -169,7 +169,7 @@ func TestSilenceEndsARequest(t *testing.T) {
 func TestReaderAtReadsAnywhere(t *testing.T) {
 	t.Parallel()
 	b := create(t, target(t, "get"))
-	content := noise(1000)
+	content := noise(100)
 	etag := put(t, b, "key", content).ETag
 	size := int64(len(content))
 	r := b.ReaderAt(t.Context(), "key", size, etag)
@@ -183,7 +183,7 @@ func TestReaderAtReadsAnywhere(t *testing.T) {
 	if n, err := r.ReadAt(p, size+10); n != 0 || !errors.Is(err, io.EOF) {
 		t.Errorf("ReadAt behind the end = %d, %v; want 0, EOF", n, err)
 	}
-	put(t, b, "key", noise(999))
+	put(t, b, "key", noise(99))
 	if _, err := r.ReadAt(p, 0); !errors.Is(err, storage.ErrChanged) {
 		t.Errorf("ReadAt of a replaced object = %v, want ErrChanged", err)
 	}
