@@ -28,7 +28,7 @@ func ofClaims() []mutant {
 		LIMIT $10
 	) found
 	WHERE w.id = (SELECT x.id FROM work_items x WHERE x.ctid = found.place)`,
-			"./claim", "TestEachItemIsClaimedOnce"),
+			"./claim", "TestEachItemIsClaimedOnce|TestClaimPassesOverALockedItem"),
 		mistake("claim-waits-for-locks", "claim/sql/claim_ingest.sql",
 			`				FOR UPDATE SKIP LOCKED
 `, ``,
