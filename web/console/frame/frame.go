@@ -30,13 +30,14 @@ import (
 //go:embed pages/*.html assets/*
 var files embed.FS
 
-// Frame are the console of a server. They are safe for concurrent use.
+// Frame serves the pages of a server. It is safe for concurrent use.
 type Frame struct {
-	API   *api.API
-	Table *ops.API
-	auth  *auth.Auth
-	Web   *access.Web
-	log   *slog.Logger
+	API   *api.API    // its settings
+	Table *ops.API    // the operations that pages ask
+	Web   *access.Web // who asks
+
+	auth *auth.Auth
+	log  *slog.Logger
 
 	sheets    []Sheet
 	routes    []Route
