@@ -63,7 +63,7 @@ func ofUploads() []mutant {
 			`IfMatch: w.Item.ETag, Unchecked`, `Unchecked`,
 			"./pipeline/ingest", "TestBagThatIsReplacedOrRemovedInBetween"),
 		mistake("staged-bytes-believed", "pipeline/ingest/staged.go",
-			`if sha256.Sum256(content) == f.SHA256 {`, `if len(content) > 0 {`,
+			`if sha256.Sum256(content) == f.SHA256 {`, `if sum := sha256.Sum256(content); sum == f.SHA256 || len(content) > 0 {`,
 			"./pipeline/ingest", "TestStagedTarThatIsLostOrDamagedIsCopiedAgain|TestTarThatReadsDifferentlyIsReadAgain"),
 		mistake("tar-blamed-on-staging", "pipeline/ingest/staged.go",
 			`if err == nil && sum != f.SHA256 {`, `if err != nil {`,
