@@ -24,7 +24,7 @@ import (
 type watch struct {
 	when   func(removals, looks int) bool
 	late   bool // hit is called when the request was served
-	denied bool // removals are refused
+	denied int  // from which removal on they are refused; 0: none is
 	hit    func()
 
 	mu              sync.Mutex
@@ -44,11 +44,12 @@ func (g *watch) way(proxy *httputil.ReverseProxy) http.Handler {
 		}
 		hit := !g.done && (removes || r.Method == http.MethodHead) && g.when != nil && g.when(g.removals, g.looks)
 		g.done = g.done || hit
+		refused := removes && g.denied != 0 && g.removals >= g.denied
 		g.mu.Unlock()
 		if hit && !g.late {
 			g.hit()
 		}
-		if removes && g.denied {
+		if refused {
 			w.WriteHeader(http.StatusForbidden)
 			fmt.Fprint(w, `<Error><Code>AccessDenied</Code><Message>Object is WORM protected</Message></Error>`)
 			return
@@ -92,7 +93,8 @@ func TestCancelledDeletionGivesBack(t *testing.T) {
 	}{
 		"during the first look":      {watch: watch{when: at(0, 1)}},
 		"a copy was missing":         {lost: true},
-		"the store refuses":          {watch: watch{denied: true}},
+		"the stores refuse":          {watch: watch{denied: 1}},
+		"one of two stores refuses":  {watch: watch{denied: 2}},
 		"before the first removal":   {watch: watch{when: at(1, 0)}},
 		"after the first removal":    {watch: watch{when: at(1, 0), late: true}},
 		"after the second removal":   {watch: watch{when: at(2, 0), late: true}, deleted: 1},
