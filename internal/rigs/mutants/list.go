@@ -60,8 +60,7 @@ func ofCarrying() []mutant {
 			` AND s.stage = m.stage AND NOT s.paused`, ` AND s.stage = m.stage`,
 			"./claim", "TestNothingIsCarriedIntoAPausedStage"),
 		mistake("carried-beyond-the-cap", "claim/settle.go",
-			`		locks = append(locks, lockCap(stage))
-`, ``,
+			`locks = append(locks, lockCap(stage))`, `_ = stage`,
 			"./claim", "TestCapHoldsForWhatIsCarriedOn"),
 		mistake("carried-without-an-attempt", "claim/sql/settle_done.sql",
 			`FROM moved m WHERE m.lease IS NOT NULL`, `FROM moved m WHERE false`,
