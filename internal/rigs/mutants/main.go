@@ -93,7 +93,7 @@ func (m mutant) applied(root string) (string, error) {
 }
 
 const (
-	testTime  = 15 * time.Minute // a mutant may stop a test until its patience ends
+	testTime  = 15 * time.Minute // a mutant may stop a test until its patience ends, or that of go test (10 minutes)
 	noLonger  = 20 * time.Second // for a process that was interrupted
 	rootOfAll = "../../.."
 )
@@ -137,8 +137,8 @@ func (m mutant) killed(ctx context.Context) (bool, error) {
 			return false, fmt.Errorf("%s has no test that matches %s", m.pkg, m.tests)
 		}
 		return false, nil
-	case errors.As(err, &exit) && strings.Contains(string(out), "--- FAIL"):
-		return true, nil
+	case errors.As(err, &exit) && (strings.Contains(string(out), "--- FAIL") || strings.Contains(string(out), "panic: test timed out")):
+		return true, nil // one that goes on for ever was noticed, too
 	default:
 		return false, fmt.Errorf("the tests did not run: %w\n%s", err, out)
 	}
