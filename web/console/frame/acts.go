@@ -23,11 +23,8 @@ var formOf = regexp.MustCompile(`/do/([a-z]+\.[a-z_]+)`)
 // one on the page of the record that they are about.
 func (p *Frame) unplaced() (list []ops.Row) {
 	placed := map[string]bool{}
-	for _, name := range append(p.templateNames(), "parts.html", "layout.html") {
-		text, err := files.ReadFile("pages/" + name)
-		if err != nil {
-			continue
-		}
+	for _, file := range pageFiles() {
+		text, _ := files.ReadFile(file) // it is there
 		for _, found := range formOf.FindAllSubmatch(text, -1) {
 			placed[string(found[1])] = true
 		}

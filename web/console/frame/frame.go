@@ -39,14 +39,13 @@ type Frame struct {
 	auth *auth.Auth
 	log  *slog.Logger
 
-	sheets    []Sheet
-	routes    []Route
-	forms     []ops.Row                     // without a form in a template
-	templates map[string]*template.Template // by file
-	assets    map[string]asset              // by name
-	live      *live.Live
-	packers   sync.Pool // of gzip.Writer: one takes most of a MiB
-	seen      seen      // of staff, for the time that the database is away
+	sheets  []Sheet
+	routes  []Route
+	forms   []ops.Row        // without a form in a template
+	assets  map[string]asset // by name
+	live    *live.Live
+	packers sync.Pool // of gzip.Writer: one takes most of a MiB
+	seen    seen      // of staff, for the time that the database is away
 }
 
 // Sheet is a page, and its line in the list of pages.
@@ -74,29 +73,30 @@ type Route struct {
 func New(a *api.API, t *ops.API, sheets []Sheet, routes []Route) *Frame {
 	p := &Frame{
 		API: a, Table: t, auth: a.Auth, Web: a.Web, log: a.Log, sheets: sheets, routes: routes, live: live.New(a, t),
-		templates: map[string]*template.Template{}, assets: map[string]asset{},
+		assets: map[string]asset{},
 	}
 	p.forms = p.unplaced()
 	p.readAssets()
-	for _, name := range p.templateNames() {
-		p.templates[name] = template.Must(template.New(name).Funcs(functions()).ParseFS(files, "pages/layout.html", "pages/parts.html", "pages/"+name))
-	}
+	pages() // one that is wrong panics here, and not when a person opens it
 	return p
 }
 
-// templateNames are the files with a page each.
-func (p *Frame) templateNames() (list []string) {
-	found, err := fs.Glob(files, "pages/*.html")
-	if err != nil {
-		return nil
-	}
-	for _, name := range found {
-		if name = path.Base(name); name != "layout.html" && name != "parts.html" {
-			list = append(list, name)
+// pageFiles are those of the pages, with what they share.
+func pageFiles() []string {
+	list, _ := fs.Glob(files, "pages/*.html") // its error is one of the pattern
+	return list
+}
+
+// pages are the templates by file, which hold nothing of a server.
+var pages = sync.OnceValue(func() map[string]*template.Template { //nolint:gochecknoglobals // made once
+	list := map[string]*template.Template{}
+	for _, file := range pageFiles() {
+		if name := path.Base(file); name != "layout.html" && name != "parts.html" {
+			list[name] = template.Must(template.New(name).Funcs(functions()).ParseFS(files, "pages/layout.html", "pages/parts.html", file))
 		}
 	}
 	return list
-}
+})
 
 // Routes adds the pages to a mux.
 func (p *Frame) Routes(mux *http.ServeMux) {

@@ -100,8 +100,7 @@ func (p *Frame) Show(v *Visit, status int, file string, data any) {
 		s.Assets[name] = p.address(name)
 	}
 	var b bytes.Buffer
-	t := p.templates[file]
-	if err := t.ExecuteTemplate(&b, "layout", &s); err != nil {
+	if err := pages()[file].ExecuteTemplate(&b, "layout", &s); err != nil {
 		p.log.ErrorContext(v.Context(), "cannot make a page", "page", file, "err", err)
 		http.Error(v.Writer, "Farol cannot show this page now. Try again in a moment.", http.StatusInternalServerError)
 		return
