@@ -9,6 +9,7 @@ import (
 	"io"
 	"net/http"
 	"runtime"
+	"runtime/debug"
 	"strings"
 	"testing"
 	"time"
@@ -269,6 +270,7 @@ func (l *lingering) Read(p []byte) (int, error) {
 func TestPutStreamsInBoundedMemory(t *testing.T) {
 	const size, limit = 300 << 20, 64 << 20
 	b := create(t, target(t, "put"))
+	defer debug.SetGCPercent(debug.SetGCPercent(100))
 	var before runtime.MemStats
 	runtime.GC()
 	runtime.ReadMemStats(&before)

@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"regexp"
 	"runtime"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"testing"
@@ -316,6 +317,7 @@ func TestStreamThatWasSentNeedsNoProducer(t *testing.T) {
 func TestPutStreamKeepsNoPartInMemory(t *testing.T) {
 	const size, limit = 256 << 20, 16 << 20
 	b := create(t, target(t, "stream"))
+	defer debug.SetGCPercent(debug.SetGCPercent(100))
 	var before runtime.MemStats
 	runtime.GC()
 	runtime.ReadMemStats(&before)
