@@ -263,8 +263,9 @@ func Value[T any](of interface{ base() *Archive }, sql string, args ...any) T {
 // Exec runs a statement.
 func (a *Archive) Exec(sql string) {
 	a.T.Helper()
-	_, err := a.DB.Exec(context.Background(), sql)
-	a.must(err)
+	if _, err := a.DB.Exec(context.Background(), sql); err != nil {
+		a.T.Fatalf("%s: %v", sql, err)
+	}
 }
 
 // Item reads an item.
