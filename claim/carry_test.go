@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -172,6 +173,45 @@ func TestStaleClaimIsNotCarriedOn(t *testing.T) {
 				t.Errorf("the ledger has %d attempts, want 1", n)
 			}
 		})
+	}
+}
+
+// What is carried into a capped stage waits for a claim there that is not through: so the claim
+// is counted.
+func TestCarriedItemWaitsForTheCount(t *testing.T) {
+	t.Parallel()
+	q := newQueue(t)
+	id := q.put("Storage Validation", 10)
+	h := q.claimOne(q.engine(), "Storage Validation")
+	q.put("Record", 10)
+	q.put("Record", 10)
+	// The ledger's rows are kept from the claim, so that it is under way.
+	tx := must.Get(q.db.Begin(t.Context()))(t)
+	defer tx.Rollback(context.Background()) //nolint:errcheck // it was rolled back, or the test has failed
+	must.Get(tx.Exec(t.Context(), `INSERT INTO work_item_attempts (work_item_id, claim_token, stage, attempt, node, pid, worker)
+		SELECT id, 1, stage, 1, '', 1, '' FROM work_items WHERE stage = 'Record'`))(t)
+	waits := func(n int) bool {
+		return value[int](q, `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`) == n
+	}
+	var workers sync.WaitGroup
+	workers.Go(func() {
+		if items, err := q.engine().Claim(context.Background(), at("Record", 2), 2); err != nil || len(items) != 2 {
+			t.Errorf("Claim = %d items, %v", len(items), err)
+		}
+	})
+	testenv.Eventually(t, "the claim to wait", func() bool { return waits(1) })
+	var through atomic.Bool
+	workers.Go(func() {
+		defer through.Store(true)
+		if next, err := h.Carry(context.Background(), claim.Done{Next: "Record"}); err != nil || next != nil {
+			t.Errorf("Carry = %+v, %v; want that the item waits at Record", next, err)
+		}
+	})
+	testenv.Eventually(t, "the end of the other claim to wait, too", func() bool { return waits(2) || through.Load() })
+	must.Do(t, tx.Rollback(t.Context()))
+	workers.Wait()
+	if got := q.row(id); got.Stage != "Record" || got.Status != "Pending" {
+		t.Errorf("the item is %s at %s, and two others run there, its cap", got.Status, got.Stage)
 	}
 }
 

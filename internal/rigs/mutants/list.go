@@ -61,7 +61,7 @@ func ofCarrying() []mutant {
 			"./claim", "TestNothingIsCarriedIntoAPausedStage"),
 		mistake("carried-beyond-the-cap", "claim/settle.go",
 			`locks = append(locks, lockCap(stage))`, `_ = stage`,
-			"./claim", "TestCapHoldsForWhatIsCarriedOn"),
+			"./claim", "TestCapHoldsForWhatIsCarriedOn|TestCarriedItemWaitsForTheCount"),
 		mistake("carried-without-an-attempt", "claim/sql/settle_done.sql",
 			`FROM moved m WHERE m.lease IS NOT NULL`, `FROM moved m WHERE false`,
 			"./claim", "TestCarryingOnIsAnEndAndAClaim"),
