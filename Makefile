@@ -24,7 +24,7 @@ compiled:                       ## what the checks and the tests both need, once
 	go build ./...
 	cd dev && go build ./...
 
-test: test-deps                 ## all tests, against real servers that they start; soak tests at a fortieth
+test: test-deps                 ## all tests, against real servers that they start; soak tests at a twentieth
 	.ci/test
 
 race: test-deps                 ## the same, with the race detector in every package

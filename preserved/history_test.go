@@ -21,7 +21,7 @@ var (
 )
 
 // histories is how many there are: 10,000 in a whole soak. Elsewhere there are fewer than a
-// fortieth of them.
+// twentieth of them.
 func histories() int {
 	const whole, few = 10_000, 200
 	if testenv.Soak(whole) == whole {

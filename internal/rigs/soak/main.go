@@ -1,5 +1,5 @@
 // Command soak runs the soak tests at their whole length, where "make test" runs a
-// fortieth, and prints a table in Markdown of what they did. A soak test is one that
+// twentieth, and prints a table in Markdown of what they did. A soak test is one that
 // calls testenv.Soaked.
 package main
 

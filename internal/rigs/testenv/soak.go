@@ -10,7 +10,7 @@ import (
 
 const (
 	soakVar   = "FAROL_TEST_SOAK"
-	soakShare = 40 // of a whole soak, a short one does one part in so many
+	soakShare = 20 // of a whole soak, a short one does one part in so many
 
 	// SoakWhole is the setting, for the environment of tests, that makes soaks whole.
 	SoakWhole = soakVar + "=whole"
@@ -20,7 +20,7 @@ const (
 )
 
 // Soak is how often a soak test repeats what it does: whole times in make soak,
-// and a fortieth of that everywhere else. It may be called before flags are read.
+// and a twentieth of that everywhere else. It may be called before flags are read.
 func Soak(whole int) int {
 	if os.Getenv(soakVar) == "whole" {
 		return whole
