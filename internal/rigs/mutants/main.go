@@ -138,7 +138,7 @@ func (m mutant) killed(ctx context.Context) (bool, error) {
 		}
 		return false, nil
 	case errors.As(err, &exit) && (strings.Contains(string(out), "--- FAIL") || strings.Contains(string(out), "panic: test timed out")):
-		return true, nil // one that goes on for ever was noticed, too
+		return true, nil // one that never ends was noticed, too
 	default:
 		return false, fmt.Errorf("the tests did not run: %w\n%s", err, out)
 	}

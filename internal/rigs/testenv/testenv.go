@@ -64,7 +64,7 @@ func runTests(m *testing.M, share bool) (code int, err error) {
 			return 1, err
 		}
 	}
-	// A collector with its usual aim takes a third of the processors' time from small heaps.
+	// A collector with its usual aim takes a quarter of the processors' time from small heaps.
 	if _, set := os.LookupEnv("GOGC"); !set {
 		debug.SetGCPercent(400)
 	}
