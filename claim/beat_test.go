@@ -9,9 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/farol-preservation/farol/claim/cursor"
 	"github.com/farol-preservation/farol/claim/process"
-	"github.com/farol-preservation/farol/claim/stages"
 	"github.com/farol-preservation/farol/internal/rigs/testenv/must"
 )
 
@@ -38,8 +36,8 @@ func (s *scripted) renew(ctx context.Context, w worker, every time.Duration, hel
 	return s.asStore.renew(ctx, w, every, held, gone)
 }
 
-func (s *scripted) claim(ctx context.Context, f Filter, scans []cursor.Scan, n int, who identity, over stages.LeaseTimes) ([]Item, error) {
-	got, err := s.asStore.claim(ctx, f, scans, n, who, over)
+func (s *scripted) claim(ctx context.Context, takes []take) ([][]Item, error) {
+	got, err := s.asStore.claim(ctx, takes)
 	if s.onClaim != nil {
 		s.onClaim(ctx)
 	}

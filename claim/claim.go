@@ -13,8 +13,8 @@
 // appends the topic message. The only clock is the database's.
 //
 // The slots of a process meet in its [Engine]: claims that arrive while another one runs
-// go into the next statement together, and so do ends of claims. Callers have a call for
-// each item and pay the price of a batch.
+// go into the next transaction together, whatever they take and for whom, and so do ends of
+// claims. Callers have a call for each item and pay the price of a batch.
 //
 // Calls between files go one way. From the bottom up: words (claim, filter, service, outcome,
 // options, observe); the database (sql, postgres); what all parts share (core); ends of claims

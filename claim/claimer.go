@@ -1,10 +1,12 @@
 package claim
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/farol-preservation/farol/claim/batch"
@@ -13,7 +15,7 @@ import (
 	"github.com/farol-preservation/farol/registry"
 )
 
-// claims are those of this process, by filter.
+// claims are those of this process.
 type claims struct {
 	*settler
 
@@ -21,35 +23,57 @@ type claims struct {
 	isQuiet    func() bool                    // nothing was due at the last poll
 	background func(do func(context.Context)) // runs what nobody waits for, until the engine is closed
 
+	// Calls that meet go into one transaction, whatever they take and for whom. A claim of a capped
+	// stage waits for those of other processes, so it holds up no others.
+	free, capped *batch.Calls[request, answer]
+
 	mu       sync.Mutex
 	claimers map[string]*claimer
 	starts   map[int16]int64 // the latest virtual start times that were claimed, by band
 	recorded map[int16]int64 // what of them is in the database
 }
 
+// mostRequests is how many calls go into one transaction.
+const mostRequests = 128
+
 func newClaims(s *settler, store scanStore, isQuiet func() bool, background func(func(context.Context))) *claims {
-	return &claims{
+	c := &claims{
 		settler: s, store: store, isQuiet: isQuiet, background: background,
 		claimers: map[string]*claimer{}, starts: map[int16]int64{}, recorded: map[int16]int64{},
 	}
+	c.free, c.capped = batch.New(1, mostRequests, c.serve), batch.New(1, mostRequests, c.serve)
+	return c
 }
 
 // mostFilters bounds for how many filters an engine remembers where to start. A
 // process has few pools.
 const mostFilters = 256
 
-// claimFor is [Engine.ClaimFor].
-func (c *claims) claimFor(ctx context.Context, f Filter, n int, who Claimant) ([]Item, error) {
+// claimFor is [Engine.ClaimFor]. Stages with a cap come first.
+func (c *claims) claimFor(ctx context.Context, f Filter, n int, who Claimant) (items []Item, err error) {
 	if f = f.scanned(); len(f.Stages) == 0 {
 		return nil, nil
 	}
 	begun := time.Now()
-	got, err := c.claimer(f).asks.Ask(ctx, request{wants: f.Stages, n: n, as: who})
-	if err != nil {
-		return nil, err
+	of, known := c.claimer(f), c.settings.Load()
+	isCapped := func(w Want) bool { return known.Of(f.action(), w.Stage).Capped }
+	not := func(w Want) bool { return !isCapped(w) }
+	for _, part := range []struct {
+		calls *batch.Calls[request, answer]
+		drop  func(Want) bool
+	}{{c.capped, not}, {c.free, isCapped}} {
+		wants := slices.DeleteFunc(slices.Clone(f.Stages), func(w Want) bool { return w.Most <= 0 || part.drop(w) })
+		if len(wants) == 0 || len(items) >= n {
+			continue
+		}
+		got, asked := part.calls.Ask(ctx, request{of: of, wants: wants, n: n - len(items), as: who})
+		items, err = append(items, got.items...), cmp.Or(asked, got.err)
+		if err != nil {
+			break
+		}
 	}
-	c.options.Observer.Claimed(time.Since(begun), len(got.items))
-	return got.items, got.err
+	c.options.Observer.Claimed(time.Since(begun), len(items))
+	return items, err
 }
 
 // claimer makes the claims of a filter.
@@ -67,162 +91,119 @@ func (c *claims) claimer(f Filter) *claimer {
 	return c.claimers[key]
 }
 
-// claimer makes the claims of one filter. Calls that meet go into one statement.
+// claimer knows where the claims of one filter start.
 type claimer struct {
 	claims  *claims
 	filter  Filter
 	cursors *cursor.Cursors
-	asks    *batch.Calls[request, answer]
-	round   int // which size band comes first, so that none of a pool's bands waits until another is empty
+	round   atomic.Int64 // which size band comes first, so that none of a pool's bands waits until another is empty
 }
-
-// mostRequests is how many calls go into one statement.
-const mostRequests = 128
 
 func newClaimer(all *claims, f Filter) *claimer {
 	c := &claimer{claims: all, filter: f, cursors: cursor.New()}
-	c.asks = batch.New(1, mostRequests, c.claim)
 	all.wake.Subscribe(c.cursors)
 	return c
 }
 
-// claim serves several calls, those that follow each other and are alike together.
-func (c *claimer) claim(ctx context.Context, requests []request) ([]answer, error) {
-	answers := make([]answer, 0, len(requests))
-	for len(requests) > 0 {
-		same := countAlike(requests)
-		answers = append(answers, c.serve(ctx, requests[:same])...)
-		requests = requests[same:]
+// serve serves several calls with one transaction, with one statement for those that are alike.
+func (c *claims) serve(ctx context.Context, requests []request) ([]answer, error) {
+	known := c.settings.Load()
+	parties := gather(requests)
+	for _, p := range parties {
+		p.want(known)
+	}
+	c.claimAll(ctx, known, parties)
+	c.claimAll(ctx, known, late(parties))
+	answers := make([]answer, len(requests))
+	var back []Item
+	for _, p := range parties {
+		shared, left := share(p.requests, p.items, p.err)
+		for i, a := range shared {
+			answers[p.at[i]] = a
+		}
+		back = append(back, left...)
+	}
+	if len(back) > 0 {
+		c.giveBack(ctx, back, "More items were claimed than the worker has slots.")
 	}
 	return answers, nil
 }
 
-// countAlike counts the calls at the beginning that one statement can serve: they are for one
-// claimant, and want items of the same stages. Of calls that want others, one could get what
-// only another can take.
-func countAlike(requests []request) int {
-	sameStage := func(a, b Want) bool { return a.Stage == b.Stage && (a.Most > 0) == (b.Most > 0) }
-	for i, r := range requests {
-		if r.as != requests[0].as || !slices.EqualFunc(r.wants, requests[0].wants, sameStage) {
-			return i
-		}
-	}
-	return len(requests)
-}
-
-// serve serves several calls with one statement, or with two where a stage is
-// capped, and shares out what it got in the order of the calls.
-func (c *claimer) serve(ctx context.Context, requests []request) []answer {
-	who := requests[0].as
-	wants, n := together(requests)
-	known := c.claims.settings.Load()
-	var free []cursor.Scan
-	var items []Item
-	var failed error
-	for _, w := range wants {
-		scans := c.scans(known, w)
-		if len(scans) > 0 && scans[0].Capped {
-			got, err := c.scan(ctx, known, scans, n-len(items), who)
-			items = append(items, got...)
-			if err != nil {
-				failed = err
-			}
-		} else {
-			free = append(free, scans...)
-		}
-	}
-	c.round++
-	if failed == nil {
-		got, err := c.scan(ctx, known, free, n-len(items), who)
-		items = append(items, got...)
-		failed = err
-	}
-	answers, back := share(requests, items, failed)
-	if len(back) > 0 {
-		c.claims.giveBack(ctx, back, "More items were claimed than the worker has slots.")
-	}
-	return answers
-}
-
-// together adds up what calls want that are alike.
-func together(requests []request) (wants []Want, n int) {
-	most := map[registry.Stage]int{}
-	for _, r := range requests {
-		all := 0
-		for _, w := range r.wants {
-			most[w.Stage] += max(0, min(w.Most, r.n))
-			all += max(0, w.Most)
-		}
-		n += max(0, min(r.n, all))
-	}
-	for _, w := range requests[0].wants {
-		wants = append(wants, Want{w.Stage, most[w.Stage]})
-		delete(most, w.Stage) // a stage that is named twice is wanted once
-	}
-	return wants, n
-}
-
 func (c *claimer) scans(known *stages.All, w Want) []cursor.Scan {
-	if w.Most <= 0 {
-		return nil
-	}
 	bands := known.BandsWithin(c.filter.MinSize, c.filter.MaxSize)
 	scans := make([]cursor.Scan, 0, len(bands))
+	round := int(c.round.Load())
 	for i := range bands {
-		at := cursor.Partition{Stage: w.Stage, Band: bands[(i+c.round)%len(bands)]}
+		at := cursor.Partition{Stage: w.Stage, Band: bands[(i+round)%len(bands)]}
 		scans = append(scans, cursor.Scan{Partition: at, Most: w.Most, Capped: known.Of(c.filter.action(), w.Stage).Capped})
 	}
 	return scans
 }
 
-// scan claims up to n items from partitions. If it comes short where a scan passed over what
-// lies before an overdue priority, it claims that too: of two scans in a row of a partition one
-// starts at its cursor. So a claim that comes short has found all that there was.
-func (c *claimer) scan(ctx context.Context, known *stages.All, scans []cursor.Scan, n int, who Claimant) ([]Item, error) {
-	items, err := c.scanOnce(ctx, known, scans, n, who)
-	if err != nil || len(items) >= n || !slices.ContainsFunc(scans, func(s cursor.Scan) bool { return s.Late }) {
-		return items, err
+// late are the parties that came short where a scan passed over what lies before an overdue
+// priority. They claim that too: of two scans in a row of a partition one starts at its cursor. So a
+// claim that comes short has found all that there was.
+func late(parties []*party) (again []*party) {
+	for _, p := range parties {
+		if p.err != nil || len(p.items) >= p.n || !slices.ContainsFunc(p.scans, func(s cursor.Scan) bool { return s.Late }) {
+			continue
+		}
+		got := map[registry.Stage]int{}
+		for _, item := range p.items {
+			got[item.Stage]++
+		}
+		p.scans = slices.Clone(p.scans)
+		for i := range p.scans {
+			p.scans[i].Most -= got[p.scans[i].Stage]
+		}
+		p.scans = slices.DeleteFunc(p.scans, func(s cursor.Scan) bool { return s.Most <= 0 })
+		again = append(again, p)
 	}
-	got := map[registry.Stage]int{}
-	for _, item := range items {
-		got[item.Stage]++
-	}
-	rest := slices.Clone(scans)
-	for i := range rest {
-		rest[i].Most -= got[rest[i].Stage]
-	}
-	rest = slices.DeleteFunc(rest, func(s cursor.Scan) bool { return s.Most <= 0 })
-	more, err := c.scanOnce(ctx, known, rest, n-len(items), who)
-	return append(items, more...), err
+	return again
 }
 
-func (c *claimer) scanOnce(ctx context.Context, known *stages.All, scans []cursor.Scan, n int, who Claimant) ([]Item, error) {
-	if n <= 0 || len(scans) == 0 {
-		return nil, nil
+// claimAll claims for several parties, in one transaction. If the database refuses what one asks for,
+// each claims by itself.
+func (c *claims) claimAll(ctx context.Context, known *stages.All, parties []*party) {
+	parties = slices.DeleteFunc(parties, func(p *party) bool { return p.n <= len(p.items) || len(p.scans) == 0 })
+	if len(parties) == 0 {
+		return
 	}
-	e, begun := c.claims, time.Now()
-	if behind := c.cursors.Begin(scans, begun); len(behind) > 0 {
-		e.background(func(ctx context.Context) { c.rescan(ctx, behind) })
-	}
-	self, over := e.self.identity, known.Leases
-	if who != (Claimant{}) {
-		self = identity{node: who.Node, pid: who.PID, worker: who.Worker}
-	}
-	if who.Lease > 0 {
-		over = stages.LeaseTimes{}
-		for _, p := range scans {
-			over[stages.StepOf(c.filter.action(), p.Stage)] = who.Lease
+	begun := time.Now()
+	takes := make([]take, len(parties))
+	for i, p := range parties {
+		if behind := p.of.cursors.Begin(p.scans, begun); len(behind) > 0 {
+			c.background(func(ctx context.Context) { p.of.rescan(ctx, behind) })
 		}
+		takes[i] = p.take(c.self.identity, known)
 	}
-	items, err := e.store.claim(ctx, c.filter, scans, n, self, over)
+	got, err := c.store.claim(ctx, takes)
 	took := time.Since(begun)
 	if err != nil {
-		e.giveBack(ctx, items, "The claim was not completed.")
-		c.cursors.End(scans, nil, begun, took) // it may have been too much for a full scan
-		return nil, err
+		for _, items := range got {
+			c.giveBack(ctx, items, "The claim was not completed.")
+		}
+		for _, p := range parties {
+			p.of.cursors.End(p.scans, nil, begun, took) // it may have been too much for a full scan
+			p.err = err
+		}
+		if len(parties) > 1 && refused(err) {
+			for _, p := range parties {
+				p.err = nil
+				c.claimAll(ctx, known, []*party{p})
+			}
+		}
+		return
 	}
+	for i, p := range parties {
+		c.claimed(known, p, got[i], begun, took)
+	}
+}
+
+// claimed notes what a party got, and where its next claim starts.
+func (c *claims) claimed(known *stages.All, p *party, items []Item, begun time.Time, took time.Duration) {
 	last := map[cursor.Partition]cursor.Position{}
-	e.mu.Lock()
+	c.mu.Lock()
 	for i := range items {
 		item := &items[i]
 		st := known.Of(item.Action, item.Stage)
@@ -232,11 +213,11 @@ func (c *claimer) scanOnce(ctx context.Context, known *stages.All, scans []curso
 			last[at] = item.At
 		}
 		// An item that overtakes by its priority got the time that was current then, so it moves it no further.
-		e.starts[item.Band] = max(e.starts[item.Band], item.At.VirtualStart)
+		c.starts[item.Band] = max(c.starts[item.Band], item.At.VirtualStart)
 	}
-	e.mu.Unlock()
-	c.cursors.End(scans, last, begun, took)
-	return items, nil
+	c.mu.Unlock()
+	p.items = append(p.items, items...)
+	p.of.cursors.End(p.scans, last, begun, took)
 }
 
 // rescan finds what has come to lie before the cursors. One rescan runs at a time.

@@ -107,11 +107,11 @@ func goOn(m move, item Item, done Done, of func(stage registry.Stage) stages.Set
 	return m
 }
 
-// goesOn reports whether the item's stage is done, and another follows.
-func (m move) goesOn() bool { return m.Ended == "done" && m.Status == registry.Pending }
+// done reports whether the item's stage is done: another follows, or it was the last.
+func (m move) done() bool { return m.Ended == "done" }
 
 // alike reports whether one statement can make both moves.
-func (m move) alike(other move) bool { return m.goesOn() == other.goesOn() && m.capped == other.capped }
+func (m move) alike(other move) bool { return m.done() == other.done() }
 
 // carriedOn is the item at the stage that its worker has begun with a move.
 func (i Item) carriedOn(m move, l landing, st stages.Settings) Item {

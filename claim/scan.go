@@ -16,9 +16,9 @@ import (
 
 // scanStore is how items are claimed.
 type scanStore interface {
-	// claim takes up to n items from the partitions scanned. Items that come with an
-	// error are claimed, and cannot be used.
-	claim(ctx context.Context, f Filter, scans []cursor.Scan, n int, who identity, over stages.LeaseTimes) ([]Item, error)
+	// claim takes items, in one transaction, and returns those of each take. Items that come
+	// with an error are claimed, and cannot be used.
+	claim(ctx context.Context, takes []take) ([][]Item, error)
 	// peek lists what claim would take.
 	peek(ctx context.Context, f Filter, scans []cursor.Scan, n int) ([]int64, error)
 	// behind finds, in partitions whose first items were claimed, the first item that is
@@ -29,6 +29,15 @@ type scanStore interface {
 	overdue(ctx context.Context, action registry.Action, scans []cursor.Scan) (map[cursor.Partition][]int16, error)
 	// serve records how far the virtual start times of the size bands have come.
 	serve(ctx context.Context, starts map[int16]int64) error
+}
+
+// take is what one statement of a claim takes: up to n items from the partitions scanned.
+type take struct {
+	filter Filter
+	scans  []cursor.Scan
+	n      int
+	who    identity
+	over   stages.LeaseTimes // leases that differ from the settings
 }
 
 // mostSize is MaxSize for a statement.
@@ -53,24 +62,30 @@ func (f Filter) narrowing() []any {
 	return []any{memory, f.MinAge, append([]string{}, f.Institutions...), append([]string{}, f.StorageOptions...), without}
 }
 
-func (p *postgres) claim(ctx context.Context, f Filter, scans []cursor.Scan, n int, who identity, over stages.LeaseTimes) (items []Item, err error) {
-	var locks []lane.Statement
-	for _, pr := range scans {
-		if pr.Capped {
-			locks = []lane.Statement{lockCap(pr.Stage)} // a claim of a capped stage is of no other
+func (p *postgres) claim(ctx context.Context, takes []take) (got [][]Item, err error) {
+	var capped []registry.Stage
+	for _, t := range takes {
+		for _, s := range t.scans {
+			if s.Capped {
+				capped = append(capped, s.Stage)
+			}
 		}
 	}
 	err = registry.Again(func() error {
-		items, err = p.claimAfter(ctx, locks, f, scans, n, who, over)
+		got, err = p.claimAfter(ctx, lockCaps(capped), takes)
 		return err
 	})
-	return items, err
+	return got, err
 }
 
-// lockCap lets one claim of a capped stage run at a time, so that its live leases can
-// be counted.
-func lockCap(stage registry.Stage) lane.Statement {
-	return lane.Statement{SQL: `SELECT pg_advisory_xact_lock(hashtextextended('farol stage cap ' || $1, 0))`, Args: []any{stage}}
+// lockCaps let one transaction at a time take items of capped stages, so that live leases can be
+// counted. All transactions lock them in the same order.
+func lockCaps(of []registry.Stage) (locks []lane.Statement) {
+	slices.Sort(of)
+	for _, stage := range slices.Compact(of) {
+		locks = append(locks, lane.Statement{SQL: `SELECT pg_advisory_xact_lock(hashtextextended('farol stage cap ' || $1, 0))`, Args: []any{stage}})
+	}
+	return locks
 }
 
 func (p *postgres) peek(ctx context.Context, f Filter, scans []cursor.Scan, n int) ([]int64, error) {
@@ -122,37 +137,50 @@ func (f Filter) scanArgs(scans []cursor.Scan, n int) []any {
 // are.
 const usualClaim = 128
 
-func (p *postgres) claimAfter(ctx context.Context, locks []lane.Statement, f Filter, scans []cursor.Scan, n int, who identity, over stages.LeaseTimes) ([]Item, error) {
-	leaseOf, leaseFor := over.Of(f.action())
-	args := append(append(f.scanArgs(scans, n), f.narrowing()...), who.node, who.pid, who.worker, leaseOf, leaseFor)
-	rows, _ := p.hot.QueryAfter(ctx, locks, ofAction(f.action(), claimIngestSQL, claimRequestsSQL), args...) // AppendRows returns the error
-	items, err := pgx.AppendRows(make([]Item, 0, min(n, usualClaim)), rows, func(row pgx.CollectableRow) (i Item, err error) {
-		err = row.Scan(&i.ID, &i.Token, &i.Entered, &i.Stage, &i.Attempt, &i.Name, &i.Bucket, &i.ETag, &i.Size, &i.BagDate,
-			&i.ObjectIdentifier, &i.InstitutionID, &i.Band, &i.At.Priority, &i.At.VirtualStart, &i.Lease, &i.StorageOption)
-		i.Action = f.action()
-		return i, err
+func (p *postgres) claimAfter(ctx context.Context, locks []lane.Statement, takes []take) ([][]Item, error) {
+	got := make([][]Item, len(takes))
+	err := p.hot.QueryAll(ctx, locks, lane.Column(takes, (*take).statement), func(i int, rows pgx.Rows) (err error) {
+		action := takes[i].filter.action()
+		got[i], err = pgx.AppendRows(make([]Item, 0, min(takes[i].n, usualClaim)), rows, func(row pgx.CollectableRow) (i Item, err error) {
+			err = row.Scan(&i.ID, &i.Token, &i.Entered, &i.Stage, &i.Attempt, &i.Name, &i.Bucket, &i.ETag, &i.Size, &i.BagDate,
+				&i.ObjectIdentifier, &i.InstitutionID, &i.Band, &i.At.Priority, &i.At.VirtualStart, &i.Lease, &i.StorageOption)
+			i.Action = action
+			return i, err
+		})
+		return err
 	})
 	if err != nil {
 		return nil, fmt.Errorf("claim work: %w", err)
 	}
-	if err := p.nameInstitutions(ctx, items); err != nil {
-		return items, fmt.Errorf("name the institutions of claimed items: %w", err)
+	if err := p.nameInstitutions(ctx, got); err != nil {
+		return got, fmt.Errorf("name the institutions of claimed items: %w", err)
 	}
-	if f.action() != registry.Ingest && len(items) > 0 {
-		if err := p.readRequests(ctx, items); err != nil {
-			return items, fmt.Errorf("read the objects and files of claimed items: %w", err)
-		}
+	if err := p.readRequests(ctx, got); err != nil {
+		return got, fmt.Errorf("read the objects and files of claimed items: %w", err)
 	}
-	return items, nil
+	return got, nil
+}
+
+func (t *take) statement() lane.Statement {
+	leaseOf, leaseFor := t.over.Of(t.filter.action())
+	args := append(append(t.filter.scanArgs(t.scans, t.n), t.filter.narrowing()...), t.who.node, t.who.pid, t.who.worker, leaseOf, leaseFor)
+	return lane.Statement{SQL: ofAction(t.filter.action(), claimIngestSQL, claimRequestsSQL), Args: args}
 }
 
 // readRequests fills in what only requests have. It is a statement of its own, so
 // that ingests pay nothing for it.
-func (p *postgres) readRequests(ctx context.Context, items []Item) error {
+func (p *postgres) readRequests(ctx context.Context, claimed [][]Item) error {
 	byID := map[int64]*Item{}
-	ids := make([]int64, len(items))
-	for i := range items {
-		ids[i], byID[items[i].ID] = items[i].ID, &items[i]
+	var ids []int64
+	for _, items := range claimed {
+		for i := range items {
+			if items[i].Action != registry.Ingest {
+				ids, byID[items[i].ID] = append(ids, items[i].ID), &items[i]
+			}
+		}
+	}
+	if len(ids) == 0 {
+		return nil
 	}
 	rows, _ := p.hot.Query(ctx, requestDetailsSQL, ids)
 	var id int64
@@ -166,11 +194,13 @@ func (p *postgres) readRequests(ctx context.Context, items []Item) error {
 
 // nameInstitutions fills in the identifiers of items' institutions. They never
 // change, so each is asked for once.
-func (p *postgres) nameInstitutions(ctx context.Context, items []Item) error {
+func (p *postgres) nameInstitutions(ctx context.Context, claimed [][]Item) error {
 	var unknown []int64
-	for _, i := range items {
-		if _, ok := p.institutions.Load(i.InstitutionID); !ok && !slices.Contains(unknown, i.InstitutionID) {
-			unknown = append(unknown, i.InstitutionID)
+	for _, items := range claimed {
+		for _, i := range items {
+			if _, ok := p.institutions.Load(i.InstitutionID); !ok && !slices.Contains(unknown, i.InstitutionID) {
+				unknown = append(unknown, i.InstitutionID)
+			}
 		}
 	}
 	if len(unknown) > 0 {
@@ -185,9 +215,11 @@ func (p *postgres) nameInstitutions(ctx context.Context, items []Item) error {
 			return err
 		}
 	}
-	for i := range items {
-		name, _ := p.institutions.Load(items[i].InstitutionID)
-		items[i].Institution, _ = name.(string)
+	for _, items := range claimed {
+		for i := range items {
+			name, _ := p.institutions.Load(items[i].InstitutionID)
+			items[i].Institution, _ = name.(string)
+		}
 	}
 	return nil
 }

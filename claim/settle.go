@@ -115,7 +115,7 @@ func (s *settler) moveOf(ctx context.Context, known *stages.All, end Ending) (mo
 	if of(end.Item.Stage).Capped {
 		m.frees = end.Item.Stage
 	}
-	if end.carry && m.goesOn() && m.Stage != end.Item.Stage {
+	if end.carry && m.done() && m.Status == registry.Pending && m.Stage != end.Item.Stage {
 		m.carried, m.capped = true, of(m.Stage).Capped
 	}
 	return m, nil
@@ -131,13 +131,14 @@ func (s *settler) settleBatch(ctx context.Context, moves []move) ([]landing, err
 	}
 	for len(left) > 0 {
 		var alike, others []int
-		later := map[int64]bool{} // items of others: of a claim that is ended twice, the first end lands
+		seen := map[int64]bool{} // items: of a claim that is ended twice, the first end lands
 		for _, i := range left {
-			if m := moves[i]; m.alike(moves[left[0]]) && !later[m.ID] {
+			if m := moves[i]; m.alike(moves[left[0]]) && !seen[m.ID] {
 				alike = append(alike, i)
 			} else {
-				others, later[m.ID] = append(others, i), true
+				others = append(others, i)
 			}
+			seen[moves[i].ID] = true
 		}
 		for j, l := range s.settleAlike(ctx, lane.Column(alike, func(i *int) move { return moves[*i] })) {
 			landings[alike[j]] = l
@@ -251,34 +252,30 @@ func (p *postgres) settle(ctx context.Context, moves []move, who identity, over 
 	inOrder := slices.Clone(moves) // of locks, as heartbeats have it; of a move that is listed twice, the first lands
 	slices.SortStableFunc(inOrder, func(a, b move) int { return cmp.Compare(a.ID, b.ID) })
 	sql, args := settleSQL, append(commonColumns(inOrder), endColumns(inOrder)...)
-	if moves[0].goesOn() {
+	if moves[0].done() {
 		leaseOf, leaseFor := over.Of(registry.Ingest)
-		sql, args = settleDoneSQL, append(commonColumns(inOrder), lane.Column(inOrder, func(m *move) bool { return m.carried }),
-			who.node, who.pid, who.worker, leaseOf, leaseFor)
+		sql, args = settleDoneSQL, append(append(commonColumns(inOrder), doneColumns(inOrder)...), who.node, who.pid, who.worker, leaseOf, leaseFor)
 	}
 	type claimed struct{ item, token int64 }
 	at := make(map[claimed]int, len(moves))
 	for i := len(moves) - 1; i >= 0; i-- {
 		at[claimed{moves[i].ID, moves[i].Token}] = i
 	}
-	var locks []lane.Statement
-	if moves[0].capped {
-		locks = locksToEnter(inOrder)
-	}
 	var landed []landing
 	err := registry.Again(func() error {
 		landed = slices.Repeat([]landing{{err: ErrLost}}, len(moves))
-		rows, _ := p.hot.QueryAfter(ctx, locks, sql, args...)
-		var m claimed
-		var lease *time.Duration
-		_, err := pgx.ForEachRow(rows, []any{&m.item, &m.token, &lease}, func() error {
-			landed[at[m]] = landing{}
-			if lease != nil {
-				landed[at[m]].lease = *lease
-			}
-			return nil
+		return p.hot.QueryAll(ctx, locksToEnter(inOrder), []lane.Statement{{SQL: sql, Args: args}}, func(_ int, rows pgx.Rows) error {
+			var m claimed
+			var lease *time.Duration
+			_, err := pgx.ForEachRow(rows, []any{&m.item, &m.token, &lease}, func() error {
+				landed[at[m]] = landing{}
+				if lease != nil {
+					landed[at[m]].lease = *lease
+				}
+				return nil
+			})
+			return err
 		})
-		return err
 	})
 	if err != nil {
 		return nil, fmt.Errorf("end %d claims: %w", len(moves), err)
@@ -289,16 +286,19 @@ func (p *postgres) settle(ctx context.Context, moves []move, who identity, over 
 // locksToEnter are what transitions into capped stages need: the items first, since another
 // transaction may hold one for long, and then the caps, for which all claims of the stage wait.
 func locksToEnter(moves []move) []lane.Statement {
-	locks := []lane.Statement{{
+	var capped []registry.Stage
+	for _, m := range moves {
+		if m.capped {
+			capped = append(capped, m.Stage)
+		}
+	}
+	if len(capped) == 0 {
+		return nil
+	}
+	return append([]lane.Statement{{
 		SQL:  `SELECT FROM work_items WHERE id = ANY ($1) ORDER BY id FOR UPDATE`,
 		Args: []any{lane.Column(moves, func(m *move) int64 { return m.ID })},
-	}}
-	stages := lane.Column(moves, func(m *move) registry.Stage { return m.Stage })
-	slices.Sort(stages)
-	for _, stage := range slices.Compact(stages) {
-		locks = append(locks, lockCap(stage))
-	}
-	return locks
+	}}, lockCaps(capped)...)
 }
 
 // some is a parameter for which an empty text leaves what the item has.
@@ -317,6 +317,14 @@ func commonColumns(moves []move) []any {
 		lane.Column(moves, func(m *move) string { return m.Topic }), lane.Column(moves, func(m *move) string { return m.File }),
 		lane.Column(moves, func(m *move) string { return m.Error }), lane.Column(moves, func(m *move) *string { return some(&m.StorageOption) }),
 		lane.Column(moves, func(m *move) int64 { return m.MemoryNeed }),
+	}
+}
+
+// doneColumns are more parameters of settle_done.
+func doneColumns(moves []move) []any {
+	return []any{
+		lane.Column(moves, func(m *move) string { return string(m.Status) }), lane.Column(moves, func(m *move) *string { return some(&m.Outcome) }),
+		lane.Column(moves, func(m *move) *int64 { return m.ObjectID }), lane.Column(moves, func(m *move) bool { return m.carried }),
 	}
 }
 

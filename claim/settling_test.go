@@ -91,12 +91,15 @@ func TestMixedEndsAreFewStatements(t *testing.T) {
 	var ends []Ending
 	for id := range int64(20) {
 		end := Ending{Item: Item{ID: id, Token: 1, Action: "Ingest", Stage: "Store"}, Done: Done{Next: "Storage Validation"}}
-		if id%3 == 0 {
-			end.Done = Done{}
+		switch id % 3 {
+		case 0:
+			end.Result = Release("stopping")
+		case 1:
+			end.Done = Done{} // it is at its end
 		}
 		ends = append(ends, end)
 	}
-	ends = append(ends, Ending{Item: Item{ID: 1, Token: 1, Action: "Ingest", Stage: "Store"}})
+	ends = append(ends, Ending{Item: Item{ID: 1, Token: 1, Action: "Ingest", Stage: "Store"}, Done: Done{Next: "Storage Validation"}})
 	for i, err := range e.Settle(t.Context(), ends) {
 		if lost := errors.Is(err, ErrLost); lost != (i == 4) || err != nil && !lost {
 			t.Errorf("end %d: %v", i, err)

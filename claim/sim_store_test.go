@@ -147,31 +147,38 @@ func (c *simConn) rules(ctx context.Context) (rules, error) {
 	return rules{stages: known, bands: []stages.Band{{Band: 0, MinSize: 0}, {Band: 1, MinSize: 100}}}, nil
 }
 
-func (c *simConn) claim(ctx context.Context, _ Filter, scans []cursor.Scan, n int, who identity, over stages.LeaseTimes) ([]Item, error) {
-	if n > c.slots() {
-		c.violation("a claim of %d items for %d slots", n, c.slots())
-	}
-	var got []Item
+func (c *simConn) claim(ctx context.Context, takes []take) ([][]Item, error) {
+	got := make([][]Item, len(takes))
 	err := c.call(ctx, callClaim, func(now time.Duration) {
-		left := map[registry.Stage]int{}
-		for _, p := range scans {
-			left[p.Stage] = p.Most
-		}
-		for _, p := range scans {
-			for _, i := range c.line(p, now) {
-				if len(got) == n || left[p.Stage] == 0 {
-					break
-				}
-				left[p.Stage]--
-				got = append(got, c.start(i, who.worker, over, now))
-			}
+		for i, t := range takes {
+			got[i] = c.take(t, now)
 		}
 	})
 	if err != nil {
 		return nil, err
 	}
-	c.granted(got)
+	c.granted(slices.Concat(got...))
 	return got, nil
+}
+
+func (c *simConn) take(t take, now time.Duration) (got []Item) {
+	if t.n > c.slots() {
+		c.violation("a claim of %d items for %d slots", t.n, c.slots())
+	}
+	left := map[registry.Stage]int{}
+	for _, p := range t.scans {
+		left[p.Stage] = p.Most
+	}
+	for _, p := range t.scans {
+		for _, i := range c.line(p, now) {
+			if len(got) == t.n || left[p.Stage] == 0 {
+				break
+			}
+			left[p.Stage]--
+			got = append(got, c.start(i, t.who.worker, t.over, now))
+		}
+	}
+	return got
 }
 
 // line is what a probe finds.

@@ -123,7 +123,7 @@ func (c *Calls[Q, A]) withdraw(of *call, err error) {
 // run sends batches until no call waits.
 func (c *Calls[Q, A]) run() {
 	for {
-		runtime.Gosched() // callers that the last statement has answered ask their next questions
+		c.gather()
 		c.mu.Lock()
 		n := min(len(c.waiting), c.most)
 		batch := c.waiting[:n:n]
@@ -137,6 +137,26 @@ func (c *Calls[Q, A]) run() {
 		c.mu.Unlock()
 		c.send(batch)
 	}
+}
+
+// gather lets goroutines run that can: those that the last statement has answered ask their next
+// questions. It ends when a turn of theirs has brought none.
+func (c *Calls[Q, A]) gather() {
+	for before := -1; ; {
+		runtime.Gosched()
+		n := c.Waiting()
+		if n == before || n >= c.most {
+			return
+		}
+		before = n
+	}
+}
+
+// Waiting counts the questions that have not been sent.
+func (c *Calls[Q, A]) Waiting() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.waiting)
 }
 
 func (c *Calls[Q, A]) send(batch []*asked[Q, A]) {

@@ -52,6 +52,8 @@ type Scan struct {
 	Full   bool // it starts at the beginning although the cursor is further on
 	Late   bool // it starts at a priority that has waited too long, and passes over what is before
 	Capped bool // how many items run at once in all processes is bounded
+
+	began int // when, in the order of what happened to the cursors
 }
 
 // Cursors are those of the claims of one filter. They are safe for concurrent use.
@@ -68,6 +70,7 @@ type Cursors struct {
 	claims     rescans // that go along with claims
 	background rescans
 	running    bool // a background rescan
+	now        int  // counts what happens, so that claims may run side by side
 }
 
 // rescans are those of a kind.
@@ -87,7 +90,7 @@ func (r rescans) after(began time.Time, took time.Duration) rescans {
 
 type cursor struct {
 	from      Position
-	lowered   bool          // since the current claim began
+	lowered   int           // when it was last
 	rescanned time.Time     // when the last full scan of the partition began
 	takes     time.Duration // its share of that statement's time
 	overdue   []int16       // priorities that have waited too long
@@ -122,11 +125,10 @@ func (c *Cursors) Begin(scans []Scan, now time.Time) (background []Scan) {
 	for i := range scans {
 		s := &scans[i]
 		t := c.of(s.Partition)
-		t.lowered = false
 		t.claims++
-		s.From, s.Full, s.Late = t.from, false, false
+		s.From, s.Full, s.Late, s.began = t.from, false, false, c.now
 		if n := len(t.overdue); n > 0 && t.claims%2 == 1 {
-			t.lowered, s.Late = true, true // where this claim ends says nothing of the items before
+			s.Late = true
 			s.From = Position{Priority: t.overdue[t.claims/2%n], VirtualStart: Beginning().VirtualStart}
 		} else if now.Sub(t.rescanned) >= rescanEvery {
 			due = append(due, s)
@@ -189,7 +191,8 @@ func (c *Cursors) End(scans []Scan, last map[Partition]Position, began time.Time
 		if s.Full {
 			t.takes = took / time.Duration(full)
 		}
-		if l, ok := last[s.Partition]; ok && !t.lowered {
+		// Where a claim ends that passed over items says nothing of these.
+		if l, ok := last[s.Partition]; ok && !s.Late && t.lowered <= s.began {
 			t.from = l
 		}
 	}
@@ -202,12 +205,13 @@ func (c *Cursors) End(scans []Scan, last map[Partition]Position, began time.Time
 func (c *Cursors) Lower(places ...Place) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.now++
 	for _, p := range places {
 		t := c.partitions[p.Partition]
 		if t == nil || p.Position == End() {
 			continue // nothing has been claimed there yet, or nothing lies there
 		}
-		t.lowered = true
+		t.lowered = c.now
 		if p.Position.Before(t.from) {
 			t.from = p.Position
 		}
@@ -218,9 +222,10 @@ func (c *Cursors) Lower(places ...Place) {
 func (c *Cursors) Reset(stage registry.Stage) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.now++
 	for p, t := range c.partitions {
 		if p.Stage == stage || stage == "" {
-			t.from, t.lowered, t.rescanned = Beginning(), true, time.Time{}
+			t.from, t.lowered, t.rescanned = Beginning(), c.now, time.Time{}
 		}
 	}
 }

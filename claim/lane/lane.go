@@ -5,6 +5,7 @@ package lane
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -74,29 +75,46 @@ func Column[S, T any](list []S, of func(*S) T) []T {
 
 // Query sends a statement, to a pooler together with its settings.
 func (l Lane) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
-	return l.QueryAfter(ctx, nil, sql, args...)
-}
-
-// QueryAfter sends a statement behind others that take the locks it needs and return nothing.
-// What is sent in one go is one transaction, and takes no longer on its way.
-func (l Lane) QueryAfter(ctx context.Context, first []Statement, sql string, args ...any) (pgx.Rows, error) {
-	if l.pooled {
-		first = append([]Statement{{SQL: locally}}, first...)
-	}
-	if len(first) == 0 {
+	if !l.pooled {
 		return l.Pool.Query(ctx, sql, args...) //nolint:wrapcheck // as its own
 	}
 	b := &pgx.Batch{}
-	for _, s := range first {
+	b.Queue(locally)
+	b.Queue(sql, args...)
+	results := l.SendBatch(ctx, b)
+	results.Exec() //nolint:errcheck // the next result has its error too
+	rows, err := results.Query()
+	return &lastRows{Rows: rows, results: results}, err
+}
+
+// QueryAll sends several statements behind others that take the locks they need and return nothing,
+// and has the rows of each read in turn. What is sent in one go is one transaction, and takes no
+// longer on its way than one statement. With an error, nothing of it was done, unless it is not
+// known whether the transaction committed.
+func (l Lane) QueryAll(ctx context.Context, first, all []Statement, read func(i int, rows pgx.Rows) error) error {
+	if l.pooled {
+		first = append([]Statement{{SQL: locally}}, first...)
+	}
+	if len(first) == 0 && len(all) == 1 {
+		rows, _ := l.Pool.Query(ctx, all[0].SQL, all[0].Args...) // read returns the error
+		return read(0, rows)
+	}
+	b := &pgx.Batch{}
+	for _, s := range slices.Concat(first, all) {
 		b.Queue(s.SQL, s.Args...)
 	}
-	b.Queue(sql, args...)
 	results := l.SendBatch(ctx, b)
 	for range first {
 		results.Exec() //nolint:errcheck // the next result has its error too
 	}
-	rows, err := results.Query()
-	return &lastRows{Rows: rows, results: results}, err
+	for i := range all {
+		rows, _ := results.Query()
+		if err := read(i, rows); err != nil {
+			results.Close() //nolint:errcheck // it has the same error
+			return err
+		}
+	}
+	return results.Close() //nolint:wrapcheck // as its own; it may say that the transaction did not commit
 }
 
 // Transact runs do in a transaction, and once more if it fell to another.
