@@ -51,7 +51,7 @@ lint:                           ## formatting (gofumpt, gci) included; make lint
 	test -z "$$(gofmt -l . | tee /dev/stderr)"
 	$(lint) run $(ARGS)
 
-bench: deps                     ## whole ingests next to the limits of the machine; make bench ARGS='-only W1,S'
+bench: deps                     ## whole ingests next to the limits of the machine; make bench ARGS='-only W1,S -against HEAD~1'
 	cd bench && go run . table $(ARGS)
 
 bench-all: deps                 ## all other benchmarks: restorations, fixity, digests, pulls, the packages

@@ -2,7 +2,7 @@
 // how long they take, the processor time of each part, what is asked of S3 and of
 // PostgreSQL, and how far that is from what the machine can do.
 //
-//	go run . table -only W1,S
+//	go run . table -only W1,S -against HEAD~1
 //
 // It is run in the folder bench, starts every server itself and needs Linux. It appends the
 // figures to history.csv. docs/benchmarks.md says how to read them.
@@ -15,6 +15,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"slices"
 	"time"
 
@@ -22,35 +23,41 @@ import (
 	"github.com/farol-preservation/farol/internal/rigs/devstack"
 )
 
-// chosen parses the command line: the workloads that are asked for, and whether the
-// transitions are.
-func chosen(args []string, stderr io.Writer) (list []workload, transitions bool, err error) {
+// asked is what the command line asks for.
+type asked struct {
+	list        []workload
+	transitions bool
+	against     string // the commit that is measured, too; "": none
+}
+
+func parse(args []string, stderr io.Writer) (a asked, err error) {
 	f := flag.NewFlagSet("table", flag.ContinueOnError)
 	f.SetOutput(stderr)
 	only := f.String("only", "", "workloads, separated by commas: W1, S, W2, W3, W4, W5, transitions; empty: all")
+	f.StringVar(&a.against, "against", "", "a commit that is built, too, and measured in turn with this tree")
 	if err := f.Parse(args); err != nil {
-		return nil, false, flag.ErrHelp // the flag set has said what is wrong
+		return a, flag.ErrHelp // the flag set has said what is wrong
 	}
 	if *only == "" {
-		return workloads(), true, nil
+		a.list, a.transitions = workloads(), true
 	}
 	for _, name := range rig.Words(*only) {
 		i := slices.IndexFunc(workloads(), func(w workload) bool { return w.name == name })
 		switch {
 		case name == transitionsName:
-			transitions = true
+			a.transitions = true
 		case i < 0:
-			return nil, false, fmt.Errorf("there is no workload %q", name)
+			return a, fmt.Errorf("there is no workload %q", name)
 		default:
-			list = append(list, workloads()[i])
+			a.list = append(a.list, workloads()[i])
 		}
 	}
-	return list, transitions, nil
+	return a, nil
 }
 
 // Run is the program table.
 func Run(ctx context.Context, args []string, stdout, stderr io.Writer) (err error) {
-	list, transitions, err := chosen(args, stderr)
+	a, err := parse(args, stderr)
 	if err != nil {
 		return err
 	}
@@ -70,29 +77,43 @@ func Run(ctx context.Context, args []string, stdout, stderr io.Writer) (err erro
 	if err != nil {
 		return err
 	}
+	sides := []side{{of: "this tree", farol: farol, queue: ownQueue}}
+	if a.against != "" {
+		before, err := sideOf(ctx, a.against, filepath.Join(dir, "before"), a.transitions)
+		if err != nil {
+			return err
+		}
+		sides = append(sides, before)
+	}
 	l, err := measure(ctx, farol, dir, func(name string, value float64) { fmt.Fprintf(stderr, "%s: %s\n", name, figure(value)) })
 	if err != nil {
 		return err
 	}
-	results, err := runAll(ctx, list, transitions, farol, dir, l, m, stderr)
+	results, err := runAll(ctx, a, sides, dir, l, m, stderr)
 	// Of a run that failed or was interrupted, what there is.
 	return errors.Join(err, report(stdout, m, l, results), remember(historyFile, m.rows(l, results)))
 }
 
 // runAll measures one workload after the other; one that fails ends the run.
-func runAll(ctx context.Context, list []workload, transitions bool, farol, dir string, l limits, m machine, stderr io.Writer) (results []result, err error) {
-	for _, w := range list {
-		began := time.Now()
+func runAll(ctx context.Context, a asked, sides []side, dir string, l limits, m machine, stderr io.Writer) (results []result, err error) {
+	for _, w := range a.list {
 		fmt.Fprintf(stderr, "%s: %d bags of %d files of %d bytes\n", w.name, w.bags, w.files, w.size)
-		r, err := w.run(ctx, farol, dir, l, m)
+		r, err := inTurn(sides, func(s side) (result, error) {
+			began := time.Now()
+			r, err := w.run(ctx, s.farol, dir, l, m)
+			if err != nil {
+				return r, fmt.Errorf("measure %s of %s: %w", w.name, s.of, err)
+			}
+			fmt.Fprintf(stderr, "%s of %s: %s s; measured in %v\n", w.name, s.of, figure(r.wall), time.Since(began).Round(time.Second))
+			return r, nil
+		})
 		if err != nil {
-			return results, fmt.Errorf("measure %s: %w", w.name, err)
+			return results, err
 		}
-		fmt.Fprintf(stderr, "%s: %s s; measured in %v\n", w.name, figure(r.wall), time.Since(began).Round(time.Second))
 		results = append(results, r)
 	}
-	if transitions {
-		r, err := queued(ctx, l)
+	if a.transitions {
+		r, err := inTurn(sides, func(s side) (result, error) { return queued(ctx, s, l) })
 		if err != nil {
 			return results, err
 		}

@@ -14,22 +14,26 @@ func report(out io.Writer, m machine, l limits, results []result) error {
 	for _, name := range limitNames() {
 		fmt.Fprintf(w, "%s\t%s\n", name, figure(l[name]))
 	}
-	fmt.Fprintln(w, "\nwork\twall s\tgoal\tleast s\tof\twall/least\tCPU s\tgoal\tworker\tidentify\tPostgreSQL\tgateway\tothers\tpeak MiB\tneighbours")
+	fmt.Fprintln(w, "\nwork\twall s\tleast s\tof\twall/least\tgoal\tCPU s\tworker\tidentify\tPostgreSQL\tgateway\tothers\tpeak MiB\tneighbours")
 	for _, r := range results {
 		if r.name == transitionsName {
 			continue
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s", r.name, figure(r.wall), figure(r.goal.wall), figure(r.least.seconds), r.least.of,
-			figure(r.ratio()), figure(r.cpu()), figure(r.goal.cpu))
+		goal := ""
+		if r.goal > 0 {
+			goal = figure(r.goal)
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s", r.name, figure(r.wall), figure(r.least.seconds), r.least.of,
+			figure(r.ratio()), goal, figure(r.cpu()))
 		for _, name := range []string{"worker", "identify", "postgres", "gateway", "other"} {
 			fmt.Fprintf(w, "\t%s", figure(r.used.cpu[name]))
 		}
 		fmt.Fprintf(w, "\t%s\t%s\n", figure(r.used.peak["worker"]), figure(r.neighbours))
 	}
-	fmt.Fprintln(w, "\nfor each transition\tS3 requests/file\tstatements\tcommits\tempty claims\tWAL bytes\ttransitions/s\tgoal\tSELECTs a transition")
+	fmt.Fprintln(w, "\nfor each transition\tS3 requests/file\tstatements\tcommits\tempty claims\tWAL bytes\ttransitions/s\tSELECTs a transition")
 	for _, r := range results {
 		if r.name == transitionsName {
-			fmt.Fprintf(w, "%s\t\t\t%s\t\t%s\t%s\t%d\t%s\n", r.name, figure(r.per(r.Commits)), figure(r.per(r.WAL)), figure(r.rate), transitionsGoal, figure(r.ratio()))
+			fmt.Fprintf(w, "%s\t\t\t%s\t\t%s\t%s\t%s\n", r.name, figure(r.per(r.Commits)), figure(r.per(r.WAL)), figure(r.rate), figure(r.ratio()))
 			continue
 		}
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", r.name, figure(r.perFile()), figure(r.per(r.Statements)), figure(r.per(r.Commits)),
@@ -45,6 +49,7 @@ func report(out io.Writer, m machine, l limits, results []result) error {
 			}
 		}
 	}
+	compared(w, results)
 	if err := w.Flush(); err != nil {
 		return fmt.Errorf("print the table: %w", err)
 	}

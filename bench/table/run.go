@@ -20,16 +20,16 @@ type result struct {
 	counts
 
 	name       string
+	of         string  // the commit, of what is measured next to this tree
 	wall       float64 // seconds
 	used       usage
 	neighbours float64 // seconds of processor time that others had
 	rate       float64 // transitions a second, of the queue alone
 	least      need
-	goal       goal
+	goal       float64            // of the ratio; 0: none
 	moved      map[string]float64 // seconds that others take to move the bytes; nil: not measured
+	before     *result            // of the other commit, if there is one
 }
-
-type goal struct{ wall, cpu float64 }
 
 // cpu is Farol's processor time of a round, with that of its servers.
 func (r result) cpu() float64 {
@@ -53,7 +53,7 @@ func (w workload) run(ctx context.Context, farol, dir string, l limits, m machin
 		return r, err
 	}
 	defer func() { err = errors.Join(err, d.stop()) }()
-	r = result{name: w.name, rate: math.NaN(), goal: goal{w.wall, w.cpu}}
+	r = result{name: w.name, rate: math.NaN(), goal: w.goal}
 	var walls []float64
 	for round := range w.rounds {
 		if err := d.deposit(ctx, fmt.Sprintf("%s-%d", w.name, round), w); err != nil {
@@ -120,17 +120,22 @@ func (r *result) add(one result) {
 	r.used.peak = one.used.peak
 }
 
-// queued has the program queue measure transitions.
-func queued(ctx context.Context, l limits) (r result, err error) {
+// ownQueue is the program queue of this tree.
+func ownQueue(ctx context.Context, args ...string) ([]byte, error) {
 	self, err := os.Executable()
 	if err != nil {
-		return r, fmt.Errorf("find this program: %w", err)
+		return nil, fmt.Errorf("find this program: %w", err)
 	}
-	queue := exec.CommandContext(ctx, self, "queue", "-only", "farol-carried", "-workloads", "steady", "-workers", "8", "-k", "100", "-json")
+	queue := exec.CommandContext(ctx, self, append([]string{"queue"}, args...)...)
 	queue.Stderr = os.Stderr
-	out, err := queue.Output()
+	return queue.Output()
+}
+
+// queued has the program queue measure transitions.
+func queued(ctx context.Context, s side, l limits) (r result, err error) {
+	out, err := s.queue(ctx, "-only", "farol-carried", "-workloads", "steady", "-workers", "8", "-k", "100", "-json")
 	if err != nil {
-		return r, fmt.Errorf("measure the queue: %w", err)
+		return r, fmt.Errorf("measure the queue of %s: %w", s.of, err)
 	}
 	if r, err = readQueue(out); err != nil {
 		return r, err
@@ -155,7 +160,7 @@ func readQueue(out []byte) (r result, err error) {
 	if err := json.Unmarshal(out, &measured); err != nil {
 		return r, fmt.Errorf("read what the queue came to: %w", err)
 	}
-	r = result{name: transitionsName, neighbours: math.NaN(), goal: goal{wall: math.NaN(), cpu: math.NaN()}}
+	r = result{name: transitionsName, neighbours: math.NaN()}
 	var rates []float64
 	for _, of := range measured.Results {
 		if of.System != "farol-carried" {

@@ -60,17 +60,17 @@ func TestFigureHasThreeDigits(t *testing.T) {
 
 func TestWorkloadsAreChosenByName(t *testing.T) {
 	t.Parallel()
-	list, transitions, err := chosen([]string{"-only", "S,transitions"}, io.Discard)
-	if err != nil || !transitions || len(list) != 1 || list[0].name != "S" {
-		t.Errorf("S,transitions chooses %+v, %v, %v", list, transitions, err)
+	a, err := parse([]string{"-only", "S,transitions", "-against", "HEAD~1"}, io.Discard)
+	if err != nil || !a.transitions || len(a.list) != 1 || a.list[0].name != "S" || a.against != "HEAD~1" {
+		t.Errorf("S,transitions chooses %+v, %v", a, err)
 	}
-	if list, transitions, err = chosen(nil, io.Discard); err != nil || !transitions || len(list) != len(workloads()) {
-		t.Errorf("nothing chooses %+v, %v, %v", list, transitions, err)
+	if a, err = parse(nil, io.Discard); err != nil || !a.transitions || len(a.list) != len(workloads()) || a.against != "" {
+		t.Errorf("nothing chooses %+v, %v", a, err)
 	}
-	if _, _, err = chosen([]string{"-only", "W9"}, io.Discard); err == nil {
+	if _, err = parse([]string{"-only", "W9"}, io.Discard); err == nil {
 		t.Error("a workload was chosen that there is not")
 	}
-	if _, _, err = chosen([]string{"-fast"}, io.Discard); !errors.Is(err, flag.ErrHelp) {
+	if _, err = parse([]string{"-fast"}, io.Discard); !errors.Is(err, flag.ErrHelp) {
 		t.Errorf("an unknown flag came to %v", err)
 	}
 }
@@ -172,5 +172,96 @@ func TestTransitionsAreThoseOfTheQueueAlone(t *testing.T) {
 	}
 	if r, err = readQueue([]byte(`{"results": []}`)); err == nil {
 		t.Errorf("no run came to %+v", r)
+	}
+}
+
+// The other commit is measured between two runs of this tree, and the figures are means.
+func TestCommitsAreMeasuredInTurn(t *testing.T) {
+	t.Parallel()
+	var order []string
+	walls := []float64{1, 10, 20, 3}
+	measure := func(s side) (result, error) {
+		n := float64(len(order) + 1)
+		r := result{name: "W1", wall: walls[len(order)], rate: math.NaN(), least: need{"disk", 1}, counts: counts{Stored: 5, Requests: 10}}
+		r.used = usage{cpu: map[string]float64{"worker": n}, peak: map[string]float64{"worker": 9 - n}}
+		order = append(order, s.of)
+		return r, nil
+	}
+	r, err := inTurn([]side{{of: "new"}, {of: "old"}}, measure)
+	if err != nil || !slices.Equal(order, []string{"new", "old", "old", "new"}) {
+		t.Fatalf("measured %v, %v", order, err)
+	}
+	if r.wall != 2 || r.cpu() != 2.5 || r.Stored != 10 || r.used.peak["worker"] != 8 || r.before.wall != 15 || r.before.of != "old" {
+		t.Errorf("they came to %+v and %+v", r, r.before)
+	}
+	if rows := (machine{commit: "abc"}).rows(plain(), []result{r}); len(rows) != len(limitNames())+1 || rows[len(rows)-1][column("wall_s")] != "2.00" {
+		t.Errorf("the history gets %q", rows)
+	}
+	order = nil
+	if r, err = inTurn([]side{{of: "new"}}, measure); err != nil || len(order) != 1 || r.before != nil {
+		t.Errorf("alone: %v, %+v, %v", order, r, err)
+	}
+	failure := errors.New("no disk")
+	if _, err = inTurn([]side{{}, {}}, func(side) (result, error) { return r, failure }); !errors.Is(err, failure) {
+		t.Errorf("a failed turn came to %v", err)
+	}
+}
+
+// A loss is named from a tenth on, in time or in processor time; more transitions a second are none.
+func TestWhatGotSlowerIsNamed(t *testing.T) {
+	t.Parallel()
+	run := func(name string, wall, cpu, rate float64) result {
+		r := result{name: name, wall: wall, rate: rate, least: need{"disk", 1}}
+		if cpu > 0 {
+			r.used.cpu = map[string]float64{"worker": cpu}
+		}
+		return r
+	}
+	pair := func(now, before result) result {
+		before.of, now.before = "abc of 2026-11-30", &before
+		return now
+	}
+	nan := math.NaN()
+	results := []result{
+		pair(run("W1", 1.1, 2, nan), run("W1", 1, 2, nan)),
+		pair(run("W2", 1.09, 3, nan), run("W2", 1, 2, nan)),
+		pair(run("W3", 1, 1, nan), run("W3", 2, 2, nan)),
+		pair(run(transitionsName, 1, 0, 80), run(transitionsName, 1, 0, 100)),
+	}
+	for want, results := range map[string][]result{
+		"Slower by a tenth or more: W1 (time × 1.10), W2 (CPU × 1.50), transitions (time × 1.25).\n": results,
+		"Slower by a tenth or more: nothing.\n":                                                      results[2:3], "": {run("W1", 9, 9, nan)},
+	} {
+		var out strings.Builder
+		compared(&out, results)
+		if !strings.HasSuffix(out.String(), want) || (want == "") != (out.Len() == 0) {
+			t.Errorf("printed %q, want %q", out.String(), want)
+		}
+		if want != "" && !strings.Contains(out.String(), "\nnext to abc of 2026-11-30\t") {
+			t.Errorf("the commit is not named in %q", out.String())
+		}
+	}
+}
+
+// Goals are ratios to a limit of the same run, for what an archive does most.
+func TestGoalsAreRatios(t *testing.T) {
+	t.Parallel()
+	var list []result
+	for _, w := range workloads() {
+		list = append(list, result{name: w.name, wall: 2, least: need{"disk", 1}, goal: w.goal, used: usage{cpu: map[string]float64{"worker": 7}}})
+	}
+	var out strings.Builder
+	if err := report(&out, machine{}, plain(), list); err != nil {
+		t.Fatal(err)
+	}
+	text := strings.Join(strings.Fields(out.String()), " ")
+	for _, w := range workloads() {
+		row := w.name + " 2.00 1.00 disk 2.00 1.30 7.00 "
+		if slices.Contains([]string{"S", "W4"}, w.name) {
+			row = w.name + " 2.00 1.00 disk 2.00 7.00 "
+		}
+		if !strings.Contains(text, row) {
+			t.Errorf("there is no %q in\n%s", row, out.String())
+		}
 	}
 }
