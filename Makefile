@@ -58,7 +58,7 @@ bench-all: deps                 ## all other benchmarks: restorations, fixity, d
 	cd bench && go test -run '^$$' -bench . -benchtime 1x -timeout 60m .
 	go test -run '^$$' -bench . ./...
 
-bench-queue: deps               ## the queue compared with public ones; make bench-queue ARGS='-only farol,river'
+bench-queue: deps               ## the queue compared with public ones, and with itself; make bench-queue ARGS='-only farol,river'
 	.ci/deps peers
 	cd bench && go run . queue $(ARGS)
 

@@ -39,6 +39,7 @@ type config struct {
 	window    time.Duration
 	conns     int
 	json      bool
+	against   string
 }
 
 func parse(args []string, stderr io.Writer) (config, error) {
@@ -58,6 +59,7 @@ func parse(args []string, stderr io.Writer) (config, error) {
 	f.DurationVar(&c.pin, "pin", time.Minute, "how long pinned holds its snapshot")
 	f.DurationVar(&c.window, "window", 10*time.Second, "length of a window of pinned")
 	f.IntVar(&c.conns, "conns", 0, "connections of Farol's pool; 0: what a worker has that nobody configured")
+	f.StringVar(&c.against, "against", fastest, "the commit of farol-before: Farol's queue as it was; empty: none")
 	f.BoolVar(&c.json, "json", false, "print every run as JSON instead of the tables")
 	if err := f.Parse(args); err != nil {
 		return c, flag.ErrHelp // the flag set has said what is wrong

@@ -71,12 +71,12 @@ func (c contender) hopsPerItem() int {
 	return stages
 }
 
-// contenders are all systems, Farol first. A peer that can do less than a whole
-// hop for the price of its best is there twice: as it is at its best, and with
-// hops.
+// yes says that nothing is lost when the power fails.
+const yes = "yes"
+
+// contenders are all systems, Farol first.
 func contenders(c config) []contender {
-	const yes = "yes"
-	return []contender{
+	list := []contender{
 		{
 			name: "farol", hop: "claim, ledger, settle to the next stage, topic message", durable: yes,
 			batches: true, most: math.MaxInt, postgres: true, pinned: true, system: &farol{conns: c.conns},
@@ -89,6 +89,20 @@ func contenders(c config) []contender {
 			name: "farol-intake", hop: "as farol; new items come as the bucket reader brings them, through all triggers", durable: yes,
 			batches: true, most: 10_000, steady: true, postgres: true, system: &farol{conns: c.conns, intake: true},
 		},
+	}
+	if c.against != "" {
+		list = append(list, contender{
+			name: "farol-before", hop: "as farol, of an earlier commit and on a server of its own", durable: yes,
+			batches: true, most: math.MaxInt, system: &before{rev: c.against},
+		})
+	}
+	return append(list, peers()...)
+}
+
+// peers are public queues. One that can do less than a whole hop for the price of
+// its best is there twice: as it is at its best, and with hops.
+func peers() []contender {
+	return []contender{
 		{
 			name: "river", hop: "work a no-op job; nothing follows", durable: yes,
 			widest: 2000, burns: 45_000, postgres: true, pinned: true, system: &riverQueue{},
