@@ -12,6 +12,7 @@ import (
 	"github.com/farol-preservation/farol/claim/batch"
 	"github.com/farol-preservation/farol/claim/cursor"
 	"github.com/farol-preservation/farol/claim/stages"
+	"github.com/farol-preservation/farol/claim/wake"
 	"github.com/farol-preservation/farol/registry"
 )
 
@@ -20,7 +21,7 @@ type claims struct {
 	*settler
 
 	store      scanStore
-	isQuiet    func() bool                    // nothing was due at the last poll
+	polls      *wake.Polls
 	background func(do func(context.Context)) // runs what nobody waits for, until the engine is closed
 
 	// Calls that meet go into one transaction, whatever they take and for whom. A claim of a capped
@@ -36,9 +37,9 @@ type claims struct {
 // mostRequests is how many calls go into one transaction.
 const mostRequests = 128
 
-func newClaims(s *settler, store scanStore, isQuiet func() bool, background func(func(context.Context))) *claims {
+func newClaims(s *settler, store scanStore, polls *wake.Polls, background func(func(context.Context))) *claims {
 	c := &claims{
-		settler: s, store: store, isQuiet: isQuiet, background: background,
+		settler: s, store: store, polls: polls, background: background,
 		claimers: map[string]*claimer{}, starts: map[int16]int64{}, recorded: map[int16]int64{},
 	}
 	c.free, c.capped = batch.New(1, mostRequests, c.serve), batch.New(1, mostRequests, c.serve)
@@ -71,6 +72,9 @@ func (c *claims) claimFor(ctx context.Context, f Filter, n int, who Claimant) (i
 		if err != nil {
 			break
 		}
+	}
+	if len(items) > 0 {
+		c.polls.Took()
 	}
 	c.options.Observer.Claimed(time.Since(begun), len(items))
 	return items, err

@@ -103,7 +103,7 @@ func newEngine(ctx context.Context, s stores, k process.Kernel, o Options) (*Eng
 	e.clock = &clock{core: all, store: s.clockStore, setBack: make(chan struct{}, 1)}
 	e.leases = newLeases(e.settler, s.leaseStore, e.clock)
 	e.notices = &notices{core: all, store: s.noticeStore, changed: make(chan struct{}, 1)}
-	e.claims = newClaims(e.settler, s.scanStore, e.notices.polls.IsQuiet, background)
+	e.claims = newClaims(e.settler, s.scanStore, &e.notices.polls, background)
 	e.reaper = &reaper{settler: e.settler, store: s.reapStore, clock: e.clock}
 	e.upkeep, e.reports = s.upkeepStore, s.serviceStore
 	return e, e.ReadSettings(ctx)

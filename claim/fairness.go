@@ -35,7 +35,7 @@ func (c *claims) recordServed(ctx context.Context) error {
 // findOverdue finds the priorities that have waited too long behind better
 // ones, for each filter that this process claims by.
 func (c *claims) findOverdue(ctx context.Context) error {
-	if c.isQuiet() {
+	if c.polls.IsQuiet() {
 		return nil // items that are not due are not overdue
 	}
 	c.mu.Lock()

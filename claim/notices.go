@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/farol-preservation/farol/claim/cursor"
 	"github.com/farol-preservation/farol/claim/stages"
@@ -20,11 +19,23 @@ import (
 type noticeStore interface {
 	// announce sends a notice to all processes.
 	announce(ctx context.Context, payload string) error
-	// listen receives notices until ctx is done or the connection breaks. received is
-	// called with "" once when listening begins.
-	listen(ctx context.Context, received func(channel, payload string)) error
-	// mayBeDue reports whether any claim may find an item now.
-	mayBeDue(ctx context.Context) (bool, error)
+	// listen receives notices until ctx is done or the connection breaks.
+	listen(ctx context.Context, e ears) error
+	// due lists where a claim may find items now: of each partition the place of the first, or
+	// [cursor.End] where it is not known.
+	due(ctx context.Context) ([]cursor.Place, error)
+}
+
+// ears are how a process receives notices.
+type ears struct {
+	// line is what processes have in common of which one at a time is notified of new work; "":
+	// this one always is. Each notice that all of them received would have all of them claim.
+	line   string
+	waits  func() bool     // new work is for this process, see [wake.Board.Waits]
+	turned <-chan struct{} // gets a value when waits may have another answer
+
+	begun func()                        // is called when it is notified of new work from now on
+	heard func(channel, payload string) // is called with each notice
 }
 
 // notices bring pools the news that there is work: from other processes by
@@ -59,7 +70,7 @@ func anyTakes(known *stages.All, filters []Filter, p cursor.Partition) bool {
 	})
 }
 
-// poll wakes all pools at about every poll interval if anything may be due, until ctx is
+// poll wakes the pools for which something may be due, at about every poll interval, until ctx is
 // done. Of those who wait in a process one asks for all, with one statement: a pool
 // claims with a statement for each action, and most find nothing.
 func (n *notices) poll(ctx context.Context) {
@@ -71,20 +82,21 @@ func (n *notices) poll(ctx context.Context) {
 		if !n.polls.Mine(while()) {
 			continue
 		}
-		due := n.mayBeDue(ctx)
-		if n.polls.Found(due); due {
-			n.wake.Ring()
-		}
+		n.look(ctx)
 	}
 }
 
-// mayBeDue reports whether a claim may find anything. If the answer is unknown, the worker
-// claims, and logs what is wrong.
-func (n *notices) mayBeDue(ctx context.Context) bool {
+// look wakes the pools that take what is due. If that is not known, all claim, and log what is wrong.
+func (n *notices) look(ctx context.Context) {
 	call, cancel := context.WithTimeout(ctx, statementTime)
 	defer cancel()
-	due, err := n.store.mayBeDue(call)
-	return due || err != nil
+	places, err := n.store.due(call)
+	if err != nil {
+		n.polls.Found(true, false)
+		n.wake.Ring()
+		return
+	}
+	n.polls.Found(len(places) > 0, n.wake.Found(places))
 }
 
 // announceEvery bounds how often a process notifies others of new work.
@@ -114,18 +126,23 @@ func (n *notices) announce(ctx context.Context) {
 // listen receives notices of work that other processes made, and of changed settings.
 // When its connection breaks, it connects again; until then polling finds the work.
 func (n *notices) listen(ctx context.Context) {
+	e := ears{waits: n.wake.Waits, turned: n.wake.Turned(), heard: func(channel, payload string) {
+		if channel == workChannel {
+			n.wake.Receive(n.self.worker, payload)
+		} else {
+			wake.Signal(n.changed)
+		}
+	}}
+	// What was sent before this process listened was not received.
+	e.begun = func() {
+		n.wake.Reset("")
+		n.wake.Ring()
+	}
+	if n.self.inLine() {
+		e.line, e.begun = string(n.self.pools), func() { n.look(ctx) }
+	}
 	for ctx.Err() == nil {
-		err := n.store.listen(ctx, func(channel, payload string) {
-			switch channel {
-			case workChannel:
-				n.wake.Receive(n.self.worker, payload)
-			case settingsChannel:
-				wake.Signal(n.changed)
-			default: // what was sent before we listened was not received
-				n.wake.Reset("")
-				n.wake.Ring()
-			}
-		})
+		err := n.store.listen(ctx, e)
 		if err != nil && ctx.Err() == nil {
 			n.log.WarnContext(ctx, "LISTEN failed; connecting again, and polling for work until then", "err", err)
 		}
@@ -133,14 +150,26 @@ func (n *notices) listen(ctx context.Context) {
 	}
 }
 
-// mostPolled bounds what a poll reads: with as many items waiting, pools claim.
-const mostPolled = 1000
+// mostPolled bounds what a poll reads of a partition: with as many items waiting, pools claim.
+const mostPolled = 100
 
-func (p *postgres) mayBeDue(ctx context.Context) (due bool, err error) {
-	if err := p.upkeep.QueryRow(ctx, dueSQL, mostPolled).Scan(&due); err != nil {
-		return false, fmt.Errorf("check whether an item is due: %w", err)
+func (p *postgres) due(ctx context.Context) (list []cursor.Place, err error) {
+	rows, _ := p.upkeep.Query(ctx, dueSQL, mostPolled)
+	var at cursor.Partition
+	var priority *int16
+	var start *int64
+	_, err = pgx.ForEachRow(rows, []any{&at.Stage, &at.Band, &priority, &start}, func() error {
+		place := cursor.Place{Partition: at, Position: cursor.End()}
+		if priority != nil {
+			place.Position = cursor.Position{Priority: *priority, VirtualStart: *start}
+		}
+		list = append(list, place)
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("look what is due: %w", err)
 	}
-	return due, nil
+	return list, nil
 }
 
 // Channels on which processes notify each other.
@@ -155,48 +184,4 @@ func (p *postgres) announce(ctx context.Context, payload string) error {
 		return fmt.Errorf("notify other workers: %w", err)
 	}
 	return nil
-}
-
-// listenTime is how long a listener may receive nothing before it checks its connection:
-// the node may be gone, or be a standby by now.
-const listenTime = 10 * time.Second
-
-// listen keeps one connection of its own and reads it always: one that is not
-// read holds up the notices of everyone.
-func (p *postgres) listen(ctx context.Context, received func(channel, payload string)) error {
-	conn, err := pgx.ConnectConfig(ctx, p.direct)
-	if err != nil {
-		return fmt.Errorf("connect to listen: %w", err)
-	}
-	defer conn.Close(context.WithoutCancel(ctx)) //nolint:errcheck // nothing depends on how a listener ends
-	if _, err := conn.Exec(ctx, "LISTEN "+workChannel+"; LISTEN "+settingsChannel); err != nil {
-		return fmt.Errorf("listen: %w", err)
-	}
-	received("", "")
-	for {
-		n, err := p.next(ctx, conn)
-		switch {
-		case err != nil:
-			return fmt.Errorf("wait for notices: %w", err)
-		case n != nil:
-			received(n.Channel, n.Payload)
-		}
-	}
-}
-
-// next waits for a notice. It returns nil if there was none for a while and the
-// connection is good.
-func (p *postgres) next(ctx context.Context, conn *pgx.Conn) (*pgconn.Notification, error) {
-	quiet, cancel := context.WithTimeout(ctx, listenTime)
-	defer cancel()
-	n, err := conn.WaitForNotification(quiet)
-	if err == nil || ctx.Err() != nil || quiet.Err() == nil {
-		return n, err
-	}
-	check, cancel := context.WithTimeout(ctx, statementTime)
-	defer cancel()
-	if p.direct.ValidateConnect != nil {
-		return nil, p.direct.ValidateConnect(check, conn.PgConn())
-	}
-	return nil, conn.Ping(check)
 }

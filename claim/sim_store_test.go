@@ -316,7 +316,7 @@ func (s *simStore) tell(channel, payload string) {
 	}
 }
 
-func (c *simConn) listen(ctx context.Context, heard func(channel, payload string)) error {
+func (c *simConn) listen(ctx context.Context, e ears) error {
 	ears := make(chan [2]string, 16)
 	if err := c.call(ctx, callListen, func(time.Duration) { c.listeners[c.engine] = ears }); err != nil {
 		return err
@@ -326,13 +326,13 @@ func (c *simConn) listen(ctx context.Context, heard func(channel, payload string
 		defer c.mu.Unlock()
 		delete(c.listeners, c.engine)
 	}()
-	heard("", "")
+	e.begun()
 	ctx, cancel := context.WithTimeout(ctx, c.lasts(c.engine))
 	defer cancel()
 	for {
 		select {
 		case n := <-ears:
-			heard(n[0], n[1])
+			e.heard(n[0], n[1])
 		case <-ctx.Done():
 			return errSim
 		}
@@ -351,7 +351,14 @@ func (c *simConn) tidy(ctx context.Context) error {
 
 func (c *simConn) archive(context.Context, time.Duration, int) (int, error) { return 0, nil }
 
-func (c *simConn) mayBeDue(context.Context) (bool, error) { return true, nil }
+func (c *simConn) due(context.Context) (list []cursor.Place, err error) {
+	for _, s := range c.stages {
+		for band := range int16(2) {
+			list = append(list, cursor.Place{Partition: cursor.Partition{Stage: s.Stage, Band: band}, Position: cursor.End()})
+		}
+	}
+	return list, nil
+}
 
 func (c *simConn) overdue(ctx context.Context, _ registry.Action, _ []cursor.Scan) (map[cursor.Partition][]int16, error) {
 	return nil, c.call(ctx, callOverdue, func(time.Duration) {})

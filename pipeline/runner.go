@@ -165,6 +165,7 @@ func (r *Runner) pool(ctx, work context.Context, p *poolRun, items *sync.WaitGro
 		if len(got) == 0 && r.help(ctx, work, p, items) {
 			continue
 		}
+		look.Full(r.freeSlots(p) == 0)
 		select {
 		case <-ctx.Done():
 		case <-look.C:

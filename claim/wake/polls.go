@@ -11,14 +11,18 @@ type Polls struct {
 	mu    sync.Mutex
 	next  time.Time
 	quiet bool // nothing was due the last time
+	vain  int  // polls in a row after which no claim got what was due, up to mostVain
 }
+
+// mostVain bounds how rare polls become that lead to claims in vain: each is as long again.
+const mostVain = 2
 
 // Wait is how long it is until the next poll, at most a while from now.
 func (p *Polls) Wait(while time.Duration) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.next.IsZero() {
-		p.next = time.Now().Add(while)
+		p.next = time.Now().Add(while << p.vain)
 	}
 	return time.Until(p.next)
 }
@@ -31,15 +35,25 @@ func (p *Polls) Mine(while time.Duration) bool {
 	if time.Now().Before(p.next) {
 		return false
 	}
-	p.next = time.Now().Add(while)
+	p.next = time.Now().Add(while << p.vain)
 	return true
 }
 
-// Found notes whether anything was due at a poll.
-func (p *Polls) Found(due bool) {
+// Found notes whether anything was due at a poll, and whether that was for somebody here.
+func (p *Polls) Found(due, rung bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.quiet = !due
+	if rung {
+		p.vain = min(p.vain+1, mostVain)
+	}
+}
+
+// Took notes that a claim got items.
+func (p *Polls) Took() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.vain = 0
 }
 
 // IsQuiet reports whether nothing was due at the last poll.

@@ -17,20 +17,41 @@ import (
 // signal says "poll again", not what there is. It is safe for concurrent use.
 type Board struct {
 	pending chan struct{} // gets a value when other processes are to be notified
+	turned  chan struct{} // gets a value when Waits may have another answer
 
 	mu      sync.Mutex
 	unsent  map[cursor.Partition]cursor.Position // the best place of each that others do not know of
 	waiting map[*Waiter]bool
+	aside   bool // see Waits
 	cursors []*cursor.Cursors
 }
 
 // New returns a board that nobody waits at.
 func New() *Board {
-	return &Board{pending: make(chan struct{}, 1), unsent: map[cursor.Partition]cursor.Position{}, waiting: map[*Waiter]bool{}}
+	return &Board{pending: make(chan struct{}, 1), turned: make(chan struct{}, 1), unsent: map[cursor.Partition]cursor.Position{}, waiting: map[*Waiter]bool{}}
 }
 
 // Pending gets a value when other processes are to be notified.
 func (w *Board) Pending() <-chan struct{} { return w.pending }
+
+// Turned gets a value when [Board.Waits] may have another answer.
+func (w *Board) Turned() <-chan struct{} { return w.turned }
+
+// Waits reports whether this process should be notified of new work: one of its pools has space,
+// and nothing came lately for which only a full pool is. Of that another process should be.
+func (w *Board) Waits() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.aside {
+		return false
+	}
+	for one := range w.waiting {
+		if !one.full {
+			return true
+		}
+	}
+	return false
+}
 
 // Subscribe adds the cursors of a filter to those that are lowered where work is put.
 func (w *Board) Subscribe(c *cursor.Cursors) {
@@ -131,19 +152,42 @@ func (w *Board) Receive(worker, notice string) {
 // stage.
 const AnyBand = -1
 
-// ringFor wakes the pools that wait for any of these partitions: one that does not take what
-// there is would claim in vain.
-func (w *Board) ringFor(partitions []cursor.Partition) {
+// ringFor wakes the pools that wait for any of these partitions, and reports whether there are
+// some: one that does not take what there is would claim in vain.
+func (w *Board) ringFor(partitions []cursor.Partition) (rung bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for one := range w.waiting {
-		for _, p := range partitions {
+	for _, p := range partitions {
+		some, space := false, false
+		for one := range w.waiting {
 			if one.takes(p) {
+				some, space = true, space || !one.full
 				one.stages[p.Stage] = true
 				Signal(one.wakes)
 			}
 		}
+		rung = rung || space
+		if some && !space && !w.aside {
+			w.aside = true
+			Signal(w.turned)
+		}
 	}
+	return rung
+}
+
+// Found wakes the pools that take items which a poll has found, and reports whether there are
+// some. The places are where the first of each partition lies.
+func (w *Board) Found(places []cursor.Place) (rung bool) {
+	w.Lower(places...)
+	partitions := make([]cursor.Partition, len(places))
+	for i, p := range places {
+		partitions[i] = p.Partition
+	}
+	w.mu.Lock()
+	w.aside = false // unless there is still what only a full pool takes
+	w.mu.Unlock()
+	defer Signal(w.turned)
+	return w.ringFor(partitions)
 }
 
 // Ring wakes all pools that wait, whatever they take.
@@ -164,7 +208,21 @@ type Waiter struct {
 	wakes  chan struct{}
 	takes  func(cursor.Partition) bool
 	board  *Board
+	full   bool                    // it has no space
 	stages map[registry.Stage]bool // where that may be; "": anywhere
+}
+
+// Full says whether the waiter has no space for new work. It has, before it is asked.
+func (w *Waiter) Full(full bool) {
+	w.board.mu.Lock()
+	defer w.board.mu.Unlock()
+	if w.full == full {
+		return
+	}
+	if w.full = full; !full {
+		w.board.aside = false
+	}
+	Signal(w.board.turned)
 }
 
 // Wait returns one who is woken by work in a partition that takes accepts, until stop is
@@ -175,10 +233,12 @@ func (w *Board) Wait(takes func(cursor.Partition) bool) (one *Waiter, stop func(
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.waiting[one] = true
+	Signal(w.turned)
 	return one, func() {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		delete(w.waiting, one)
+		Signal(w.turned)
 	}
 }
 

@@ -3,6 +3,7 @@ package wake
 import (
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/farol-preservation/farol/claim/cursor"
 	"github.com/farol-preservation/farol/registry"
@@ -86,5 +87,72 @@ func TestWhoHasLeftIsNotWoken(t *testing.T) {
 	b.Put([]cursor.Place{{}})
 	if len(c.C) != 0 {
 		t.Error("it was woken")
+	}
+}
+
+// A process waits for new work while one of its pools has space, and leaves to others what comes
+// for a full one, until that has space or a poll finds nothing of it.
+func TestBoardWaitsForWhatItCanTake(t *testing.T) {
+	t.Parallel()
+	b := New()
+	small, stop := b.Wait(func(p cursor.Partition) bool { return p.Band == 0 })
+	defer stop()
+	if !b.Waits() {
+		t.Error("with space, the process does not wait")
+	}
+	large, stopLarge := b.Wait(func(p cursor.Partition) bool { return p.Band == 1 })
+	small.Full(true)
+	if !b.Waits() {
+		t.Error("with one full pool of two, it does not wait")
+	}
+	comes := []cursor.Place{{Partition: cursor.Partition{Stage: "Store"}}}
+	for name, step := range map[string]struct {
+		end   func()
+		waits bool
+	}{
+		"the pool has space":              {func() { small.Full(false); small.Full(true) }, true},
+		"a poll finds nothing":            {func() { b.Found(nil) }, true},
+		"a poll finds it":                 {func() { b.Found(comes) }, false},
+		"more comes, which it could take": {func() { b.Put([]cursor.Place{{Partition: cursor.Partition{Stage: "Store", Band: 1}}}) }, false},
+	} {
+		b.Put(comes)
+		if b.Waits() {
+			t.Errorf("%s: before, the process waits although only a full pool takes what came", name)
+		}
+		if step.end(); b.Waits() != step.waits {
+			t.Errorf("%s: it waits: %v, want %v", name, b.Waits(), step.waits)
+		}
+	}
+	b.Found(nil)
+	stopLarge()
+	if b.Waits() {
+		t.Error("with full pools only, it waits")
+	}
+	large.Full(false)
+}
+
+// Polls that lead to claims in vain become rarer, up to a bound; one claim that gets something
+// makes them as usual again.
+func TestPollsInVainBecomeRarer(t *testing.T) {
+	t.Parallel()
+	const while = time.Hour
+	p := &Polls{}
+	rests := func() time.Duration {
+		p.next = time.Now()
+		if !p.Mine(while) {
+			t.Fatal("it is not time for a poll")
+		}
+		return time.Until(p.next).Round(time.Minute)
+	}
+	for i, want := range []time.Duration{while, 2 * while, 4 * while, 4 * while} {
+		if got := rests(); got != want {
+			t.Errorf("after %d polls in vain, %v until the next, want %v", i, got, want)
+		}
+		p.Found(true, true)
+	}
+	p.Found(true, false) // for nobody here
+	p.Took()
+	if got := rests(); got != while {
+		t.Errorf("after a claim that got something, %v until the next, want %v", got, while)
 	}
 }
