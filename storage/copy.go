@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strings"
 	"sync/atomic"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -22,6 +23,7 @@ type Source struct {
 	Bucket  *Bucket
 	Key     string
 	IfMatch string // unquoted ETag the object must still have; "" accepts any
+	Version string // ID of the version to copy; "" is the newest
 
 	Range  bool  // only so many bytes as the copy has, from Offset on
 	Offset int64 // bytes
@@ -164,10 +166,16 @@ func (b *Bucket) copyThrough(ctx context.Context, src Source, key string, up Upl
 }
 
 func (s Source) open(ctx context.Context, offset, length int64) (io.ReadCloser, error) {
-	return s.Bucket.Get(ctx, s.Key, Range{Offset: s.Offset + offset, Length: length, IfMatch: s.IfMatch})
+	return s.Bucket.Get(ctx, s.Key, Range{Offset: s.Offset + offset, Length: length, IfMatch: s.IfMatch, Version: s.Version})
 }
 
-func (s Source) path() string { return s.Bucket.conn.Target.Bucket + "/" + wire.EscapeKey(s.Key) }
+func (s Source) path() string {
+	path := s.Bucket.conn.Target.Bucket + "/" + wire.EscapeKey(s.Key)
+	if s.Version != "" {
+		path += "?" + ofVersion(s.Version)
+	}
+	return path
+}
 
 // CopyWhole has the server copy an object by one request, and tries no other way than [Bucket.Copy]'s
 // first: what the server cannot do is [ErrUnsupported]. It is asked for the checksum of the copy,
@@ -219,6 +227,9 @@ func (b *Bucket) copyOnce(ctx context.Context, src Source, key string, up Upload
 			return Object{}, err
 		}
 	}
+	if strings.Contains(o.SHA256, "-") { // that of the source's parts, which its store has kept
+		o.SHA256 = ""
+	}
 	err = differs(o.SHA256, up.SHA256)
 	proved := o.SHA256 != "" || known(up.MD5[:]) && o.ETag == ExpectedETag(up.MD5, nil)
 	if err == nil && !proved && known(up.SHA256[:]) && !up.Later {
@@ -243,16 +254,16 @@ func (b *Bucket) lookedAt(ctx context.Context, key string, size int64) (Object, 
 // notCopied finds out whether a store refused a copy for the condition alone: some keep another
 // ETag of what was uploaded in parts than they compare.
 func (b *Bucket) notCopied(ctx context.Context, src Source, err error) error {
-	if src.IfMatch == "" || !errors.Is(err, ErrChanged) || !src.Bucket.still(ctx, src.Key, src.IfMatch) {
+	if src.IfMatch == "" || !errors.Is(err, ErrChanged) || !src.Bucket.still(ctx, src.Key, src.Version, src.IfMatch) {
 		return err
 	}
 	b.learn(ability.CopyIfMatch, err)
 	return fmt.Errorf("%w: a copy under a condition: %v", ErrUnsupported, err) //nolint:errorlint // it is not changed
 }
 
-// still reports whether an object has an ETag, without a condition.
-func (b *Bucket) still(ctx context.Context, key, etag string) bool {
-	got, err := b.head(ctx, key, "", 0)
+// still reports whether a version of an object has an ETag, without a condition.
+func (b *Bucket) still(ctx context.Context, key, version, etag string) bool {
+	got, err := b.conn.Send(ctx, about("HeadObject", http.MethodHead, key, version))
 	b.store.Detour()
 	return err == nil && got.ETag() == etag
 }

@@ -158,6 +158,27 @@ func TestCopyOfOtherBytesDoesNotStay(t *testing.T) {
 	}
 }
 
+// A store may give the copy of an object that was uploaded in parts the checksum of those: it says
+// nothing of the whole, and the copy stays.
+func TestChecksumOfPartsIsNoneOfACopy(t *testing.T) {
+	t.Parallel()
+	content := noise(5000)
+	at := target(t, "copy")
+	b := create(t, at)
+	put(t, b, "first", content)
+	g := newGate(t, at, nil)
+	g.rewrite(func(r *http.Request) bool { return r.Header.Get("X-Amz-Copy-Source") != "" }, func(body string) string {
+		return strings.Replace(body, "</ChecksumSHA256>", "-2</ChecksumSHA256>", 1)
+	})
+	dst := open(t, g.through(at), storage.Options{})
+	up := describe(content)
+	up.Later = true
+	o := must.Get(dst.Copy(t.Context(), storage.Source{Bucket: dst, Key: "first"}, "second", up, storage.Parts{}))(t)
+	if o.SHA256 != "" || !bytes.Equal(get(t, b, "second"), content) {
+		t.Errorf("SHA-256 %q, or other bytes", o.SHA256)
+	}
+}
+
 // A copy that nobody will compare by its checksum gets none from us, and is the same.
 func TestUncheckedCopyHasNoSHA256(t *testing.T) {
 	t.Parallel()

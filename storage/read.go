@@ -52,20 +52,31 @@ func (b *Bucket) Head(ctx context.Context, key string) (Object, error) {
 // head asks for an object or, if part is not 0, for one of its parts. The size in the reply is that
 // of what was asked for.
 func (b *Bucket) head(ctx context.Context, key, ifMatch string, part int) (*wire.Reply, error) {
-	r := wire.NewRequest("HeadObject", http.MethodHead, key)
+	r := about("HeadObject", http.MethodHead, key, "")
 	if b.can(ability.SHA256) {
 		r.Set("X-Amz-Checksum-Mode", "ENABLED")
 	}
 	if part > 0 {
 		r.Query = fmt.Sprintf("partNumber=%d", part)
 	}
-	return b.sendIf(ctx, r, ifMatch)
+	return b.sendIf(ctx, r, "", ifMatch)
 }
 
-// sendIf reads an object that has an ETag; "" is any. A store that compares the condition with
+// about is a request about a version of an object; "" is the newest.
+func about(operation, method, key, version string) *wire.Request {
+	r := wire.NewRequest(operation, method, key)
+	if version != "" {
+		r.Query = ofVersion(version)
+	}
+	return r
+}
+
+func ofVersion(id string) string { return "versionId=" + url.QueryEscape(id) }
+
+// sendIf reads a version of an object that has an ETag; "" is any. A store that compares the condition with
 // another ETag than it shows, as some do of what was uploaded in parts, is asked without: then
 // the ETag of the answer decides.
-func (b *Bucket) sendIf(ctx context.Context, r *wire.Request, etag string) (*wire.Reply, error) {
+func (b *Bucket) sendIf(ctx context.Context, r *wire.Request, version, etag string) (*wire.Reply, error) {
 	if etag != "" && b.can(ability.ReadIfMatch) {
 		r.Set("If-Match", wire.Quoted(etag))
 		got, err := b.conn.Send(ctx, r)
@@ -74,8 +85,8 @@ func (b *Bucket) sendIf(ctx context.Context, r *wire.Request, etag string) (*wir
 			b.learn(ability.ReadIfMatch, nil)
 			return got, nil
 		case err == nil: // the condition went unheeded, or the answer is another request's
-			return got, b.other(ctx, r.Key, etag, got)
-		case !errors.Is(b.conn.Explain(ctx, err), ErrChanged) || !b.still(ctx, r.Key, etag):
+			return got, b.other(ctx, r.Key, version, etag, got)
+		case !errors.Is(b.conn.Explain(ctx, err), ErrChanged) || !b.still(ctx, r.Key, version, etag):
 			return got, err
 		}
 		b.learn(ability.ReadIfMatch, b.conn.Explain(ctx, err))
@@ -83,18 +94,18 @@ func (b *Bucket) sendIf(ctx context.Context, r *wire.Request, etag string) (*wir
 	}
 	got, err := b.conn.Send(ctx, r)
 	if err == nil && etag != "" && got.ETag() != etag {
-		return nil, b.other(ctx, r.Key, etag, got)
+		return nil, b.other(ctx, r.Key, version, etag, got)
 	}
 	return got, err
 }
 
 // other is the error of an answer with another ETag than was asked for: the object has changed,
 // unless another look says that it has not.
-func (b *Bucket) other(ctx context.Context, key, etag string, got *wire.Reply) error {
+func (b *Bucket) other(ctx context.Context, key, version, etag string, got *wire.Reply) error {
 	if got.Body != nil {
 		_ = got.Body.Close() // nobody reads it
 	}
-	if b.still(ctx, key, etag) {
+	if b.still(ctx, key, version, etag) {
 		return b.conn.Wrong(fmt.Errorf("asked for the object with ETag %s, answered with that of ETag %s", etag, got.ETag()))
 	}
 	return fmt.Errorf("%w: its ETag is %s, and not %s", ErrChanged, got.ETag(), etag)
@@ -118,7 +129,7 @@ func (b *Bucket) Get(ctx context.Context, key string, r Range) (io.ReadCloser, e
 
 // get asks for the server's checksum as well if proven is true. It is not compared here.
 func (b *Bucket) get(ctx context.Context, key string, r Range, proven bool) (*download, *wire.Reply, error) {
-	ask := wire.NewRequest("GetObject", http.MethodGet, key)
+	ask := about("GetObject", http.MethodGet, key, r.Version)
 	if proven {
 		ask.Set("X-Amz-Checksum-Mode", "ENABLED")
 	}
@@ -128,7 +139,7 @@ func (b *Bucket) get(ctx context.Context, key string, r Range, proven bool) (*do
 	case r.Offset > 0:
 		ask.Set("Range", fmt.Sprintf("bytes=%d-", r.Offset))
 	}
-	out, err := b.sendIf(ctx, ask, r.IfMatch)
+	out, err := b.sendIf(ctx, ask, r.Version, r.IfMatch)
 	if err != nil {
 		return nil, nil, b.conn.Wrap("get", key, b.conn.Explain(ctx, err))
 	}

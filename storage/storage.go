@@ -42,6 +42,7 @@ type Range struct {
 	Offset  int64  // first byte, from 0
 	Length  int64  // bytes; 0 reads nothing, < 0 reads to the end
 	IfMatch string // unquoted ETag the object must still have; "" accepts any
+	Version string // ID of the version to read; "" is the newest
 }
 
 // An Upload says what an object must be.

@@ -25,6 +25,7 @@ type Version struct {
 	ID           string    // "" on a server that knows no versions: the object itself
 	DeleteMarker bool      // it stands for the key's absence, and has no content
 	Size         int64     // bytes
+	ETag         string    // without its quotes
 	LastModified time.Time // by the server's clock
 }
 
@@ -78,7 +79,7 @@ func listedVersions(out *s3.ListObjectVersionsOutput) (page []Version, next stri
 	for _, v := range out.Versions {
 		page = append(page, Version{
 			Key: aws.ToString(v.Key), ID: aws.ToString(v.VersionId),
-			Size: aws.ToInt64(v.Size), LastModified: aws.ToTime(v.LastModified),
+			Size: aws.ToInt64(v.Size), ETag: wire.Unquoted(aws.ToString(v.ETag)), LastModified: aws.ToTime(v.LastModified),
 		})
 	}
 	for _, m := range out.DeleteMarkers {
@@ -194,6 +195,31 @@ func (b *Bucket) KeepsVersions(ctx context.Context) (bool, error) {
 	b.versioned.Store(&versioned)
 	b.store.Note(b.conn.Target.Bucket, func(f *ability.Facts) { f.Versions = versioned })
 	return versioned, nil
+}
+
+// Pinned is the ID of the version of a key that has an ETag; "" where the bucket keeps no versions.
+// It may have been replaced or deleted since: then the bucket is asked for its versions. If none has
+// the ETag, or they cannot be listed, the error is that of the newest: [ErrChanged] or [ErrNotFound].
+func (b *Bucket) Pinned(ctx context.Context, key, etag string) (version string, err error) {
+	o, err := b.Head(ctx, key)
+	switch {
+	case err == nil && o.ETag == etag:
+		return o.VersionID, nil
+	case err == nil:
+		err = b.conn.Wrap("pin", key, fmt.Errorf("%w: its ETag is %s, and not %s", ErrChanged, o.ETag, etag))
+	case !errors.Is(err, ErrNotFound):
+		return "", err
+	}
+	versions, failed := b.versionsOf(ctx, key)
+	if failed != nil && !errors.Is(failed, ErrDenied) && !errors.Is(failed, ErrNotFound) && !errors.Is(failed, ErrUnsupported) {
+		return "", failed // and not a word on the upload
+	}
+	for _, v := range versions {
+		if v.ETag == etag && v.ID != "" && !v.DeleteMarker {
+			return v.ID, nil
+		}
+	}
+	return "", err
 }
 
 // versionsOf lists all versions and delete markers of exactly these keys.

@@ -1,8 +1,10 @@
 package storage_test
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"slices"
 	"strings"
@@ -43,6 +45,79 @@ func remove(t *testing.T, b *storage.Bucket, keys ...string) {
 	must.Do(t, b.Delete(t.Context(), keys...))
 }
 
+// An object that was replaced or deleted is found by its ETag among the versions of its key, and can
+// be read and copied, as a whole and in ranges.
+func TestPinnedVersionIsReadAndCopied(t *testing.T) {
+	t.Parallel()
+	at, b := versioned(t, "versions")
+	key, content := "12/a b+é", noise(5000)
+	etag := put(t, b, key, content).ETag
+	put(t, b, key+"more", noise(7))
+	id := must.Get(b.Pinned(t.Context(), key, etag))(t)
+	for _, name := range []string{"it is the newest", "it is replaced", "it is deleted"} {
+		switch name {
+		case "it is replaced":
+			put(t, b, key, noise(6000))
+		case "it is deleted":
+			remove(t, b, key)
+		}
+		if again, err := b.Pinned(t.Context(), key, etag); err != nil || id == "" || again != id {
+			t.Errorf("%s: version %q, and before %q, %v", name, again, id, err)
+		}
+		r := must.Get(b.Get(t.Context(), key, storage.Range{Offset: 1000, Length: 3000, IfMatch: etag, Version: id}))(t)
+		if got := must.Get(io.ReadAll(r))(t); !bytes.Equal(got, content[1000:4000]) {
+			t.Errorf("%s: other bytes are read", name)
+		}
+		must.Do(t, r.Close())
+		src := storage.Source{Bucket: b, Key: key, IfMatch: etag, Version: id}
+		must.Get(b.Copy(t.Context(), src, "whole", describe(content), storage.Parts{}))(t)
+		src.Range, src.Offset = true, 1000
+		must.Get(b.Copy(t.Context(), src, "range", describe(content[1000:4000]), storage.Parts{}))(t)
+		if !bytes.Equal(get(t, b, "whole"), content) || !bytes.Equal(get(t, b, "range"), content[1000:4000]) {
+			t.Errorf("%s: other bytes are copied", name)
+		}
+	}
+	_, err := b.Get(t.Context(), key, storage.Range{Length: -1, IfMatch: "another", Version: id})
+	if !errors.Is(err, storage.ErrChanged) {
+		t.Errorf("of another ETag: %v", err)
+	}
+	closed := newGate(t, at, func(w http.ResponseWriter, r *http.Request) bool {
+		if !r.URL.Query().Has("versions") {
+			return false
+		}
+		answer(w, http.StatusForbidden, "AccessDenied")
+		return true
+	})
+	for name, b := range map[string]*storage.Bucket{"no such version": b, "versions are not shown": open(t, closed.through(at), storage.Options{})} {
+		remove(t, b, key)
+		if _, err := b.Pinned(t.Context(), key, "another"); !errors.Is(err, storage.ErrNotFound) {
+			t.Errorf("%s of what is deleted: %v", name, err)
+		}
+		put(t, b, key, noise(10))
+		if _, err := b.Pinned(t.Context(), key, "another"); !errors.Is(err, storage.ErrChanged) {
+			t.Errorf("%s of what is replaced: %v", name, err)
+		}
+	}
+}
+
+// Without versions, there is nothing but what is under the key.
+func TestNothingIsPinnedWithoutVersions(t *testing.T) {
+	t.Parallel()
+	b := create(t, target(t, "plain"))
+	etag := put(t, b, "key", noise(10)).ETag
+	if id, err := b.Pinned(t.Context(), "key", etag); err != nil || id != "" {
+		t.Errorf("version %q, %v", id, err)
+	}
+	put(t, b, "key", noise(11))
+	if _, err := b.Pinned(t.Context(), "key", etag); !errors.Is(err, storage.ErrChanged) {
+		t.Errorf("of what is replaced: %v", err)
+	}
+	remove(t, b, "key")
+	if _, err := b.Pinned(t.Context(), "key", etag); !errors.Is(err, storage.ErrNotFound) {
+		t.Errorf("of what is deleted: %v", err)
+	}
+}
+
 // What was replaced and deleted is still there, and can be removed one by one.
 func TestVersionsShowsWhatIsKept(t *testing.T) {
 	t.Parallel()
@@ -63,11 +138,11 @@ func TestVersionsShowsWhatIsKept(t *testing.T) {
 		{Key: "12/a b+é.more", Size: 7},
 		{Key: "12/a b+é", DeleteMarker: true},
 	}
-	if diff := cmp.Diff(want, all, cmpopts.IgnoreFields(storage.Version{}, "ID", "LastModified")); diff != "" {
+	if diff := cmp.Diff(want, all, cmpopts.IgnoreFields(storage.Version{}, "ID", "ETag", "LastModified")); diff != "" {
 		t.Fatalf("Versions (-want +got):\n%s", diff)
 	}
 	for _, v := range all {
-		if v.ID == "" || v.LastModified.Before(before) {
+		if v.ID == "" || (v.ETag == "") != v.DeleteMarker || v.LastModified.Before(before) {
 			t.Errorf("%+v", v)
 		}
 	}
