@@ -27,8 +27,6 @@ type Source struct {
 
 	Range  bool  // only so many bytes as the copy has, from Offset on
 	Offset int64 // bytes
-
-	Unchecked bool // the server need not compute a SHA-256 of a copy that it makes: nobody compares it
 }
 
 // Copy writes up into b from an object elsewhere; content type, metadata and
@@ -184,7 +182,7 @@ func (b *Bucket) CopyWhole(ctx context.Context, src Source, key string, up Uploa
 	if !b.can(ability.ServerCopy) || src.IfMatch != "" && !b.can(ability.CopyIfMatch) {
 		return Object{}, ErrUnsupported
 	}
-	up, sum := b.fits(up), b.can(ability.SHA256) && !src.Unchecked
+	up, sum := b.fits(up), b.can(ability.SHA256)
 	o, err := b.copyOnce(ctx, src, key, up, sum)
 	if err == nil || !wire.OtherWay(err) {
 		return o, err

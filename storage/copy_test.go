@@ -179,24 +179,6 @@ func TestChecksumOfPartsIsNoneOfACopy(t *testing.T) {
 	}
 }
 
-// A copy that nobody will compare by its checksum gets none from us, and is the same.
-func TestUncheckedCopyHasNoSHA256(t *testing.T) {
-	t.Parallel()
-	content := noise(5000)
-	at := target(t, "copy")
-	b := create(t, at)
-	plain := describe(content)
-	plain.SHA256 = [32]byte{}
-	must.Get(b.Put(t.Context(), "tar", bytes.NewReader(content), plain))(t)
-	up := storage.Upload{Size: 5000, ContentType: "application/x-tar"}
-	for _, unchecked := range []bool{true, false} {
-		must.Get(b.Copy(t.Context(), storage.Source{Bucket: b, Key: "tar", Unchecked: unchecked}, "copy", up, storage.Parts{}))(t)
-		if o := head(t, b, "copy"); (o.SHA256 == "") != unchecked || !bytes.Equal(get(t, b, "copy"), content) {
-			t.Errorf("unchecked %t: SHA-256 %q, or other bytes", unchecked, o.SHA256)
-		}
-	}
-}
-
 // A server that keeps no checksums is held to the MD5 of each part, whichever way
 // the part came, and a copy is read back if nothing of it can be compared.
 func TestCopiedPartsAreComparedWithTheirDigests(t *testing.T) {

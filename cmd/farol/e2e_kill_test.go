@@ -78,7 +78,7 @@ func (s *site) inTheMiddle(id int64, stage string, moved int64) bool {
 	case "Cleanup":
 		return len(keysOf(s.t, s.staging)) == 0 // and the tar is still there
 	}
-	return moved > 0 // it reads what earlier stages left; the store copies the tar by itself
+	return moved > 0 // it reads what earlier stages left, or asks for the upload
 }
 
 // holdRecord lets the transaction of Record begin and not end, until release is

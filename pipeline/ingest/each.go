@@ -70,11 +70,7 @@ func (w *work) left(groups [][]*lists.File, results map[int]string) (todo [][]*l
 		for _, f := range files {
 			c.FilesTotal++
 			c.BytesTotal += f.Size
-			noted := f
-			if w.asOne {
-				noted = files[0]
-			}
-			if _, done := results[noted.Index]; done {
+			if _, done := results[f.Index]; done {
 				c.FilesBefore++
 				c.BytesBefore += f.Size
 				continue
@@ -110,9 +106,7 @@ func (w *work) tryGroup(ctx context.Context, files []*lists.File, do doGroup, s 
 		done := map[*lists.File]bool{}
 		err := do(ctx, files, func(f *lists.File, result string) {
 			done[f] = true
-			if !w.asOne || f == files[0] {
-				s.add(f.Index, result)
-			}
+			s.add(f.Index, result)
 			w.Count.Finish(hand, f.Size)
 		})
 		if err == nil {

@@ -142,7 +142,7 @@ func TestStageIsTakenUpWhereItStood(t *testing.T) {
 	a.Through(proxy)
 	engine := a.Engine()
 	a.UpTo(engine, "Store")
-	// Every byte passes twice, from staging and to the target: half of them pass.
+	// Every byte passes twice, from the upload and to the target: half of them pass.
 	proxy.CutAfter(files * size)
 	a.One(engine, "Store")
 	if item := a.Item(id); item.Status != "Pending" || item.Stage != "Store" || item.Attempt != 0 {
@@ -208,9 +208,9 @@ func TestWithoutRedisNoFileIsSentAgain(t *testing.T) {
 	}
 	id := a.Deposit("many.tar", a.Bag(spec))
 	proxy := testenv.NewProxy(t, strings.TrimPrefix(a.S3.Endpoint, "https://"))
-	staging, stored := a.Deps.Staging, a.Deps.Targets["Wasabi-OR"]
+	receiving, stored := a.Deps.Receiving, a.Deps.Targets["Wasabi-OR"]
 	a.Through(proxy)
-	a.Deps.Staging = staging // so that the bytes pass the proxy once
+	a.Deps.Receiving = receiving // so that the bytes pass the proxy once
 	engine := a.Engine()
 	a.UpTo(engine, "Store")
 	proxy.CutAfter(files * size / 2)
@@ -240,29 +240,27 @@ func TestWithoutRedisNoFileIsSentAgain(t *testing.T) {
 	}
 }
 
-// A large tar is taken up at the part where it stood; an upload that nobody remembers is not
-// paid for. Where the server can copy parts of it, no byte of them comes through the worker.
-// Of a later version with little that is new, only that is staged.
-func TestLargeTarIsTakenUpAtItsParts(t *testing.T) {
+// A large copy is taken up at the part where it stood; an upload that nobody remembers is not
+// paid for.
+func TestLargeCopyIsTakenUpAtItsParts(t *testing.T) {
 	t.Parallel()
 	const mib, size = 1 << 20, 260 << 20
 	a := newArchive(t)
-	film := bagtest.File{Path: "data/film", Size: size}
-	id := a.Deposit("large.tar", a.Bag(bagtest.Spec{Name: "large", Files: []bagtest.File{film}}))
+	a.Deps.Files = 1
+	id := a.Deposit("large.tar", a.Bag(bagtest.Spec{Name: "large", StorageOption: "Wasabi-OR", Files: []bagtest.File{{Path: "data/film", Size: size}}}))
 	a.Client = storage.NewClient(storage.Options{Concurrency: 1})
 	t.Cleanup(a.Client.Close)
 	proxy := testenv.NewProxy(t, strings.TrimPrefix(a.S3.Endpoint, "https://"))
-	staging, receiving := a.Deps.Staging, a.Deps.Receiving
+	receiving := a.Deps.Receiving
 	a.Through(proxy)
-	onServer := a.Deps.Receiving
-	engine := a.Engine()
-	a.UpTo(engine, "Copy To Staging")
 	a.Deps.Receiving = receiving // elsewhere, so that the bytes come through here
+	engine := a.Engine()
+	a.UpTo(engine, "Store")
 	cut := func(after int64) {
 		t.Helper()
 		proxy.CutAfter(after)
-		a.One(engine, "Copy To Staging")
-		if item := a.Item(id); item.Stage != "Copy To Staging" || item.Status != "Pending" {
+		a.One(engine, "Store")
+		if item := a.Item(id); item.Stage != "Store" || item.Status != "Pending" {
 			t.Fatalf("after the cut: %+v", item)
 		}
 		proxy.Resume()
@@ -273,63 +271,20 @@ func TestLargeTarIsTakenUpAtItsParts(t *testing.T) {
 	cut(165 * mib) // in the third
 
 	before := proxy.Bytes()
-	a.One(engine, "Copy To Staging")
-	if item := a.Item(id); item.Stage != "Format Identification" {
+	a.One(engine, "Store")
+	if item := a.Item(id); item.Stage != "Storage Validation" {
 		t.Fatalf("third attempt: %+v", item)
 	}
 	if passed := proxy.Bytes() - before; passed > (size-128*mib)*21/20 {
 		t.Errorf("the third attempt moved %d MiB", passed/mib)
 	}
-	if n, err := staging.AbortUploads(context.Background(), "", time.Now().Add(24*time.Hour)); err != nil || n != 0 {
-		t.Errorf("%d uploads were forgotten, %v", n, err)
-	}
-
-	a.Deps.Receiving = onServer
-	a.Exec(`SELECT requeue(1, 'Copy To Staging')`)
-	before = proxy.Bytes()
-	a.One(engine, "Copy To Staging")
-	if passed := proxy.Bytes() - before; a.Item(id).Stage != "Format Identification" || passed > 5*mib {
-		t.Errorf("%d MiB came through the worker; item %+v", passed/mib, a.Item(id))
-	}
-	before = proxy.Bytes()
-	a.Work()
-	if passed := proxy.Bytes() - before; passed > 5*mib { // formats are identified by some ranges
-		t.Errorf("%d MiB came through the worker on the way to the copies", passed/mib)
-	}
-	if item := a.Item(id); item.Status != "Success" {
-		t.Errorf("item = %+v", item)
-	}
-
-	id = a.Deposit("large.tar", a.Bag(bagtest.Spec{Name: "large", Files: []bagtest.File{film, {Path: "data/notes", Content: "new"}}}))
-	a.UpTo(engine, "Format Identification")
-	staged := a.written(staging)
-	for key, o := range staged {
-		if len(staged) > 2 || o.Size > 10*mib || !strings.Contains(key, "/tar-") {
-			t.Errorf("%s of %d bytes is staged", key, o.Size)
-		}
+	if open := a.Uploads(a.Deps.Targets["Wasabi-OR"]); len(open) != 0 {
+		t.Errorf("uploads were forgotten: %v", open)
 	}
 	a.Work()
 	if item := a.Item(id); item.Status != "Success" {
 		t.Errorf("item = %+v", item)
 	}
-	if got := string(a.Content(a.Deps.Targets["Standard-VA"], a.CopyKey("notes"))); got != "new" {
-		t.Errorf("stored %q", got)
-	}
-}
-
-// written returns the objects in the staging bucket that hold files.
-func (a *archive) written(staging *storage.Bucket) map[string]storage.Object {
-	a.T.Helper()
-	objects := map[string]storage.Object{}
-	for o, err := range staging.List(context.Background(), "", "") {
-		if err != nil {
-			a.T.Fatal(err)
-		}
-		if !strings.HasSuffix(o.Key, ".zst") {
-			objects[o.Key] = o
-		}
-	}
-	return objects
 }
 
 // A bag that is replaced or removed while it is being ingested ends so.
@@ -348,7 +303,7 @@ func TestBagThatIsReplacedOrRemovedInBetween(t *testing.T) {
 			must.Do(a.T, a.Receiving.Delete(context.Background(), "sample.tar"))
 		}, "Suspended", "bag-gone"},
 	} {
-		for _, before := range []registry.Stage{"Receive", "Copy To Staging"} {
+		for _, before := range []registry.Stage{"Receive", "Copy To Staging", "Format Identification", "Store"} {
 			t.Run(name+" before "+string(before), func(t *testing.T) {
 				t.Parallel()
 				a := newArchive(t)
@@ -440,7 +395,7 @@ func (a *archive) damage(key string, change func([]byte) []byte) {
 	}
 }
 
-// If a target reports a wrong ETag of its copy, the target is named and the staging area is
+// If a target reports a wrong ETag of its copy, the target is named and the bag is
 // not blamed. Buckets that encrypt with keys of KMS have such ETags.
 func TestTargetThatDisagreesIsNamed(t *testing.T) {
 	t.Parallel()
@@ -496,9 +451,9 @@ func TestListOfAnotherInventoryIsMadeAgain(t *testing.T) {
 	a := newArchive(t)
 	id := a.Deposit("sample.tar", a.Sample())
 	engine := a.Engine()
-	a.UpTo(engine, "Copy To Staging")
+	a.UpTo(engine, "Format Identification")
 	a.changeInventory(id, func(b *bag.Bag) { b.Files[0].ModTime = b.Files[0].ModTime.Add(time.Hour) })
-	a.One(engine, "Copy To Staging")
+	a.One(engine, "Format Identification")
 	if item := a.Item(id); item.Stage != "Reingest Check" || item.Status != "Pending" {
 		t.Errorf("item is %s at %s, want it sent back to Reingest Check", item.Status, item.Stage)
 	}
@@ -635,7 +590,7 @@ func TestDamagedListsAreMadeAgain(t *testing.T) {
 		next, maker registry.Stage
 		rows        bool // as many as the list says, of a sample that is on no record
 	}{
-		{lists.PlanName, "Copy To Staging", "Reingest Check", false},
+		{lists.PlanName, "Format Identification", "Reingest Check", false},
 		{lists.FormatsName, "Store", "Format Identification", true},
 		{lists.InventoryName, "Store", "Receive", true},
 		{lists.InventoryName, "Record", "Receive", true},

@@ -18,7 +18,7 @@ import (
 )
 
 // identify asks Siegfried for the format of each file, by its bytes and not only by its name.
-// It reads ranges of the staged tar: small files whole, several in a request, and of large
+// It reads ranges of the tar: small files whole, several in a request, and of large
 // files only the ranges that the signatures need, within a budget. Siegfried runs in child
 // processes. A file that kills one keeps the type that its extension suggests, and the bag
 // continues.
@@ -40,9 +40,9 @@ func (s *identify) Run(ctx context.Context, w *work) error {
 	if err != nil {
 		return err
 	}
-	tar := staged{w, s.Staging, s.Receiving}
+	tar := newSource(w, s.Receiving, s.Staging)
 	results, err := w.each(ctx, s.Files, lists.InRequests(files, s.Files, lists.WholeFile), func(ctx context.Context, group []*lists.File, finished func(*lists.File, string)) error {
-		open := tar.open(group[0].Piece)
+		open := tar.open(group[0])
 		if f := group[0]; f.Size > lists.WholeFile {
 			found, err := s.Formats.Identify(ctx, f.Path, f.Size, open.File(ctx, f))
 			if err != nil {

@@ -58,7 +58,7 @@ func TestFilesOfAnItemInWork(t *testing.T) {
 		{"Validate", "received", "received"},
 		{"Reingest Check", "received", "received"},
 		{"Copy To Staging", "received", "unchanged"},
-		{"Format Identification", "staged", "unchanged"},
+		{"Format Identification", "received", "unchanged"},
 		{"Store", "identified", "unchanged"},
 		{"Storage Validation", "copied", "unchanged"},
 		{"Record", "verified", "unchanged"},

@@ -122,7 +122,7 @@ func (s *receive) read(ctx context.Context, w *work, tar *storage.Bucket, inFile
 	b, err := bag.Read(ctx, content, bag.ReadOptions{
 		PartSize:        storage.PartSize,
 		CheckpointBytes: s.checkpointEvery,
-		PartMD5:         wantPartMD5(s.Staging, s.Targets),
+		PartMD5:         wantPartMD5(s.Targets),
 		Whole:           proof.New(),
 		Resume:          resume,
 		Reopen: func(f *bag.File) (io.ReadCloser, error) {

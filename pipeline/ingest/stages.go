@@ -70,17 +70,16 @@ func table(d pipeline.Deps) []tableRow {
 		}, &reingest{Registry: d.Registry, Targets: d.Targets, Files: d.Files}},
 		{pipeline.Step{
 			Stage: registry.CopyToStaging, Note: "Finished copying files to staging area",
-			Needs:     pipeline.NeedReceiving | pipeline.NeedStaging | pipeline.NeedRedis,
-			FileState: interim.Staged, Measure: progress.ByBytes,
-		}, &stageTar{Receiving: d.Receiving, Staging: d.Staging, Files: d.Files}},
+			Needs: pipeline.NeedReceiving | pipeline.NeedStaging,
+		}, &pin{Receiving: d.Receiving, Staging: d.Staging}},
 		{pipeline.Step{
 			Stage: registry.FormatIdentification, Note: "Finished file format identification",
-			Needs: pipeline.NeedStaging | pipeline.NeedRedis | pipeline.NeedScanner | pipeline.NeedIdentifier | pipeline.NeedDisk,
+			Needs: pipeline.NeedReceiving | pipeline.NeedStaging | pipeline.NeedRedis | pipeline.NeedScanner | pipeline.NeedIdentifier | pipeline.NeedDisk,
 			List:  lists.FormatsName, FileState: interim.Identified, Measure: progress.ByFiles,
 		}, &identify{Receiving: d.Receiving, Staging: d.Staging, Formats: d.Formats, Viruses: d.Viruses, Files: d.Files}},
 		{pipeline.Step{
 			Stage: registry.Store, Note: "Finished copying files to preservation storage",
-			Needs:     pipeline.NeedStaging | pipeline.NeedRedis | pipeline.NeedTargets,
+			Needs:     pipeline.NeedReceiving | pipeline.NeedStaging | pipeline.NeedRedis | pipeline.NeedTargets,
 			FileState: interim.Copied, Measure: progress.ByBytes,
 		}, &store{Registry: d.Registry, Receiving: d.Receiving, Staging: d.Staging, Targets: d.Targets, Files: d.Files}},
 		{pipeline.Step{

@@ -2,7 +2,6 @@ package ingest
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -16,11 +15,11 @@ import (
 	"github.com/farol-preservation/farol/storage"
 )
 
-// store makes all copies that the storage option promises, from the staged tar. If source and
-// target are on one service, the service copies by itself, and says what it has. Otherwise, and
-// always for small files, the bytes pass through the worker. The same file always goes under
-// the same key with the same bytes, and never under one that is on record, so repeating it is
-// harmless.
+// store makes all copies that the storage option promises, from the tar in the receiving bucket.
+// If source and target are on one service, the service copies by itself, and says what it has.
+// Otherwise, and always for small files, the bytes pass through the worker. The same file always
+// goes under the same key with the same bytes, and never under one that is on record, so
+// repeating it is harmless.
 type store struct {
 	Registry  *registry.Registry
 	Receiving func(bucket string) (*storage.Bucket, error)
@@ -41,7 +40,7 @@ func (s *store) Run(ctx context.Context, w *work) error {
 		return w.ProgressErr(err)
 	}
 	sends := make(chan struct{}, s.Files)
-	tar, sent := staged{w, s.Staging, s.Receiving}, int64(lists.SentFile)
+	tar, sent := newSource(w, s.Receiving, s.Staging), int64(lists.SentFile)
 	if w.lists.Recent.Tar(w.Item.ID) != nil {
 		sent = lists.SmallTar
 	}
@@ -61,12 +60,12 @@ func (s *store) Run(ctx context.Context, w *work) error {
 // putGroup makes the copies of small files, which one request reads, or none if this process
 // still has the tar. Copies are sent side by side, as many as sends has room for.
 func (s *store) putGroup(
-	ctx context.Context, w staged, c copyPlan, files []*lists.File, sends chan struct{}, finished func(*lists.File, string),
+	ctx context.Context, w *source, c copyPlan, files []*lists.File, sends chan struct{}, finished func(*lists.File, string),
 ) error {
 	var group sync.WaitGroup
 	var mu sync.Mutex
 	var failed []error
-	err := lists.ReadGroup(ctx, w.open(files[0].Piece), files, func(f *lists.File, content []byte) error {
+	err := lists.ReadGroup(ctx, w.open(files[0]), files, func(f *lists.File, content []byte) error {
 		if err := w.verify(ctx, f, content); err != nil {
 			return err
 		}
@@ -94,7 +93,7 @@ func (s *store) putGroup(
 }
 
 // put makes one copy of a small file.
-func (s *store) put(ctx context.Context, w staged, c copyPlan, target int, f *lists.File, content []byte) error {
+func (s *store) put(ctx context.Context, w *source, c copyPlan, target int, f *lists.File, content []byte) error {
 	up := w.upload(f, copies.EncodesPath(c.names[target]))
 	if !c.isBad(target, f) && w.there(ctx, c.targets[target], f.Key(), f, up) {
 		return nil
@@ -106,8 +105,11 @@ func (s *store) put(ctx context.Context, w staged, c copyPlan, target int, f *li
 }
 
 // copy makes the copies of a large file, from its range of the tar.
-func (s *store) copy(ctx context.Context, w staged, c copyPlan, f *lists.File) error {
-	source := storage.Source{Bucket: s.Staging, Key: lists.Key(w.Item.ID, f.Piece.Key()), Range: true, Offset: f.Offset - f.Piece.Offset}
+func (s *store) copy(ctx context.Context, w *source, c copyPlan, f *lists.File) error {
+	tar, err := w.origin(ctx, f)
+	if err != nil {
+		return err
+	}
 	w.Count.Copies(f.Index, len(c.targets))
 	for i, target := range c.targets {
 		up := w.upload(f, copies.EncodesPath(c.names[i]))
@@ -121,8 +123,8 @@ func (s *store) copy(ctx context.Context, w staged, c copyPlan, f *lists.File) e
 		if f.Parts != nil {
 			parts.SHA256, parts.MD5 = f.Parts.SHA256, f.Parts.MD5
 		}
-		if _, err := target.Copy(ctx, source, f.Key(), up, parts); err != nil {
-			return s.notCopied(ctx, w, f, fmt.Errorf("copy to %s: %w", c.names[i], err))
+		if _, err := target.Copy(ctx, tar.of(f), f.Key(), up, parts); err != nil {
+			return w.notCopied(ctx, f, fmt.Errorf("copy to %s: %w", c.names[i], err))
 		}
 		if err := s.replaced(ctx, w, c, i, f); err != nil {
 			return err
@@ -131,24 +133,9 @@ func (s *store) copy(ctx context.Context, w staged, c copyPlan, f *lists.File) e
 	return nil
 }
 
-// notCopied finds out whether a copy failed because the tar in staging is not whole.
-func (s *store) notCopied(ctx context.Context, w staged, f *lists.File, err error) error {
-	if ctx.Err() != nil {
-		return cause.Storage(err)
-	}
-	if errors.Is(err, storage.ErrDigest) {
-		return cmp.Or(w.check(ctx, f), cause.Storage(err))
-	}
-	lost := w.lost(ctx, f.Piece, err)
-	if lost != nil { // one look is not believed
-		lost = w.lost(ctx, f.Piece, err)
-	}
-	return cmp.Or(lost, cause.Storage(err))
-}
-
 // replaced deletes the note that a copy is bad. If that fails, the copy is made once more
 // after a crash.
-func (s *store) replaced(ctx context.Context, w staged, c copyPlan, target int, f *lists.File) error {
+func (s *store) replaced(ctx context.Context, w *source, c copyPlan, target int, f *lists.File) error {
 	if !c.isBad(target, f) {
 		return nil
 	}

@@ -23,7 +23,7 @@ func TestOneSpoiltAnswerSendsNothingBack(t *testing.T) {
 			for _, step := range Steps(a.Deps) {
 				w.SpoilFirsts(how)
 				a.One(engine, step.Stage)
-				if hit := w.SpoilFirsts(""); hit == 0 && step.Stage != "Cleanup" {
+				if hit := w.SpoilFirsts(""); hit == 0 && step.Stage != "Copy To Staging" && step.Stage != "Cleanup" {
 					t.Errorf("nothing was read at %s", step.Stage)
 				}
 				if item := a.Item(id); item.Retry && item.Stage == step.Stage || pipelinetest.Value[int](a, `SELECT count(*) FROM work_item_attempts WHERE outcome <> 'done'`) > 0 {
@@ -45,10 +45,8 @@ func TestBytesThatDifferEachTimeAreNotBelieved(t *testing.T) {
 	w := a.Wired()
 	engine := a.Engine()
 	a.UpTo(engine, "Store")
-	for key := range a.written(a.Deps.Staging) {
-		for at := range int64(200) { // a different one each time
-			w.Next(pipelinetest.Spoilt{Object: key, At: 50_000 + 15_000*(at%10) + at, How: "flip", Times: 1})
-		}
+	for at := range int64(200) { // a different one each time
+		w.Next(pipelinetest.Spoilt{Object: "sample.tar", At: 50_000 + 15_000*(at%10) + at, How: "flip", Times: 1})
 	}
 	a.One(engine, "Store")
 	if item := a.Item(id); item.Stage != "Store" || item.Status != "Pending" || pipelinetest.Value[int](a, `SELECT count(*) FROM work_item_attempts WHERE outcome = 'sent back'`) > 0 {

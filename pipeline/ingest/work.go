@@ -29,7 +29,6 @@ type work struct {
 	*pipeline.Work
 	lists *lists.Area   // that the stages leave for each other
 	had   bool          // an earlier pass has finished this stage
-	asOne bool          // the files of a group are finished together, and Redis notes the first
 	read  *bytes.Buffer // what Receive has read of a small tar; nil: not all of it, or it is not small
 }
 
@@ -55,7 +54,6 @@ func (w *work) toStore(ctx context.Context) (p *lists.Plan, files []*lists.File,
 	for _, f := range files {
 		f.Reingest(p.Known[f.Index])
 	}
-	lists.StageIn(files, w.Item.Size)
 	return p, files, id, nil
 }
 
@@ -113,20 +111,10 @@ func (w *work) there(ctx context.Context, bucket *storage.Bucket, key string, f 
 	return err == nil && copies.CompareIn(ctx, bucket, o, up, &f.Content) == nil
 }
 
-// wantPartMD5 tells whether a bucket that files go to is known to keep no SHA-256 of parts, or of
+// wantPartMD5 tells whether a bucket that copies go to is known to keep no SHA-256 of parts, or of
 // those that it copies, so that an upload in parts is known there by the MD5 of each.
-func wantPartMD5(staging *storage.Bucket, all copies.Targets) bool {
-	buckets := slices.AppendSeq([]*storage.Bucket{staging}, maps.Values(all))
-	return slices.ContainsFunc(buckets, func(b *storage.Bucket) bool { return b.Lacks(ability.PartSHA256) || b.Lacks(ability.CopiedSHA256) })
-}
-
-// gone tells whether the bag in the receiving bucket is still the one of the item.
-func (w *work) gone(ctx context.Context, receiving *storage.Bucket) error {
-	o, err := receiving.Head(ctx, w.Item.Name)
-	if err == nil && o.ETag != w.Item.ETag {
-		err = storage.ErrChanged
-	}
-	return w.receivingErr(err)
+func wantPartMD5(all copies.Targets) bool {
+	return slices.ContainsFunc(slices.Collect(maps.Values(all)), func(b *storage.Bucket) bool { return b.Lacks(ability.PartSHA256) || b.Lacks(ability.CopiedSHA256) })
 }
 
 // parts says how so many bytes are uploaded or copied: in parts if they are many, and then the

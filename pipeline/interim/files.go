@@ -43,7 +43,6 @@ type Copy struct {
 const (
 	fileRead      = "read"       // Receive is at work: its digests are known, and not confirmed yet
 	Received      = "received"   // its size and digests are known
-	Staged        = "staged"     // it is in the staging bucket
 	Identified    = "identified" // its format is known
 	Copied        = "copied"     // it is at every target
 	Verified      = "verified"   // every copy was verified
@@ -58,7 +57,7 @@ const (
 // States are the states that files of an ingest can be in while it is in work.
 func States() []string {
 	return []string{
-		fileRead, Received, Staged, Identified, Copied, Verified, Added, fileReplaced, fileUnchanged, filePackaging,
+		fileRead, Received, Identified, Copied, Verified, Added, fileReplaced, fileUnchanged, filePackaging,
 		fileMissing, fileFailed,
 	}
 }

@@ -14,7 +14,7 @@ func TestPagesOfFilesAreSorted(t *testing.T) {
 	const n = 2_500
 	files := func(yield func(*File, error) bool) {
 		for i := range n {
-			if !yield(&File{Path: fmt.Sprintf("data/%05d", i*1_009%n), State: []string{"copied", "staged"}[i%2]}, nil) {
+			if !yield(&File{Path: fmt.Sprintf("data/%05d", i*1_009%n), State: []string{"copied", "identified"}[i%2]}, nil) {
 				return
 			}
 		}

@@ -23,6 +23,10 @@ const (
 	CopiesName    = "copies.jsonl.zst"    // by Storage Validation
 )
 
+// StagedTar is what the names of ranges of the tar begin with that earlier versions of Farol have
+// copied to the staging bucket; their first byte and length follow.
+const StagedTar = "tar-"
+
 // An Area is what an item has in the staging bucket, under its own prefix.
 type Area struct {
 	Bucket *storage.Bucket

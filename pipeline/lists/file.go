@@ -12,7 +12,6 @@ import (
 	"github.com/farol-preservation/farol/bag"
 	"github.com/farol-preservation/farol/claim"
 	"github.com/farol-preservation/farol/pipeline/copies"
-	"github.com/farol-preservation/farol/storage"
 )
 
 // NewFile is a file of the inventory as one that is new to the registry.
@@ -53,7 +52,6 @@ type File struct {
 	Offset int64 // of the content in the tar
 	UUID   uuid.UUID
 	MIME   string // by its extension, until it is identified
-	Piece  *Piece // that it is staged in
 	Alone  bool   // it is on record, so that every copy of it should be
 	again  bool   // it is or was on record
 	key    string // that the plan gives it; "": none
@@ -79,44 +77,6 @@ const (
 	fewFiles = 8
 )
 
-// A Piece is a range of the tar that is an object in the staging area: nearly always the
-// whole tar.
-type Piece struct {
-	Offset, Length int64 // bytes of the tar
-	Files          []*File
-}
-
-// Key is its name below the item's prefix.
-func (p *Piece) Key() string { return fmt.Sprintf("tar-%d-%d", p.Offset, p.Length) }
-
-// StageIn gives every file of a list the piece of a tar of this size that it is staged in. The
-// same list gives the same pieces, so each stage finds what another has staged.
-//
-// Of a large tar whose files are mostly on record already, as in a later version of a bag, only
-// the ranges are staged that are to be stored. Ranges with so little else between them that it
-// costs less than a copy of their own are one piece.
-func StageIn(files []*File, tar int64) {
-	const mostElse = 8 << 20
-	var pieces []*Piece
-	var wanted int64
-	for _, group := range groupFiles(files, func(group []*File, f *File) bool {
-		end := group[len(group)-1].end()
-		return f.Offset >= end && f.Offset-end <= mostElse
-	}) {
-		from := group[0].Offset
-		pieces = append(pieces, &Piece{from, group[len(group)-1].end() - from, group})
-		wanted += pieces[len(pieces)-1].Length
-	}
-	if storage.PartSize(tar) == 0 || wanted > tar/2 {
-		pieces = []*Piece{{0, tar, files}}
-	}
-	for _, p := range pieces {
-		for _, f := range p.Files {
-			f.Piece = p
-		}
-	}
-}
-
 // end is where the content of a file ends in the tar.
 func (f *File) end() int64 { return f.Offset + f.Size }
 
@@ -135,7 +95,7 @@ func groupFiles(files []*File, belongs func(group []*File, f *File) bool) [][]*F
 }
 
 // together tells whether one request should read f and the group before it, all of at most so
-// many bytes. Such files are in the same piece.
+// many bytes.
 func together(group []*File, f *File, largest int64) bool {
 	first, last := group[0], group[len(group)-1]
 	return last.Size <= largest && f.Size <= largest &&
@@ -155,11 +115,6 @@ func InRequests(files []*File, workers int, largest int64) [][]*File {
 	return groupFiles(files, func(group []*File, f *File) bool {
 		return len(group) < most && together(group, f, largest)
 	})
-}
-
-// InPieces groups files by the object that they are staged in.
-func InPieces(files []*File) [][]*File {
-	return groupFiles(files, func(group []*File, f *File) bool { return group[0].Piece == f.Piece })
 }
 
 // InShares groups files that cost requests of their own.

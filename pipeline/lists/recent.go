@@ -132,8 +132,11 @@ func (r *Recent) put(item int64, name string, list []byte) {
 	}
 }
 
-// tarName stands for the tar among an item's lists.
-const tarName = "tar"
+// What else is kept of an item, among its lists.
+const (
+	tarName     = "tar"
+	versionName = "version" // of the upload in the receiving bucket
+)
 
 // KeepTar keeps a small tar that this process has read, and whose bytes it knows to be those
 // in the bucket.
@@ -142,6 +145,14 @@ func (r *Recent) KeepTar(item int64, content []byte) { r.put(item, tarName, cont
 // Tar is the tar of an item if this process has read it and still has it; else nil. The
 // caller does not change it.
 func (r *Recent) Tar(item int64) []byte { return r.list(item, tarName).content }
+
+// KeepVersion keeps the ID of the version of an item's upload, which this process has just found; nil
+// if it has to be looked for again.
+func (r *Recent) KeepVersion(item int64, id []byte) { r.put(item, versionName, id) }
+
+// Version is the ID of the version of an item's upload, which is empty where the receiving bucket
+// keeps none; nil if this process does not know it.
+func (r *Recent) Version(item int64) []byte { return r.list(item, versionName).content }
 
 // Written is when this process wrote a list that it still has; zero if it does not.
 func (r *Recent) Written(item int64, name string) time.Time { return r.list(item, name).at }

@@ -22,9 +22,10 @@ type wire struct {
 	spoilt  []*Spoilt
 	Answers func(*http.Response) // changes any answer; may be nil
 	asked   []string             // method, path and range of each request
-	firsts  string               // what happens to the first answer with bytes of each object; "" for nothing
-	seen    map[string]bool      // objects that were seen
-	hit     int                  // answers that were spoilt so
+	moved   Moved
+	firsts  string          // what happens to the first answer with bytes of each object; "" for nothing
+	seen    map[string]bool // objects that were seen
+	hit     int             // answers that were spoilt so
 }
 
 // Spoilt is what happens to the next answers that have the byte at an offset of an
@@ -45,6 +46,7 @@ func (a *Archive) Wired() *wire {
 	gate := httptest.NewTLSServer(http.HandlerFunc(func(out http.ResponseWriter, r *http.Request) {
 		w.Mu.Lock()
 		w.asked = append(w.asked, fmt.Sprintf("%s %s %s", r.Method, r.URL.Path, r.Header.Get("Range")))
+		w.moved.Written += a.toWrite(r)
 		w.Mu.Unlock()
 		forward.ServeHTTP(out, r)
 	}))
@@ -52,6 +54,42 @@ func (a *Archive) Wired() *wire {
 	caFile := testenv.CAFile(a.T, gate)
 	a.Deps = a.With(func(t *storage.Target) { t.Endpoint, t.CAFile = gate.URL, caFile })
 	return w
+}
+
+// Moved are bytes of objects.
+type Moved struct {
+	Read    int64 // in answers
+	Written int64 // that S3 was asked to write: in bodies, and what it copies by itself
+}
+
+// Since are the bytes after an earlier moment.
+func (m Moved) Since(earlier Moved) Moved {
+	return Moved{m.Read - earlier.Read, m.Written - earlier.Written}
+}
+
+// Moved are the bytes that have passed so far.
+func (w *wire) Moved() Moved {
+	w.Mu.Lock()
+	defer w.Mu.Unlock()
+	return w.moved
+}
+
+// toWrite is how many bytes of an object a request has S3 write.
+func (a *Archive) toWrite(r *http.Request) int64 {
+	from := r.Header.Get("X-Amz-Copy-Source")
+	if r.Method != http.MethodPut || from == "" {
+		return max(r.ContentLength, 0)
+	}
+	var first, last int64
+	if n, _ := fmt.Sscanf(r.Header.Get("X-Amz-Copy-Source-Range"), "bytes=%d-%d", &first, &last); n == 2 {
+		return last - first + 1
+	}
+	bucket, key, _ := strings.Cut(from, "/")
+	o, err := a.Bucket(bucket).Head(r.Context(), key)
+	if err != nil {
+		a.T.Errorf("the source of a copy: %v", err)
+	}
+	return o.Size
 }
 
 // Next spoils the next answers with a byte of an object.
@@ -111,6 +149,7 @@ func (w *wire) spoil(r *http.Response) error {
 	if r.Request.Method != http.MethodGet || r.StatusCode/100 != 2 || r.ContentLength <= 0 {
 		return nil
 	}
+	w.moved.Read += r.ContentLength
 	var start int64
 	if _, err := fmt.Sscanf(r.Header.Get("Content-Range"), "bytes %d-", &start); err != nil {
 		start = 0

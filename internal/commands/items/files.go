@@ -24,7 +24,7 @@ func itemFilesCommand() *cobra.Command {
 		Long: `List the files of an item, by name, with the state of each.
 
 During an ingest, or after one that failed: read (its digests are known, the bag is still
-being read), received, staged, identified, copied (to every target), verified, added or
+being read), received, identified, copied (to every target), verified, added or
 replaced (recorded), unchanged (the same bytes were recorded), packaging (not stored),
 missing, or failed with its code.
 

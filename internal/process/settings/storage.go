@@ -28,9 +28,9 @@ func (c S3) Target(bucket string) storage.Target {
 	}
 }
 
-// Staging is the bucket for the files of items in progress.
+// Staging is the bucket for the lists of items in progress, and for restorations.
 type Staging struct {
-	Bucket string `env:"FAROL_STAGING_BUCKET" old:"STAGING_BUCKET" envDefault:"staging" is:"a bucket name" doc:"Bucket for the files of items in progress. Its name must contain \"staging\", since Cleanup deletes there"`
+	Bucket string `env:"FAROL_STAGING_BUCKET" old:"STAGING_BUCKET" envDefault:"staging" is:"a bucket name" doc:"Bucket for the lists of items in progress, and for bags that are being restored. Its name must contain \"staging\", since Cleanup deletes there"`
 }
 
 // Keep is where the interim metadata of items goes before it is deleted.

@@ -17,14 +17,13 @@ import (
 	"github.com/farol-preservation/farol/internal/rigs/testenv"
 	"github.com/farol-preservation/farol/internal/rigs/testenv/must"
 	"github.com/farol-preservation/farol/pipeline"
-	"github.com/farol-preservation/farol/pipeline/lists"
 	"github.com/farol-preservation/farol/pipeline/pipelinetest"
 	"github.com/farol-preservation/farol/progress"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/storage"
 )
 
-// The tar is staged, and large files are copied out of it, without a byte of them in the worker.
+// Large files are copied out of the upload, without a byte of them in the worker.
 func TestServerMakesTheCopies(t *testing.T) {
 	t.Parallel()
 	a := newArchive(t)
@@ -38,8 +37,8 @@ func TestServerMakesTheCopies(t *testing.T) {
 		a.One(engine, stage)
 		return proxy.Bytes() - before
 	}
-	if n := passed("Copy To Staging"); n > 100_000 { // the lists
-		t.Errorf("%d bytes passed while the tar was staged", n)
+	if n := passed("Copy To Staging"); n > 100_000 { // a question
+		t.Errorf("%d bytes passed while the tar was pinned", n)
 	}
 	a.One(engine, "Format Identification")
 	const small = 10*15_000 + 10*120_000
@@ -51,15 +50,16 @@ func TestServerMakesTheCopies(t *testing.T) {
 	a.asItWas(id, truth(t, a.Sample()))
 }
 
-// Once the tar is staged, its depositor may replace or remove it: what Receive has read is
-// ingested, and a newer upload stays for an item of its own.
-func TestDepositorMayDoAsHeLikesOnceTheTarIsStaged(t *testing.T) {
+// Where the receiving bucket keeps versions, the depositor may replace or remove an upload that
+// was read: it is ingested, and a newer one stays for an item of its own.
+func TestUploadThatIsReplacedIsIngestedWhereItsBucketKeepsVersions(t *testing.T) {
 	t.Parallel()
-	for _, before := range []registry.Stage{"Format Identification", "Store"} {
+	for _, before := range []registry.Stage{"Copy To Staging", "Format Identification", "Store"} {
 		for _, replaced := range []bool{true, false} {
 			t.Run(fmt.Sprintf("replaced %t before %s", replaced, before), func(t *testing.T) {
 				t.Parallel()
 				a := newArchive(t)
+				a.S3.SetVersioning(t, a.Receiving.Name(), true)
 				id := a.Deposit("sample.tar", a.Sample())
 				a.UpTo(a.Engine(), before)
 				newer := a.Bag(bagtest.Spec{Name: "sample", Title: "Newer"})
@@ -82,6 +82,90 @@ func TestDepositorMayDoAsHeLikesOnceTheTarIsStaged(t *testing.T) {
 	}
 }
 
+// An upload may be replaced while a stage reads it, too: nothing is taken from the new one.
+func TestUploadThatIsReplacedUnderAStage(t *testing.T) {
+	t.Parallel()
+	for _, stage := range []registry.Stage{"Format Identification", "Store"} {
+		for _, keeps := range []bool{true, false} {
+			t.Run(fmt.Sprintf("%s, versions %t", stage, keeps), func(t *testing.T) {
+				t.Parallel()
+				a := newArchive(t)
+				a.S3.SetVersioning(t, a.Receiving.Name(), keeps)
+				id := a.Deposit("sample.tar", a.Sample())
+				w := a.Wired()
+				engine := a.Engine()
+				a.UpTo(engine, stage)
+				newer := a.Bag(bagtest.Spec{Name: "sample", Title: "Newer"})
+				replaced := false
+				w.Answers = func(r *http.Response) {
+					if !replaced && r.Request.Method == http.MethodHead && strings.HasSuffix(r.Request.URL.Path, "/sample.tar") {
+						replaced = true
+						a.PutRaw("sample.tar", newer)
+					}
+				}
+				a.One(engine, stage)
+				if item := a.Item(id); !replaced || (item.Stage == stage) == keeps || !keeps && item.ErrorCode != "bag-changed" {
+					t.Errorf("replaced %t: item = %+v", replaced, item)
+				}
+				a.Exec(`UPDATE work_items SET run_at = now()`)
+				a.Work()
+				if item := a.Item(id); !keeps && (item.Status != "Cancelled" || item.ErrorCode != "bag-changed") {
+					t.Errorf("item = %+v", item)
+				}
+				if got := a.Content(a.Receiving, "sample.tar"); !bytes.Equal(got, newer) {
+					t.Error("the newer upload is gone")
+				}
+				if keeps {
+					must.Do(t, a.Receiving.Delete(t.Context(), "sample.tar"))
+					a.Intact(id)
+					a.asItWas(id, truth(t, a.Sample()))
+				}
+			})
+		}
+	}
+}
+
+// What an earlier version of Farol has copied of the tar to the staging bucket counts where the
+// upload is gone: its depositor was told that he may remove it.
+func TestItemThatAnEarlierVersionHasStagedGoesOn(t *testing.T) {
+	t.Parallel()
+	tar := func(a *archive) []byte { return a.Sample() }
+	for name, tc := range map[string]struct {
+		pieces func(size int64) [][2]int64
+		damage bool
+	}{
+		"whole":     {func(size int64) [][2]int64 { return [][2]int64{{0, size}} }, false},
+		"in pieces": {func(size int64) [][2]int64 { return [][2]int64{{0, size / 2 &^ 511}, {100 << 10, size - 100<<10}} }, false},
+		"damaged":   {func(size int64) [][2]int64 { return [][2]int64{{0, size}} }, true},
+	} {
+		for _, before := range []registry.Stage{"Copy To Staging", "Format Identification", "Store"} {
+			t.Run(name+" before "+string(before), func(t *testing.T) {
+				t.Parallel()
+				a := newArchive(t)
+				id := a.Deposit("sample.tar", tar(a))
+				a.UpTo(a.Engine(), before)
+				content := tar(a)
+				if tc.damage {
+					content[placeOf(t, content, "data/streamed.bin")+7] ^= 1
+				}
+				for _, p := range tc.pieces(int64(len(content))) {
+					a.Overwrite(a.Deps.Staging, fmt.Sprintf("%d/tar-%d-%d", id, p[0], p[1]), content[p[0]:p[0]+p[1]])
+				}
+				must.Do(t, a.Receiving.Delete(t.Context(), "sample.tar"))
+				a.Work()
+				if item := a.Item(id); tc.damage {
+					if item.Status != "Suspended" || item.ErrorCode != "bag-gone" {
+						t.Errorf("item = %+v", item)
+					}
+					return
+				}
+				a.Intact(id)
+				a.asItWas(id, truth(t, tar(a)))
+			})
+		}
+	}
+}
+
 // placeOf is where a file's content begins in a tar.
 func placeOf(t *testing.T, tar []byte, path string) int64 {
 	t.Helper()
@@ -89,64 +173,8 @@ func placeOf(t *testing.T, tar []byte, path string) int64 {
 	return files[slices.IndexFunc(files, func(f *bag.File) bool { return f.Path == path })].Offset
 }
 
-// A staged tar that was lost or changed is copied again, whichever stage notices, and nothing
-// of it is stored.
-func TestStagedTarThatIsLostOrDamagedIsCopiedAgain(t *testing.T) {
-	t.Parallel()
-	flip := func(path string) func(*testing.T, []byte) []byte {
-		return func(t *testing.T, tar []byte) []byte {
-			t.Helper()
-			tar[placeOf(t, tar, path)+7] ^= 1
-			return tar
-		}
-	}
-	for name, tc := range map[string]struct {
-		damage  func(*testing.T, []byte) []byte // nil deletes
-		noticed registry.Stage
-	}{
-		"small file changed": {flip("data/c.bin"), "Format Identification"},
-		"large file changed": {flip("data/streamed.bin"), "Store"}, // only ranges of it are identified
-		"cut":                {func(_ *testing.T, tar []byte) []byte { return tar[:len(tar)/2] }, "Format Identification"},
-		"longer":             {func(_ *testing.T, tar []byte) []byte { return append(make([]byte, 512), tar...) }, "Format Identification"},
-		"lost":               {func(*testing.T, []byte) []byte { return nil }, "Format Identification"},
-	} {
-		for _, before := range []registry.Stage{"Format Identification", "Store"} {
-			t.Run(name+" before "+string(before), func(t *testing.T) {
-				t.Parallel()
-				a := newArchive(t)
-				id := a.Deposit("sample.tar", a.Sample())
-				engine := a.Engine()
-				a.UpTo(engine, before)
-				staged := a.written(a.Deps.Staging)
-				if len(staged) != 1 {
-					t.Fatalf("staged are %v", staged)
-				}
-				for key := range staged {
-					a.damage(key, func(tar []byte) []byte { return tc.damage(t, tar) })
-				}
-				stage := before
-				if tc.noticed != before && before == "Format Identification" {
-					a.One(engine, stage)
-					stage = tc.noticed
-				}
-				a.One(engine, stage)
-				if item := a.Item(id); item.ErrorCode == "sent-back" && item.Stage == stage { // not found: a second look has to agree
-					a.Exec(`UPDATE work_items SET run_at = now()`)
-					a.One(engine, stage)
-				}
-				if item := a.Item(id); item.Stage != "Copy To Staging" || item.Status != "Pending" {
-					t.Errorf("after %s the item is %s at %s, want it sent back to Copy To Staging", stage, item.Status, item.Stage)
-				}
-				a.Work()
-				a.Intact(id)
-				a.asItWas(id, truth(t, a.Sample()))
-			})
-		}
-	}
-}
-
-// If the tar itself does not have the bytes that Receive has read, whatever the ETag says of
-// it, staging is not blamed, and the bag is read again.
+// If the tar does not have the bytes that Receive has read, whatever the ETag says of it, the bag
+// is read again.
 func TestTarThatReadsDifferentlyIsReadAgain(t *testing.T) {
 	t.Parallel()
 	for path, noticed := range map[string]registry.Stage{"data/c.bin": "Format Identification", "data/streamed.bin": "Store"} {
@@ -174,47 +202,10 @@ func TestTarThatReadsDifferentlyIsReadAgain(t *testing.T) {
 	}
 }
 
-// An item that an earlier version of Farol has staged, file by file, is staged again by
-// itself, and nothing of that is left.
-func TestItemOfAnEarlierVersionIsStagedAgain(t *testing.T) {
-	t.Parallel()
-	for _, at := range []registry.Stage{"Copy To Staging", "Format Identification", "Store"} {
-		t.Run(string(at), func(t *testing.T) {
-			t.Parallel()
-			a := newArchive(t)
-			id := a.Deposit("sample.tar", a.Sample())
-			engine := a.Engine()
-			a.UpTo(engine, at)
-			must.Do(t, a.Deps.Staging.Delete(t.Context(), slices.Collect(func(yield func(string) bool) {
-				for key := range a.written(a.Deps.Staging) {
-					yield(key)
-				}
-			})...))
-			a.Put(a.Deps.Staging, lists.Key(id, "pack-0123456789abcdef"))
-			a.Put(a.Deps.Staging, lists.Key(id, "60b0a3b8-3b63-5b38-a5a8-6a4bd1b0bd7c"))
-			if at == "Copy To Staging" { // all files were noted as done; only the transition was missing
-				w := a.Hold(engine, at)
-				all := map[int]string{}
-				for i := range 40 {
-					all[i] = ""
-				}
-				must.Do(t, a.Deps.Progress.Done(t.Context(), w.Claim(), w.Pass(), all))
-				must.Do(t, w.Hold.Settle(t.Context(), claim.Done{}, claim.Release("the worker is replaced")))
-			}
-			a.Work()
-			a.Intact(id)
-			a.asItWas(id, truth(t, a.Sample()))
-			if sent := pipelinetest.Value[string](a, `SELECT string_agg(stage, ' ') FROM work_item_attempts WHERE outcome = 'sent back'`); strings.Contains(sent, " ") && at == "Store" {
-				t.Errorf("it was sent back from %s", sent)
-			}
-		})
-	}
-}
-
-// Answers about the staged tar that are none to what was asked, and copies by the server of
+// Answers about the tar that are none to what was asked, and copies by the server of
 // which it says other things than are known, come to nothing: the item waits, or the worker
 // brings the bytes.
-func TestWrongAnswersAboutTheStagedTarAreNotBelieved(t *testing.T) {
+func TestWrongAnswersAboutTheTarAreNotBelieved(t *testing.T) {
 	t.Parallel()
 	sum := regexp.MustCompile(`<ChecksumSHA256>[^<]*`)
 	for name, answer := range map[string]func(*http.Response){
@@ -255,7 +246,7 @@ func TestWrongAnswersAboutTheStagedTarAreNotBelieved(t *testing.T) {
 				engine := a.Engine()
 				a.UpTo(engine, stage)
 				w.Answers = func(r *http.Response) {
-					if strings.Contains(r.Request.URL.Path, "/tar-") || r.Request.Header.Get("X-Amz-Copy-Source") != "" {
+					if strings.HasSuffix(r.Request.URL.Path, "/sample.tar") || r.Request.Header.Get("X-Amz-Copy-Source") != "" {
 						answer(r)
 					}
 				}
