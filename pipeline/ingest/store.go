@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/farol-preservation/farol/pipeline/cause"
 	"github.com/farol-preservation/farol/pipeline/copies"
@@ -104,33 +105,57 @@ func (s *store) put(ctx context.Context, w *source, c copyPlan, target int, f *l
 	return s.replaced(ctx, w, c, target, f)
 }
 
-// copy makes the copies of a large file, from its range of the tar.
+// copiedWhole is the size in bytes up to which a service makes the second copy of a file from the
+// first by one request. It has to write no parts, and then an object of them; but a request that
+// takes minutes may not get through.
+const copiedWhole = 1 << 30
+
+// copy makes the copies of a large file: the first from its range of the tar, others where that is
+// less work from a copy that is there.
 func (s *store) copy(ctx context.Context, w *source, c copyPlan, f *lists.File) error {
 	tar, err := w.origin(ctx, f)
 	if err != nil {
 		return err
 	}
+	var made *storage.Bucket // has a copy that can be read
 	w.Count.Copies(f.Index, len(c.targets))
 	for i, target := range c.targets {
 		up := w.upload(f, copies.EncodesPath(c.names[i]))
-		if !c.isBad(i, f) && w.there(ctx, target, f.Key(), f, up) {
-			continue
+		if c.isBad(i, f) || !w.there(ctx, target, f.Key(), f, up) {
+			var from []storage.Source
+			if made != nil && target.Reaches(made) && (f.Size <= copiedWhole || !target.Reaches(tar.Bucket)) {
+				from = append(from, storage.Source{Bucket: made, Key: f.Key()})
+			}
+			if err := s.copyFrom(ctx, w, f, target, up, append(from, tar.of(f))...); err != nil {
+				return w.notCopied(ctx, f, fmt.Errorf("copy to %s: %w", c.names[i], err))
+			}
+			if err := s.replaced(ctx, w, c, i, f); err != nil {
+				return err
+			}
 		}
-		parts, err := w.parts(ctx, f.Index, f.Size, target, f.Key())
-		if err != nil {
-			return err
+		if made == nil && (storage.Object{StorageClass: target.Class()}).Readable(time.Now()) {
+			made = target
+		}
+	}
+	return nil
+}
+
+// copyFrom makes a copy from the first source from which it can be made.
+func (s *store) copyFrom(ctx context.Context, w *source, f *lists.File, target *storage.Bucket, up storage.Upload, from ...storage.Source) error {
+	var err error
+	for _, one := range from {
+		parts, failed := w.parts(ctx, f.Index, f.Size, target, f.Key())
+		if failed != nil {
+			return failed
 		}
 		if f.Parts != nil {
 			parts.SHA256, parts.MD5 = f.Parts.SHA256, f.Parts.MD5
 		}
-		if _, err := target.Copy(ctx, tar.of(f), f.Key(), up, parts); err != nil {
-			return w.notCopied(ctx, f, fmt.Errorf("copy to %s: %w", c.names[i], err))
-		}
-		if err := s.replaced(ctx, w, c, i, f); err != nil {
+		if _, err = target.Copy(ctx, one, f.Key(), up, parts); err == nil || ctx.Err() != nil {
 			return err
 		}
 	}
-	return nil
+	return err
 }
 
 // replaced deletes the note that a copy is bad. If that fails, the copy is made once more
