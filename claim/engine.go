@@ -206,6 +206,12 @@ func (e *Engine) Wakes(ctx context.Context, filters ...Filter) (wakes *wake.Wait
 	return e.notices.wakes(ctx, filters)
 }
 
+// Takes returns what reports whether one of some filters takes items of a partition, as far as
+// its stage and size band tell.
+func (e *Engine) Takes(filters ...Filter) func(cursor.Partition) bool {
+	return e.notices.takes(filters)
+}
+
 // Wake makes all pools of this process poll for work now.
 func (e *Engine) Wake() { e.wake.Ring() }
 

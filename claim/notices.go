@@ -50,7 +50,7 @@ type notices struct {
 
 // wakes is [Engine.Wakes].
 func (n *notices) wakes(ctx context.Context, filters []Filter) (*wake.Waiter, func()) {
-	c, forget := n.wake.Wait(func(p cursor.Partition) bool { return anyTakes(n.settings.Load(), filters, p) })
+	c, forget := n.wake.Wait(n.takes(filters))
 	ctx, cancel := context.WithCancel(ctx)
 	var polling sync.WaitGroup
 	polling.Go(func() { n.poll(ctx) })
@@ -59,6 +59,11 @@ func (n *notices) wakes(ctx context.Context, filters []Filter) (*wake.Waiter, fu
 		cancel()
 		polling.Wait()
 	}
+}
+
+// takes is [Engine.Takes]. No filter takes all.
+func (n *notices) takes(filters []Filter) func(cursor.Partition) bool {
+	return func(p cursor.Partition) bool { return anyTakes(n.settings.Load(), filters, p) }
 }
 
 // anyTakes reports whether one of the filters takes items of a partition, as far as its stage

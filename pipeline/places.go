@@ -6,7 +6,9 @@ import (
 	"sync"
 
 	"github.com/farol-preservation/farol/claim"
+	"github.com/farol-preservation/farol/claim/cursor"
 	"github.com/farol-preservation/farol/claim/stages"
+	"github.com/farol-preservation/farol/claim/wake"
 	"github.com/farol-preservation/farol/registry"
 )
 
@@ -61,14 +63,22 @@ func (p *places) found(of Pool, action registry.Action, asked []claim.Want, n in
 	}
 }
 
-// hear forgets that there was nothing where there may be something now; the stage "" is any.
-func (p *places) hear(stages []registry.Stage, stageOf func(step string) registry.Stage) {
+// hear forgets that there was nothing where there may be something now.
+func (p *places) hear(news []cursor.Partition, liesAt func(place, cursor.Partition) bool) {
+	if len(news) == 0 {
+		return
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if slices.Contains(stages, "") {
-		clear(p.empty)
-	}
-	maps.DeleteFunc(p.empty, func(at place, _ bool) bool { return slices.Contains(stages, stageOf(at.step)) })
+	maps.DeleteFunc(p.empty, func(at place, _ bool) bool {
+		return slices.ContainsFunc(news, func(part cursor.Partition) bool { return liesAt(at, part) })
+	})
+}
+
+// isOf reports whether a partition, of which only the stage or nothing may be known, is one of a
+// stage and some size bands.
+func isOf(p cursor.Partition, stage registry.Stage, bands []int16) bool {
+	return (p.Stage == "" || p.Stage == stage) && (p.Band == wake.AnyBand || slices.Contains(bands, p.Band))
 }
 
 // emptyAt reports whether no item waits at any of the steps of a pool, as far as is known.

@@ -9,6 +9,8 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/farol-preservation/farol/claim"
+	"github.com/farol-preservation/farol/claim/cursor"
+	"github.com/farol-preservation/farol/claim/wake"
 	"github.com/farol-preservation/farol/registry"
 )
 
@@ -61,7 +63,7 @@ func TestPoolAsksWhereSomethingMayLie(t *testing.T) {
 	stages := []registry.Stage{"Cleanup", "Record", "Store", "Receive"}
 	capped := func(s registry.Stage) bool { return s == "Record" }
 	inOrder := []registry.Stage{"Record", "Cleanup", "Store", "Receive"}
-	stageOf := func(step string) registry.Stage { return registry.Stage(step) }
+	liesAt := func(at place, p cursor.Partition) bool { return isOf(p, registry.Stage(at.step), []int16{1, 2}) }
 	rapid.Check(t, func(t *rapid.T) {
 		pool := Pool{Name: "all", Stages: []string{"Cleanup", "Record", "Store", "Receive"}}
 		p := &newPoolRuns([]Pool{pool})[0].places
@@ -70,13 +72,14 @@ func TestPoolAsksWhereSomethingMayLie(t *testing.T) {
 		for range rapid.IntRange(1, 60).Draw(t, "steps") {
 			if stage := rapid.SampledFrom(append(stages, "")).Draw(t, "put"); stage != "" {
 				lies[stage] += rapid.IntRange(0, 3).Draw(t, "items")
-				p.hear([]registry.Stage{stage}, stageOf)
+				p.hear([]cursor.Partition{{Stage: stage, Band: rapid.SampledFrom([]int16{1, 2, wake.AnyBand}).Draw(t, "band")}}, liesAt)
 				delete(known, stage)
 			}
 			if rapid.IntRange(0, 9).Draw(t, "poll") == 0 {
-				p.hear([]registry.Stage{""}, stageOf)
+				p.hear([]cursor.Partition{{Band: wake.AnyBand}}, liesAt)
 				clear(known)
 			}
+			p.hear([]cursor.Partition{{Stage: "Store", Band: 3}, {Band: 0}}, liesAt) // of sizes that others take
 			for _, s := range stages {
 				if empty := p.emptyAt(pool, []string{string(s)}); empty && lies[s] > 0 {
 					t.Fatalf("%s is said to be empty, where %d items are", s, lies[s])

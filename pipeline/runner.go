@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/farol-preservation/farol/claim"
+	"github.com/farol-preservation/farol/claim/cursor"
 	"github.com/farol-preservation/farol/claim/stages"
 	"github.com/farol-preservation/farol/claim/wake"
 	"github.com/farol-preservation/farol/progress"
@@ -151,11 +152,18 @@ func (r *Runner) drain(stop context.CancelCauseFunc, items *sync.WaitGroup) {
 // pool claims items for its free slots and starts them, until ctx is done. Its own items come
 // first; while there are none, it helps its neighbours.
 func (r *Runner) pool(ctx, work context.Context, p *poolRun, items *sync.WaitGroup) {
-	look, stop := r.engine.Wakes(ctx, r.wanted(p)...)
+	look, stop := r.engine.Wakes(ctx, p.Filters(r.taken(), 1)...)
 	defer stop()
+	if len(p.helped) > 0 {
+		var filters []claim.Filter
+		for _, n := range p.helped {
+			filters = append(filters, n.Filters(r.taken(), 1)...)
+		}
+		look.Helps(r.engine.Takes(filters...))
+	}
 	for ctx.Err() == nil {
 		r.tryServices(ctx, work, p, items)
-		p.places.hear(look.Stages(), func(step string) registry.Stage { return r.steps[step].Stage })
+		p.places.hear(look.News(), r.liesAt)
 		free := r.freeSlots(p)
 		got := r.claim(ctx, p, p.Pool, free)
 		r.start(ctx, work, p, p.Pool, got, items)
@@ -174,13 +182,10 @@ func (r *Runner) pool(ctx, work context.Context, p *poolRun, items *sync.WaitGro
 	}
 }
 
-// wanted is what a pool may take: its own work, and that of the neighbours that it helps.
-func (r *Runner) wanted(p *poolRun) []claim.Filter {
-	filters := p.Filters(r.taken(), 1)
-	for _, n := range p.helped {
-		filters = append(filters, n.Filters(r.taken(), 1)...)
-	}
-	return filters
+// liesAt reports whether what lies in a partition may lie at a place.
+func (r *Runner) liesAt(at place, p cursor.Partition) bool {
+	pool := r.options.Pools[slices.IndexFunc(r.options.Pools, func(pool Pool) bool { return pool.Name == at.pool })]
+	return isOf(p, r.steps[at.step].Stage, r.engine.Settings().BandsWithin(pool.MinSize, pool.MaxSize))
 }
 
 // tryServices takes one item that needs a service which has just answered a probe.

@@ -162,8 +162,17 @@ func (w *Board) ringFor(partitions []cursor.Partition) (rung bool) {
 		for one := range w.waiting {
 			if one.takes(p) {
 				some, space = true, space || !one.full
-				one.stages[p.Stage] = true
+				one.news[p] = true
 				Signal(one.wakes)
+			}
+		}
+		for one := range w.waiting {
+			if one.helps != nil && one.helps(p) {
+				one.news[p] = true
+				if !space && !one.full { // else it would claim in vain
+					Signal(one.wakes)
+					space = true
+				}
 			}
 		}
 		rung = rung || space
@@ -195,7 +204,7 @@ func (w *Board) Ring() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for one := range w.waiting {
-		one.stages[""] = true
+		one.news[cursor.Partition{Band: AnyBand}] = true
 		Signal(one.wakes)
 	}
 }
@@ -205,11 +214,20 @@ type Waiter struct {
 	// C gets a value when there may be new work.
 	C <-chan struct{}
 
-	wakes  chan struct{}
-	takes  func(cursor.Partition) bool
-	board  *Board
-	full   bool                    // it has no space
-	stages map[registry.Stage]bool // where that may be; "": anywhere
+	wakes chan struct{}
+	takes func(cursor.Partition) bool
+	helps func(cursor.Partition) bool // what it takes if no other has space; nil: nothing
+	board *Board
+	full  bool                      // it has no space
+	news  map[cursor.Partition]bool // where that may be
+}
+
+// Helps says what the waiter takes for another, while that has no space. helps is called while the
+// board is locked.
+func (w *Waiter) Helps(helps func(cursor.Partition) bool) {
+	w.board.mu.Lock()
+	defer w.board.mu.Unlock()
+	w.helps = helps
 }
 
 // Full says whether the waiter has no space for new work. It has, before it is asked.
@@ -222,6 +240,11 @@ func (w *Waiter) Full(full bool) {
 	if w.full = full; !full {
 		w.board.aside = false
 	}
+	for one := range w.board.waiting {
+		if full && one.helps != nil && !one.full && len(one.news) > 0 { // there may be more than w could take
+			Signal(one.wakes)
+		}
+	}
 	Signal(w.board.turned)
 }
 
@@ -229,7 +252,7 @@ func (w *Waiter) Full(full bool) {
 // called. takes is called while the board is locked.
 func (w *Board) Wait(takes func(cursor.Partition) bool) (one *Waiter, stop func()) {
 	c := make(chan struct{}, 1)
-	one = &Waiter{C: c, wakes: c, takes: takes, board: w, stages: map[registry.Stage]bool{}}
+	one = &Waiter{C: c, wakes: c, takes: takes, board: w, news: map[cursor.Partition]bool{}}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.waiting[one] = true
@@ -242,13 +265,13 @@ func (w *Board) Wait(takes func(cursor.Partition) bool) (one *Waiter, stop func(
 	}
 }
 
-// Stages lists where there may be new work since it was asked last; "" is anywhere. It is
-// asked before a claim, so that what comes during the claim is listed the next time.
-func (w *Waiter) Stages() []registry.Stage {
+// News lists where there may be new work since it was asked last; the stage "" is any, and so is
+// [AnyBand]. It is asked before a claim, so that what comes during the claim is listed the next time.
+func (w *Waiter) News() []cursor.Partition {
 	w.board.mu.Lock()
 	defer w.board.mu.Unlock()
-	list := slices.Collect(maps.Keys(w.stages))
-	clear(w.stages)
+	list := slices.Collect(maps.Keys(w.news))
+	clear(w.news)
 	return list
 }
 

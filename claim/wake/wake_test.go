@@ -58,7 +58,13 @@ func TestWokenLearnWhere(t *testing.T) {
 	b := New()
 	one, stop := b.Wait(func(cursor.Partition) bool { return true })
 	defer stop()
-	asked := func() []registry.Stage { return slices.Sorted(slices.Values(one.Stages())) }
+	asked := func() (stages []registry.Stage) {
+		for _, p := range one.News() {
+			stages = append(stages, p.Stage)
+		}
+		slices.Sort(stages)
+		return stages
+	}
 	at := func(stage registry.Stage) cursor.Place {
 		return cursor.Place{Partition: cursor.Partition{Stage: stage}}
 	}
@@ -129,6 +135,44 @@ func TestBoardWaitsForWhatItCanTake(t *testing.T) {
 		t.Error("with full pools only, it waits")
 	}
 	large.Full(false)
+}
+
+// Who takes something for another is woken only when that has no space, and then of all that came
+// before.
+func TestHelpersAreWokenWhenOthersAreFull(t *testing.T) {
+	t.Parallel()
+	b := New()
+	small, stop := b.Wait(func(p cursor.Partition) bool { return p.Band == 0 })
+	defer stop()
+	large, stop := b.Wait(func(p cursor.Partition) bool { return p.Band == 1 })
+	defer stop()
+	large.Helps(func(p cursor.Partition) bool { return p.Band == 0 })
+	woken := func(w *Waiter) bool {
+		select {
+		case <-w.C:
+			return true
+		default:
+			return false
+		}
+	}
+	comes := []cursor.Place{{Partition: cursor.Partition{Stage: "Store"}}}
+	for _, step := range []struct {
+		what         string
+		do           func()
+		small, large bool
+	}{
+		{"the pool has space", func() { b.Put(comes) }, true, false},
+		{"it has none any more", func() { small.Full(true) }, false, true},
+		{"something comes while it is full", func() { large.News(); b.Put(comes) }, true, true},
+		{"both are full", func() { large.Full(true); b.Put(comes) }, true, false},
+	} {
+		if step.do(); woken(small) != step.small || woken(large) != step.large {
+			t.Errorf("%s: woken other than small %v, large %v", step.what, step.small, step.large)
+		}
+	}
+	if b.Waits() || len(large.News()) != 1 {
+		t.Error("with both full, it waits for new work, or has not noted where some is")
+	}
 }
 
 // Polls that lead to claims in vain become rarer, up to a bound; one claim that gets something
