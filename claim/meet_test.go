@@ -2,6 +2,7 @@ package claim
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -87,6 +88,40 @@ func TestClaimsThatMeetShareATransaction(t *testing.T) {
 	slices.Sort(want)
 	if !slices.Equal(got, want) {
 		t.Errorf("the calls were claims of\n%q, want\n%q", got, want)
+	}
+}
+
+// Claims that end in different ways end in one transaction. One that is lost harms no other.
+func TestMixedEndsAreOneTransaction(t *testing.T) {
+	t.Parallel()
+	db := testenv.Database(t)
+	must.Get(db.Exec(t.Context(), `
+		WITH i AS (INSERT INTO institutions (name, identifier, receiving_bucket, restore_bucket) VALUES ('Test', 'test.edu', 'receiving', 'restore') RETURNING id)
+		INSERT INTO work_items (institution_id, action, stage, name, bucket, etag, size, bag_date)
+		SELECT id, 'Ingest', 'Cleanup', n || '.tar', 'receiving', 'e', 1, now() FROM i, generate_series(1, 6) n`))(t)
+	e := must.Get(New(t.Context(), db, DefaultOptions()))(t)
+	t.Cleanup(e.Close)
+	items := must.Get(e.Claim(t.Context(), Filter{Stages: []Want{{"Cleanup", 6}}}, 6))(t)
+	ends := make([]Ending, len(items))
+	for i, item := range items {
+		ends[i] = Ending{Item: item, Result: []error{
+			nil, Release("stopping"), errors.New("connection reset"), Fatal("bad-bag", "no manifest"), SendBack("Validate", "results are gone"), nil,
+		}[i]}
+	}
+	ends[5].Item.Token++ // it is another's
+	for i, err := range e.Settle(t.Context(), ends) {
+		if errors.Is(err, ErrLost) != (i == 5) || err != nil && i != 5 {
+			t.Errorf("end %d: %v", i, err)
+		}
+	}
+	var ended []string
+	var transactions int
+	must.Do(t, db.QueryRow(t.Context(), `
+		SELECT array_agg(w.status || ' at ' || w.stage || ', ' || a.outcome ORDER BY w.id), count(DISTINCT w.xmin::text)
+		FROM work_items w JOIN work_item_attempts a ON a.work_item_id = w.id WHERE a.outcome IS NOT NULL`).Scan(&ended, &transactions))
+	want := []string{"Success at Cleanup, done", "Pending at Cleanup, released", "Pending at Cleanup, transient", "Failed at Cleanup, fatal", "Pending at Validate, sent back"}
+	if !slices.Equal(ended, want) || transactions != 1 {
+		t.Errorf("the claims ended as %q in %d transactions, want %q in one", ended, transactions, want)
 	}
 }
 

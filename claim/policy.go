@@ -110,9 +110,6 @@ func goOn(m move, item Item, done Done, of func(stage registry.Stage) stages.Set
 // done reports whether the item's stage is done: another follows, or it was the last.
 func (m move) done() bool { return m.Ended == "done" }
 
-// alike reports whether one statement can make both moves.
-func (m move) alike(other move) bool { return m.done() == other.done() }
-
 // carriedOn is the item at the stage that its worker has begun with a move.
 func (i Item) carriedOn(m move, l landing, st stages.Settings) Item {
 	i.Entered, i.Token = i.Token+1, i.Token+2 // as a move and a claim

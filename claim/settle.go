@@ -20,9 +20,9 @@ import (
 
 // endStore is how claims end.
 type endStore interface {
-	// settle makes the moves whose token is still the item's, and says what became of each. It
-	// begins the next stage of items that are carried on, for who, with leases of over. All
-	// moves are alike, see [move.alike].
+	// settle makes the moves whose token is still the item's, in one transaction, and says what
+	// became of each. It begins the next stage of items that are carried on, for who, with leases
+	// of over. No two moves are of one item.
 	settle(ctx context.Context, moves []move, who identity, over stages.LeaseTimes) ([]landing, error)
 	// sentBack counts how often an item was sent back to an earlier stage.
 	sentBack(ctx context.Context, item int64) (int, error)
@@ -121,8 +121,8 @@ func (s *settler) moveOf(ctx context.Context, known *stages.All, end Ending) (mo
 	return m, nil
 }
 
-// settleBatch makes a batch of moves, those that are alike by one statement, and returns what
-// became of each.
+// settleBatch makes a batch of moves, and returns what became of each. Of a claim that is ended
+// twice, the first end lands.
 func (s *settler) settleBatch(ctx context.Context, moves []move) ([]landing, error) {
 	landings := make([]landing, len(moves))
 	left := make([]int, len(moves))
@@ -130,27 +130,27 @@ func (s *settler) settleBatch(ctx context.Context, moves []move) ([]landing, err
 		left[i] = i
 	}
 	for len(left) > 0 {
-		var alike, others []int
-		seen := map[int64]bool{} // items: of a claim that is ended twice, the first end lands
+		var now, later []int
+		seen := map[int64]bool{} // items
 		for _, i := range left {
-			if m := moves[i]; m.alike(moves[left[0]]) && !seen[m.ID] {
-				alike = append(alike, i)
+			if seen[moves[i].ID] {
+				later = append(later, i)
 			} else {
-				others = append(others, i)
+				now = append(now, i)
 			}
 			seen[moves[i].ID] = true
 		}
-		for j, l := range s.settleAlike(ctx, lane.Column(alike, func(i *int) move { return moves[*i] })) {
-			landings[alike[j]] = l
+		for j, l := range s.settleAll(ctx, lane.Column(now, func(i *int) move { return moves[*i] })) {
+			landings[now[j]] = l
 		}
-		left = others
+		left = later
 	}
 	return landings, nil
 }
 
-// settleAlike makes moves by one statement. One that the database refuses would fail them all,
+// settleAll makes moves by one transaction. One that the database refuses would fail them all,
 // so they are then sent one by one.
-func (s *settler) settleAlike(ctx context.Context, moves []move) []landing {
+func (s *settler) settleAll(ctx context.Context, moves []move) []landing {
 	asked := time.Now()
 	known := s.settings.Load()
 	landed, err := s.store.settle(ctx, moves, s.self.identity, known.Leases)
@@ -166,7 +166,7 @@ func (s *settler) settleAlike(ctx context.Context, moves []move) []landing {
 	}
 	landed = nil
 	for i := range moves {
-		landed = append(landed, s.settleAlike(ctx, moves[i:i+1])...)
+		landed = append(landed, s.settleAll(ctx, moves[i:i+1])...)
 	}
 	return landed
 }
@@ -249,22 +249,34 @@ func (s *settler) giveBack(ctx context.Context, items []Item, why string) {
 }
 
 func (p *postgres) settle(ctx context.Context, moves []move, who identity, over stages.LeaseTimes) ([]landing, error) {
-	inOrder := slices.Clone(moves) // of locks, as heartbeats have it; of a move that is listed twice, the first lands
-	slices.SortStableFunc(inOrder, func(a, b move) int { return cmp.Compare(a.ID, b.ID) })
-	sql, args := settleSQL, append(commonColumns(inOrder), endColumns(inOrder)...)
-	if moves[0].done() {
+	inOrder := slices.Clone(moves) // of locks, as heartbeats have it
+	slices.SortFunc(inOrder, func(a, b move) int { return cmp.Compare(a.ID, b.ID) })
+	var done, rest []move
+	for _, m := range inOrder {
+		if m.done() {
+			done = append(done, m)
+		} else {
+			rest = append(rest, m)
+		}
+	}
+	var statements []lane.Statement
+	if len(done) > 0 {
 		leaseOf, leaseFor := over.Of(registry.Ingest)
-		sql, args = settleDoneSQL, append(append(commonColumns(inOrder), doneColumns(inOrder)...), who.node, who.pid, who.worker, leaseOf, leaseFor)
+		args := append(append(commonColumns(done), doneColumns(done)...), who.node, who.pid, who.worker, leaseOf, leaseFor)
+		statements = append(statements, lane.Statement{SQL: settleDoneSQL, Args: args})
+	}
+	if len(rest) > 0 {
+		statements = append(statements, lane.Statement{SQL: settleSQL, Args: append(commonColumns(rest), endColumns(rest)...)})
 	}
 	type claimed struct{ item, token int64 }
 	at := make(map[claimed]int, len(moves))
-	for i := len(moves) - 1; i >= 0; i-- {
-		at[claimed{moves[i].ID, moves[i].Token}] = i
+	for i, m := range moves {
+		at[claimed{m.ID, m.Token}] = i
 	}
 	var landed []landing
 	err := registry.Again(func() error {
 		landed = slices.Repeat([]landing{{err: ErrLost}}, len(moves))
-		return p.hot.QueryAll(ctx, locksToEnter(inOrder), []lane.Statement{{SQL: sql, Args: args}}, func(_ int, rows pgx.Rows) error {
+		return p.hot.QueryAll(ctx, locksToSettle(inOrder, len(statements) > 1), statements, func(_ int, rows pgx.Rows) error {
 			var m claimed
 			var lease *time.Duration
 			_, err := pgx.ForEachRow(rows, []any{&m.item, &m.token, &lease}, func() error {
@@ -283,16 +295,17 @@ func (p *postgres) settle(ctx context.Context, moves []move, who identity, over 
 	return landed, nil
 }
 
-// locksToEnter are what transitions into capped stages need: the items first, since another
-// transaction may hold one for long, and then the caps, for which all claims of the stage wait.
-func locksToEnter(moves []move) []lane.Statement {
+// locksToSettle are what moves need before several statements make them, or if some enter capped
+// stages: the items first and in order, since another transaction may hold one for long, and then
+// the caps, for which all claims of the stage wait.
+func locksToSettle(moves []move, several bool) []lane.Statement {
 	var capped []registry.Stage
 	for _, m := range moves {
 		if m.capped {
 			capped = append(capped, m.Stage)
 		}
 	}
-	if len(capped) == 0 {
+	if len(capped) == 0 && !several {
 		return nil
 	}
 	return append([]lane.Statement{{

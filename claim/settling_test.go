@@ -82,9 +82,9 @@ func (s *statements) settle(_ context.Context, moves []move, _ identity, _ stage
 	}), nil
 }
 
-// Ends of two kinds that come mixed cost two statements, and each caller has its own answer. A
-// claim that is ended twice is ended as was asked first.
-func TestMixedEndsAreFewStatements(t *testing.T) {
+// Ends of all kinds share a transaction, and each caller has its own answer. A claim that is ended
+// twice is ended as was asked first.
+func TestMixedEndsShareATransaction(t *testing.T) {
 	t.Parallel()
 	s := &statements{}
 	e := must.Get(newEngine(t.Context(), on(s), process.Kernel{}, Options{Poll: 1, Log: slog.New(slog.DiscardHandler)}))(t)
@@ -105,7 +105,7 @@ func TestMixedEndsAreFewStatements(t *testing.T) {
 			t.Errorf("end %d: %v", i, err)
 		}
 	}
-	if len(s.of) != 3 || len(s.of[0]) != 7 || len(s.of[1]) != 13 || s.of[2][0].ID != 1 {
-		t.Errorf("%d statements: %v", len(s.of), s.of)
+	if len(s.of) != 2 || len(s.of[0]) != 20 || len(s.of[1]) != 1 || s.of[1][0].ID != 1 {
+		t.Errorf("%d transactions: %v", len(s.of), s.of)
 	}
 }
