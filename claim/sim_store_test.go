@@ -352,6 +352,8 @@ func (c *simConn) tidy(ctx context.Context) error {
 func (c *simConn) archive(context.Context, time.Duration, int) (int, error) { return 0, nil }
 
 func (c *simConn) due(context.Context) (list []cursor.Place, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	for _, s := range c.stages {
 		for band := range int16(2) {
 			list = append(list, cursor.Place{Partition: cursor.Partition{Stage: s.Stage, Band: band}, Position: cursor.End()})

@@ -16,8 +16,9 @@ func TestTwoWorkersNeverShareAnItem(t *testing.T) {
 	const bags = 30
 	s := newSite(t)
 	first, second := s.worker(), s.worker()
-	second.eventually("both workers to listen", func() bool {
-		return ask[int](t, s.db, `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND query LIKE 'LISTEN%'`) == 2
+	second.eventually("one worker to listen, and the other to stand in line", func() bool {
+		return ask[int](t, s.db, `SELECT count(*) FROM pg_stat_activity
+			WHERE datname = current_database() AND (query LIKE 'LISTEN farol_work%' OR query LIKE '%farol.first%') AND pid <> pg_backend_pid()`) == 2
 	})
 	var specs []bagtest.Spec
 	for i := range bags {

@@ -48,7 +48,7 @@ func ofClaims() []mutant {
 		}`, ``,
 			"./claim/cursor", "TestNextClaimSeesWhatWasMovedBeforeItsCursor"),
 		mistake("virtual-start-not-recorded", "claim/claimer.go",
-			`e.starts[item.Band] = max(e.starts[item.Band], item.At.VirtualStart)`, `e.starts[item.Band] = 0`,
+			`c.starts[item.Band] = max(c.starts[item.Band], item.At.VirtualStart)`, `c.starts[item.Band] = 0`,
 			"./claim", "TestInstitutionsShareByBytes|TestWaitIsBoundedWhateverArrives"),
 	}
 }
@@ -60,7 +60,7 @@ func ofCarrying() []mutant {
 			` AND s.stage = m.stage AND NOT s.paused`, ` AND s.stage = m.stage`,
 			"./claim", "TestNothingIsCarriedIntoAPausedStage"),
 		mistake("carried-beyond-the-cap", "claim/settle.go",
-			`locks = append(locks, lockCap(stage))`, `_ = stage`,
+			`capped = append(capped, m.Stage)`, `_ = m.Stage`,
 			"./claim", "TestCapHoldsForWhatIsCarriedOn|TestCarriedItemWaitsForTheCount"),
 		mistake("carried-without-an-attempt", "claim/sql/settle_done.sql",
 			`FROM moved m WHERE m.lease IS NOT NULL`, `FROM moved m WHERE false`,
