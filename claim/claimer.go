@@ -175,11 +175,19 @@ func (c *claims) claimAll(ctx context.Context, known *stages.All, parties []*par
 	}
 	begun := time.Now()
 	takes := make([]take, len(parties))
+	var rescans []func(context.Context) // one after the other
 	for i, p := range parties {
 		if behind := p.of.cursors.Begin(p.scans, begun); len(behind) > 0 {
-			c.background(func(ctx context.Context) { p.of.rescan(ctx, behind) })
+			rescans = append(rescans, func(ctx context.Context) { p.of.rescan(ctx, behind) })
 		}
 		takes[i] = p.take(c.self.identity, known)
+	}
+	if len(rescans) > 0 {
+		c.background(func(ctx context.Context) {
+			for _, rescan := range rescans {
+				rescan(ctx)
+			}
+		})
 	}
 	got, err := c.store.claim(ctx, takes)
 	took := time.Since(begun)
