@@ -28,8 +28,8 @@ type noticeStore interface {
 
 // ears are how a process receives notices.
 type ears struct {
-	// line is what processes have in common of which one at a time is notified of new work; "":
-	// this one always is. Each notice that all of them received would have all of them claim.
+	// line is what some processes have in common; one at a time is notified of new work. "": this
+	// one always is. Each notice that all of them received would have all of them claim.
 	line   string
 	waits  func() bool     // new work is for this process, see [wake.Board.Waits]
 	turned <-chan struct{} // gets a value when waits may have another answer

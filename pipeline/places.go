@@ -75,8 +75,8 @@ func (p *places) hear(news []cursor.Partition, liesAt func(place, cursor.Partiti
 	})
 }
 
-// isOf reports whether a partition, of which only the stage or nothing may be known, is one of a
-// stage and some size bands.
+// isOf reports whether a partition is one of a stage and some size bands. Only its stage may be
+// known, or nothing.
 func isOf(p cursor.Partition, stage registry.Stage, bands []int16) bool {
 	return (p.Stage == "" || p.Stage == stage) && (p.Band == wake.AnyBand || slices.Contains(bands, p.Band))
 }

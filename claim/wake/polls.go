@@ -39,7 +39,7 @@ func (p *Polls) Mine(while time.Duration) bool {
 	return true
 }
 
-// Found notes whether anything was due at a poll, and whether that was for somebody here.
+// Found notes whether anything was due at a poll, and whether a pool of this process was woken.
 func (p *Polls) Found(due, rung bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
