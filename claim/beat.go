@@ -70,11 +70,11 @@ func (l *leases) heartbeat(ctx context.Context) error {
 	got, err := l.store.renew(ctx, self, known.Heartbeat(), held, gone)
 	l.reported(gone, err, err != nil && !stoodStill(ctx, known.ShortestLease()/6))
 	if err != nil {
-		l.clock.lost()
+		l.clock.Lost()
 		return err
 	}
-	if by := l.clock.heartbeat(got.ago, start); by != 0 {
-		l.clock.wasSet(ctx, by)
+	if by := l.clock.Heartbeat(got.ago, start); by != 0 {
+		l.clock.WasSet(ctx, by)
 	}
 	for i, h := range holds {
 		renewed, ours := got.kept[h.Item.ID]

@@ -18,14 +18,14 @@
 //
 // Calls between files go one way. From the bottom up: words (claim, filter, service, outcome,
 // options, observe); the database (sql, postgres); what all parts share (core); ends of claims
-// (policy, settle); leases (clock, hold, beat); news of work (notices); claims (scan,
+// (policy, settle); leases (hold, beat); news of work (notices); claims (scan,
 // share, claimer, fairness); workers that are gone (reap); upkeep; and [Engine], which puts the
 // parts together (engine, doubt).
 //
 // What can do without an item and its lease is in packages below: how stages are treated
-// (stages), where scans begin (cursor), who is woken (wake), what is sent together (batch) and
-// over which connections (lane), how far back reaping looks (rounds), and what became of a
-// process (process). Workers of other programs are above, in package remote.
+// (stages), where scans begin (cursor), who is woken (wake) and notified (line), what is sent
+// together (batch) and over which connections (lane), whether the database's clock was set (clock),
+// how far back reaping looks (rounds), and what became of a process (process). Workers of other programs are above, in package remote.
 package claim
 
 import (

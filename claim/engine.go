@@ -9,6 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/farol-preservation/farol/claim/clock"
 	"github.com/farol-preservation/farol/claim/cursor"
 	"github.com/farol-preservation/farol/claim/lane"
 	"github.com/farol-preservation/farol/claim/process"
@@ -27,7 +28,7 @@ type Engine struct {
 	claims  *claims
 	notices *notices
 	reaper  *reaper
-	clock   *clock
+	clock   *clock.Clock
 	upkeep  upkeepStore
 	reports serviceStore
 
@@ -44,7 +45,7 @@ type stores struct {
 	scanStore
 	noticeStore
 	reapStore
-	clockStore
+	clock.Store
 	upkeepStore
 }
 
@@ -65,7 +66,7 @@ func newOn(ctx context.Context, db *pgxpool.Pool, k process.Kernel, o Options) (
 		p.close()
 		return nil, err
 	}
-	e.listens = p.direct != nil
+	e.listens = p.Direct != nil
 	end := e.close
 	e.close = func() {
 		end()
@@ -100,7 +101,10 @@ func newEngine(ctx context.Context, s stores, k process.Kernel, o Options) (*Eng
 		running.Wait()
 	}}
 	e.settler = newSettler(all, s.endStore)
-	e.clock = &clock{core: all, store: s.clockStore, setBack: make(chan struct{}, 1)}
+	e.clock = clock.New(s.Store, all.log, func() time.Duration { return all.settings.Load().Heartbeat() }, all.jitter, func() {
+		all.wake.Reset("")
+		all.wake.Ring()
+	})
 	e.leases = newLeases(e.settler, s.leaseStore, e.clock)
 	e.notices = &notices{core: all, store: s.noticeStore, changed: make(chan struct{}, 1)}
 	e.claims = newClaims(e.settler, s.scanStore, &e.notices.polls, background)
@@ -272,7 +276,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	group.Go(func() { e.notices.announce(ctx) })
 	group.Go(func() { e.leases.beatForEver(ctx) })
 	group.Go(func() { e.rereadForEver(ctx) })
-	group.Go(func() { e.clock.clampForEver(ctx) })
+	group.Go(func() { e.clock.ClampForEver(ctx) })
 	upkeep := func(every time.Duration, what string, do func(context.Context) error) {
 		group.Go(func() { e.every(ctx, every, what, do) })
 	}
@@ -321,7 +325,7 @@ func (e *Engine) watch(ctx context.Context) {
 	group.Go(func() { e.every(ctx, time.Minute, "settings", e.ReadSettings) })
 	known := e.settings.Load()
 	e.every(ctx, min(known.ShortestLease()/3, known.Heartbeat()), "reaper", func(ctx context.Context) error {
-		if err := e.clock.look(ctx); err != nil {
+		if err := e.clock.Look(ctx); err != nil {
 			return err
 		}
 		_, err := e.Reap(ctx)

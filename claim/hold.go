@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/farol-preservation/farol/claim/clock"
 	"github.com/farol-preservation/farol/claim/process"
 	"github.com/farol-preservation/farol/registry"
 )
@@ -18,7 +19,7 @@ type leases struct {
 	*settler
 
 	store    leaseStore
-	clock    *clock
+	clock    *clock.Clock
 	draining chan struct{} // closed when the process is asked to stop
 	asking   chan struct{} // full while a heartbeat of Check runs; there is one at a time
 	drain    sync.Once
@@ -32,7 +33,7 @@ type leases struct {
 	slots       []int // of the crash log, that are free
 }
 
-func newLeases(s *settler, store leaseStore, c *clock) *leases {
+func newLeases(s *settler, store leaseStore, c *clock.Clock) *leases {
 	return &leases{settler: s, store: store, clock: c, draining: make(chan struct{}), asking: make(chan struct{}, 1), held: map[int64]*Hold{}}
 }
 

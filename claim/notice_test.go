@@ -17,7 +17,7 @@ type announcing struct {
 	announced chan string
 }
 
-func (s announcing) announce(_ context.Context, notice string) error {
+func (s announcing) Announce(_ context.Context, notice string) error {
 	s.announced <- notice
 	return nil
 }

@@ -2,40 +2,22 @@ package claim
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"sync"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/farol-preservation/farol/claim/cursor"
+	"github.com/farol-preservation/farol/claim/line"
 	"github.com/farol-preservation/farol/claim/stages"
 	"github.com/farol-preservation/farol/claim/wake"
 	"github.com/farol-preservation/farol/retry"
 )
 
-// noticeStore is how processes learn of each other's work.
+// noticeStore is how processes learn of each other's work: see [line.Notices].
 type noticeStore interface {
-	// announce sends a notice to all processes.
-	announce(ctx context.Context, payload string) error
-	// listen receives notices until ctx is done or the connection breaks.
-	listen(ctx context.Context, e ears) error
-	// due lists where a claim may find items now: of each partition the place of the first, or
-	// [cursor.End] where it is not known.
-	due(ctx context.Context) ([]cursor.Place, error)
-}
-
-// ears are how a process receives notices.
-type ears struct {
-	// line is what some processes have in common; one at a time is notified of new work. "": this
-	// one always is. Each notice that all of them received would have all of them claim.
-	line   string
-	waits  func() bool     // new work is for this process, see [wake.Board.Waits]
-	turned <-chan struct{} // gets a value when waits may have another answer
-
-	begun func()                        // is called when it is notified of new work from now on
-	heard func(channel, payload string) // is called with each notice
+	Announce(ctx context.Context, payload string) error
+	Listen(ctx context.Context, e line.Ears) error
+	Due(ctx context.Context) ([]cursor.Place, error)
 }
 
 // notices bring pools the news that there is work: from other processes by
@@ -95,7 +77,7 @@ func (n *notices) poll(ctx context.Context) {
 func (n *notices) look(ctx context.Context) {
 	call, cancel := context.WithTimeout(ctx, statementTime)
 	defer cancel()
-	places, err := n.store.due(call)
+	places, err := n.store.Due(call)
 	if err != nil {
 		n.polls.Found(true, false)
 		n.wake.Ring()
@@ -117,7 +99,7 @@ func (n *notices) announce(ctx context.Context) {
 		case <-n.wake.Pending():
 		}
 		call, cancel := context.WithTimeout(ctx, statementTime)
-		err := n.store.announce(call, n.wake.Notice(n.self.worker))
+		err := n.store.Announce(call, n.wake.Notice(n.self.worker))
 		cancel()
 		if err != nil && ctx.Err() == nil {
 			n.log.WarnContext(ctx, "NOTIFY failed; other workers will find the items at their next poll", "err", err)
@@ -131,62 +113,26 @@ func (n *notices) announce(ctx context.Context) {
 // listen receives notices of work that other processes made, and of changed settings.
 // When its connection breaks, it connects again; until then polling finds the work.
 func (n *notices) listen(ctx context.Context) {
-	e := ears{waits: n.wake.Waits, turned: n.wake.Turned(), heard: func(channel, payload string) {
-		if channel == workChannel {
+	e := line.Ears{Waits: n.wake.Waits, Turned: n.wake.Turned(), Heard: func(channel, payload string) {
+		if channel == line.Work {
 			n.wake.Receive(n.self.worker, payload)
 		} else {
 			wake.Signal(n.changed)
 		}
 	}}
 	// What was sent before this process listened was not received.
-	e.begun = func() {
+	e.Begun = func() {
 		n.wake.Reset("")
 		n.wake.Ring()
 	}
-	if n.self.inLine() {
-		e.line, e.begun = string(n.self.pools), func() { n.look(ctx) }
+	if len(n.self.pools) > len("[]") { // others may have the same pools
+		e.Line, e.Begun = string(n.self.pools), func() { n.look(ctx) }
 	}
 	for ctx.Err() == nil {
-		err := n.store.listen(ctx, e)
+		err := n.store.Listen(ctx, e)
 		if err != nil && ctx.Err() == nil {
 			n.log.WarnContext(ctx, "LISTEN failed; connecting again, and polling for work until then", "err", err)
 		}
 		retry.Pause(ctx, time.Second)
 	}
-}
-
-// mostPolled bounds what a poll reads of a partition: with as many items waiting, pools claim.
-const mostPolled = 100
-
-func (p *postgres) due(ctx context.Context) (list []cursor.Place, err error) {
-	rows, _ := p.upkeep.Query(ctx, dueSQL, mostPolled)
-	var at cursor.Partition
-	var priority *int16
-	var start *int64
-	_, err = pgx.ForEachRow(rows, []any{&at.Stage, &at.Band, &priority, &start}, func() error {
-		place := cursor.Place{Partition: at, Position: cursor.End()}
-		if priority != nil {
-			place.Position = cursor.Position{Priority: *priority, VirtualStart: *start}
-		}
-		list = append(list, place)
-		return nil
-	})
-	if err != nil {
-		return nil, fmt.Errorf("look what is due: %w", err)
-	}
-	return list, nil
-}
-
-// Channels on which processes notify each other.
-const (
-	workChannel     = "farol_work"     // of work: the sender, then a line for each place in which items were put
-	settingsChannel = "farol_settings" // of changed settings, and of workers that are asked to stop
-)
-
-// announce waits for no disk: a notice does not outlive a crash anyway.
-func (p *postgres) announce(ctx context.Context, payload string) error {
-	if _, err := p.upkeep.Exec(ctx, `SELECT set_config('synchronous_commit', 'off', true), pg_notify($1, $2)`, workChannel, payload); err != nil {
-		return fmt.Errorf("notify other workers: %w", err)
-	}
-	return nil
 }

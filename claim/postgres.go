@@ -10,20 +10,23 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/farol-preservation/farol/claim/clock"
 	"github.com/farol-preservation/farol/claim/lane"
+	"github.com/farol-preservation/farol/claim/line"
 	"github.com/farol-preservation/farol/registry"
 )
 
 // postgres is the queue in a database. Each part of the engine declares what it needs of
 // it; in simulations of the worker's side that is a script. Each method is one short
-// transaction, except listen. Its statements have few connections of their own, so that
+// transaction, except Listen. Its statements have few connections of their own, so that
 // neither a claim nor a heartbeat ever waits for the many statements of the stages.
 type postgres struct {
 	hot    lane.Lane // claims and ends of claims
 	beat   lane.Lane // heartbeats, which wait for nothing else
 	upkeep lane.Lane // all that may take its time
 
-	direct *pgx.ConnConfig // for listening; nil: there is only a pooler
+	line.Notices
+	clock.Times
 
 	institutions sync.Map // identifiers by ID
 }
@@ -38,7 +41,7 @@ func newPostgres(db *pgxpool.Pool, direct *pgx.ConnConfig) (*postgres, error) {
 	if direct == nil && !registry.Pooled(db.Config().ConnConfig) {
 		direct = db.Config().ConnConfig
 	}
-	p := &postgres{direct: direct}
+	p := &postgres{}
 	for l, most := range map[*lane.Lane]int32{&p.hot: hotConns, &p.beat: beatConns, &p.upkeep: upkeepConns} {
 		var err error
 		if *l, err = lane.Open(db, most); err != nil {
@@ -46,6 +49,7 @@ func newPostgres(db *pgxpool.Pool, direct *pgx.ConnConfig) (*postgres, error) {
 			return nil, fmt.Errorf("open the queue's own connections: %w", err)
 		}
 	}
+	p.Notices, p.Times = line.Notices{Lane: p.upkeep, Direct: direct}, clock.Times{Lane: p.upkeep}
 	return p, nil
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/farol-preservation/farol/claim/clock"
 	"github.com/farol-preservation/farol/claim/cursor"
 	"github.com/farol-preservation/farol/claim/process"
 	"github.com/farol-preservation/farol/claim/rounds"
@@ -64,14 +65,14 @@ type reaper struct {
 	*settler
 
 	store  reapStore
-	clock  *clock
+	clock  *clock.Clock
 	rounds rounds.Rounds
 }
 
 // reap is [Engine.Reap].
 func (r *reaper) reap(ctx context.Context) (int, error) {
 	begun := time.Now()
-	rested, ok := r.clock.mayReap(begun)
+	rested, ok := r.clock.MayReap(begun)
 	if !ok {
 		return 0, nil
 	}
@@ -101,7 +102,7 @@ func (r *reaper) reap(ctx context.Context) (int, error) {
 // reapSince reaps page by page, and reports whether it came to the end.
 func (r *reaper) reapSince(ctx context.Context, since time.Duration, dead []deadWorker) (n int, complete bool, err error) {
 	for {
-		list, busy, err := r.store.reap(ctx, reapPage, round{since, dead, r.options.MaxAttempts, r.self.worker, r.clock.lastSent()})
+		list, busy, err := r.store.reap(ctx, reapPage, round{since, dead, r.options.MaxAttempts, r.self.worker, r.clock.LastSent()})
 		if err != nil {
 			return n, false, err
 		}
@@ -182,7 +183,7 @@ func (p *postgres) reap(ctx context.Context, most int, r round) (list []reaped, 
 		if list, err = reapDead(ctx, tx, most, n); err != nil {
 			return err
 		}
-		if ago != nil && !r.sent.IsZero() && *ago > time.Since(r.sent)+clockSlack {
+		if ago != nil && !r.sent.IsZero() && *ago > time.Since(r.sent)+clock.Slack {
 			busy = true
 			return nil
 		}

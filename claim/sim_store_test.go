@@ -10,7 +10,9 @@ import (
 
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/farol-preservation/farol/claim/clock"
 	"github.com/farol-preservation/farol/claim/cursor"
+	"github.com/farol-preservation/farol/claim/line"
 	"github.com/farol-preservation/farol/claim/stages"
 	"github.com/farol-preservation/farol/registry"
 )
@@ -246,11 +248,11 @@ func (s *simStore) leave(i *simItem, status string, runAt time.Duration) {
 	i.status, i.worker, i.leaseEnd, i.runAt = status, "", 0, runAt
 }
 
-func (c *simConn) clamp(context.Context, bool) (int, error) { return 0, nil }
+func (c *simConn) Clamp(context.Context, bool) (int, error) { return 0, nil }
 
 func (c *simConn) uncount(context.Context, []int64, []int64) error { return nil }
 
-func (c *simConn) clockTime(context.Context) (time.Time, error) { return time.Now(), nil }
+func (c *simConn) Time(context.Context) (time.Time, error) { return time.Now(), nil }
 
 func (c *simConn) failures(_ context.Context, item Item) (int, error) { return item.Attempt - 1, nil }
 
@@ -302,8 +304,8 @@ func (c *simConn) reap(ctx context.Context, most int, r round) ([]reaped, bool, 
 	return list, false, nil
 }
 
-func (c *simConn) announce(ctx context.Context, payload string) error {
-	return c.call(ctx, callAnnounce, func(time.Duration) { c.tell(workChannel, payload) })
+func (c *simConn) Announce(ctx context.Context, payload string) error {
+	return c.call(ctx, callAnnounce, func(time.Duration) { c.tell(line.Work, payload) })
 }
 
 // tell sends a notice to all that listen; one whose queue is full misses it.
@@ -316,7 +318,7 @@ func (s *simStore) tell(channel, payload string) {
 	}
 }
 
-func (c *simConn) listen(ctx context.Context, e ears) error {
+func (c *simConn) Listen(ctx context.Context, e line.Ears) error {
 	ears := make(chan [2]string, 16)
 	if err := c.call(ctx, callListen, func(time.Duration) { c.listeners[c.engine] = ears }); err != nil {
 		return err
@@ -326,13 +328,13 @@ func (c *simConn) listen(ctx context.Context, e ears) error {
 		defer c.mu.Unlock()
 		delete(c.listeners, c.engine)
 	}()
-	e.begun()
+	e.Begun()
 	ctx, cancel := context.WithTimeout(ctx, c.lasts(c.engine))
 	defer cancel()
 	for {
 		select {
 		case n := <-ears:
-			e.heard(n[0], n[1])
+			e.Heard(n[0], n[1])
 		case <-ctx.Done():
 			return errSim
 		}
@@ -351,7 +353,7 @@ func (c *simConn) tidy(ctx context.Context) error {
 
 func (c *simConn) archive(context.Context, time.Duration, int) (int, error) { return 0, nil }
 
-func (c *simConn) due(context.Context) (list []cursor.Place, err error) {
+func (c *simConn) Due(context.Context) (list []cursor.Place, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, s := range c.stages {
@@ -397,7 +399,7 @@ type store interface {
 	scanStore
 	noticeStore
 	reapStore
-	clockStore
+	clock.Store
 	upkeepStore
 }
 

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/farol-preservation/farol/claim/cursor"
+	"github.com/farol-preservation/farol/claim/line"
 	"github.com/farol-preservation/farol/claim/process"
 	"github.com/farol-preservation/farol/claim/stages"
 	"github.com/farol-preservation/farol/internal/rigs/testenv"
@@ -252,14 +253,14 @@ func (s *simStore) person(ctx context.Context) {
 				s.stages[k].Heartbeat, s.stages[k].Lease = spans[0]*time.Second, spans[1]*time.Second
 			}
 			if s.roll(24, n)%2 == 0 { // a notice may be missed
-				s.tell(settingsChannel, "")
+				s.tell(line.Settings, "")
 			}
 			s.say("settings: leases of %v", s.stages[0].Lease)
 		case i.status == "Started" || i.status == "Pending":
 			s.leave(i, "Pending", s.now())
 			i.attempt, i.entered = 0, i.token
 			if s.roll(25, n)%2 == 0 {
-				s.tell(workChannel, "\n"+string(i.stage))
+				s.tell(line.Work, "\n"+string(i.stage))
 			}
 			s.say("item %d is requeued", i.id)
 		}

@@ -17,8 +17,6 @@ var (
 	behindCursorIngestSQL string
 	//go:embed sql/overdue_ingest.sql
 	overdueIngestSQL string
-	//go:embed sql/due.sql
-	dueSQL string
 	//go:embed sql/request_details.sql
 	requestDetailsSQL string
 	//go:embed sql/settle.sql

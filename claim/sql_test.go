@@ -33,11 +33,11 @@ const none = "none"
 func statements(t testing.TB) map[string]statement {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join("sql", "*.sql"))
-	remote, remoteErr := filepath.Glob(filepath.Join("remote", "sql", "*.sql"))
-	if errors.Join(err, remoteErr) != nil || len(files) == 0 || len(remote) == 0 {
-		t.Fatalf("there are no statements: %v, %v", err, remoteErr)
+	others, othersErr := filepath.Glob(filepath.Join("*", "sql", "*.sql"))
+	if errors.Join(err, othersErr) != nil || len(files) == 0 || len(others) < 2 {
+		t.Fatalf("there are no statements: %v, %v", err, othersErr)
 	}
-	files = append(files, remote...)
+	files = append(files, others...)
 	named := regexp.MustCompile(`(?m)^-- Index: (none|[a-z_, ]+$)`)
 	texts := map[string]string{}
 	for _, file := range files {
