@@ -70,9 +70,14 @@ func Session(url, name string) (*pgx.ConnConfig, error) {
 	return config, nil
 }
 
-// hostTime is how long one of several hosts may take to answer. One that is
-// switched off does not answer at all, and the next one has to be tried.
-const hostTime = 3 * time.Second
+const (
+	// hostTime is how long one of several hosts may take to answer. One that is
+	// switched off does not answer at all, and the next one has to be tried.
+	hostTime = 3 * time.Second
+	// onlyTime is how long the only host may take. When many workers start at once, it has
+	// hundreds of passwords to check: a worker that gave up sooner would have it begin again.
+	onlyTime = 20 * time.Second
+)
 
 // seekPrimary passes over the hosts of a URL that do not take writes, unless the
 // URL says what it wants.
@@ -81,7 +86,12 @@ func seekPrimary(c *pgx.ConnConfig, url string) {
 		c.ValidateConnect = pgconn.ValidateConnectTargetSessionAttrsReadWrite
 	}
 	if c.ConnectTimeout == 0 {
-		c.ConnectTimeout = hostTime
+		c.ConnectTimeout = onlyTime
+		for _, other := range c.Fallbacks {
+			if other.Host != c.Host || other.Port != c.Port { // else it is the same without encryption
+				c.ConnectTimeout = hostTime
+			}
+		}
 	}
 }
 

@@ -3,10 +3,13 @@ package rig
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -106,6 +109,28 @@ func FindPostmaster(ctx context.Context, db *pgxpool.Pool) (Postmaster, error) {
 		return 0, fmt.Errorf("find the server: its session %d has ended", session)
 	}
 	return Postmaster(p.Parent), nil
+}
+
+// Alone gives the server, with all that it runs, the first core of the machine, and this program and
+// the children that it starts from now on the others.
+func (p Postmaster) Alone(ctx context.Context) error {
+	last := runtime.NumCPU() - 1
+	if last == 0 {
+		return errors.New("this machine has one core")
+	}
+	cores := map[int]string{int(p): "0", os.Getpid(): "1-" + strconv.Itoa(last)}
+	for pid, child := range Processes(Procfs) {
+		if child.Parent == int(p) {
+			cores[pid] = "0"
+		}
+	}
+	for pid, list := range cores {
+		out, err := exec.CommandContext(ctx, "taskset", "--all-tasks", "--cpu-list", "--pid", list, strconv.Itoa(pid)).CombinedOutput()
+		if _, lives := Processes(Procfs)[pid]; err != nil && lives {
+			return fmt.Errorf("give process %d the cores %s: %w: %s", pid, list, err, out)
+		}
+	}
+	return nil
 }
 
 // CPU is how many seconds of processor time the server has had, with its sessions, those that

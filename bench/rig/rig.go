@@ -61,6 +61,7 @@ type Servers struct {
 	Dir   string
 	Stack *devstack.Stack
 	DB    *pgxpool.Pool // of the superuser
+	Dev   string        // farol-dev, which servers are run by
 
 	kept bool // the directory stays
 }
@@ -84,7 +85,8 @@ func Start(ctx context.Context, dir string, o devstack.Options) (_ *Servers, err
 	if err != nil {
 		return nil, err
 	}
-	o.Dir, o.Executable, o.Only = filepath.Join(s.Dir, "stack"), farol+"-dev", append(o.Only, devstack.Postgres)
+	s.Dev = farol + "-dev"
+	o.Dir, o.Executable, o.Only = filepath.Join(s.Dir, "stack"), s.Dev, append(o.Only, devstack.Postgres)
 	if s.Stack, err = devstack.Start(ctx, o); err != nil {
 		return nil, fmt.Errorf("start the servers: %w", err)
 	}

@@ -128,11 +128,11 @@ func (d durations) draw(stage string, size int64) time.Duration {
 	return q.at(rand.Float64())
 }
 
-// total is how long all stages of a bag last on average.
-func (d durations) total(size int64) (sum time.Duration) {
+// total is how long some stages of a bag last on average; nil: all.
+func (d durations) total(size int64, stages []string) (sum time.Duration) {
 	size = d.near(size)
 	for of, q := range d.of {
-		if of.size == size {
+		if of.size == size && (stages == nil || slices.Contains(stages, of.stage)) {
 			sum += q.mean()
 		}
 	}
@@ -189,12 +189,12 @@ func (m mix) draw() int64 {
 	return m.sizes[len(m.sizes)-1]
 }
 
-// time is how long all stages of a bag last on average, of those of the sizes from least to below
+// time is how long some stages of a bag (nil: all) last on average, of those of the sizes from least to below
 // most (0: no bound), as a share of all bags.
-func (m mix) time(d durations, least, most int64) (sum time.Duration) {
+func (m mix) time(d durations, least, most int64, stages []string) (sum time.Duration) {
 	for i, size := range m.sizes {
 		if size >= least && (most == 0 || size < most) {
-			sum += time.Duration(m.weights[i] * float64(d.total(size)))
+			sum += time.Duration(m.weights[i] * float64(d.total(size, stages)))
 		}
 	}
 	return sum

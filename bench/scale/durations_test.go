@@ -49,7 +49,7 @@ func TestBagsAreLikeThoseThatWereMeasured(t *testing.T) {
 			t.Errorf("a bag of %d bytes is like one of %d, want %d", size, got, want)
 		}
 	}
-	if got := d.total(2000); got != 2900*time.Millisecond { // 1 s, and 2 s but for the lowest tenth, which is 1 s on average
+	if got := d.total(2000, nil); got != 2900*time.Millisecond { // 1 s, and 2 s but for the lowest tenth, which is 1 s on average
 		t.Errorf("a bag takes %v", got)
 	}
 	if got := d.draw("Cleanup", 2000); got != 0 {
@@ -113,6 +113,10 @@ func TestLoadIsWhatTheBusiestPoolCanDo(t *testing.T) {
 	}
 	if rate, slots := offer(pools[:1], mix{sizes: []int64{1024}, weights: []float64{1}}, d); math.Abs(rate-8/2.9) > 1e-9 || slots != 8 {
 		t.Errorf("a worker could do %v bags a second with %d slots", rate, slots)
+	}
+	split := []pipeline.Pool{{Stages: []string{"Receive"}, Slots: 8}, {Stages: []string{"Store"}, Slots: 1}}
+	if rate, slots := offer(split, bags, d); math.Abs(rate-1/0.95) > 1e-9 || slots != 8 { // half of all bags take 1.9 s at Store
+		t.Errorf("a worker with a pool for each stage could do %v bags a second and has %d slots for new ones", rate, slots)
 	}
 	if rate, _ := offer(pools[2:], bags, d); rate != 0 {
 		t.Errorf("a worker without pools for bags could do %v bags a second", rate)

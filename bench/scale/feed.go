@@ -94,18 +94,23 @@ func newFeed(ctx context.Context, s *servers, c config, pools []pipeline.Pool, b
 		return nil, fmt.Errorf("no pool takes %s bags", bags.name)
 	}
 	db, err := registry.Connect(ctx, s.Stack.DatabaseURL, "scale-feed", func(p *pgxpool.Config) { p.MaxConns = 1 })
+	if c.apart {
+		rate /= float64(len(pools))
+	}
 	return &feed{farol: db, watch: s.DB, bags: bags, rate: c.load * rate * float64(workers), most: 4 * slots * workers}, err
 }
 
 // offer is how many bags a second one worker could do if its stages were never without work, and
-// how many slots it has for them. The pool whose bags take longest is what limits it.
+// how many slots it has for their first. The pool whose bags take longest is what limits it.
 func offer(pools []pipeline.Pool, bags mix, d durations) (rate float64, slots int) {
 	for _, p := range pools {
-		busy := bags.time(d, p.MinSize, p.MaxSize).Seconds()
-		if !slices.Contains(p.Stages, string(registry.Receive)) || busy == 0 {
+		busy := bags.time(d, p.MinSize, p.MaxSize, p.Stages).Seconds()
+		if busy == 0 {
 			continue
 		}
-		slots += p.Slots
+		if slices.Contains(p.Stages, string(registry.Receive)) {
+			slots += p.Slots
+		}
 		if r := float64(p.Slots) / busy; rate == 0 || r < rate {
 			rate = r
 		}
@@ -118,9 +123,9 @@ type crew []*rig.Child
 
 // startCrew starts workers one after the other, as a deployment does: each connects ten times, and
 // a database that is asked for hundreds of connections at once answers none in time.
-func startCrew(n int, o orders) (c crew, err error) {
-	for range n {
-		worker, err := rig.StartChild(o, "scale", workerCommand)
+func startCrew(n int, of func(i int) orders) (c crew, err error) {
+	for i := range n {
+		worker, err := rig.StartChild(of(i), "scale", workerCommand)
 		if worker != nil {
 			c = append(c, worker)
 		}

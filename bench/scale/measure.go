@@ -66,6 +66,9 @@ func (s *servers) measure(ctx context.Context, c config, bags mix, workers int) 
 		return r, err
 	}
 	pg, err := rig.FindPostmaster(ctx, s.DB)
+	if err == nil && c.own {
+		err = pg.Alone(ctx)
+	}
 	if err != nil {
 		return r, err
 	}
@@ -79,7 +82,9 @@ func (s *servers) measure(ctx context.Context, c config, bags mix, workers int) 
 	}
 	defer f.farol.Close()
 	r.offered = f.rate
-	crew, err := startCrew(workers, orders{Environment: s.environment(c), Durations: c.durations.text})
+	crew, err := startCrew(workers, func(i int) orders {
+		return orders{Environment: s.environment(c, i), Durations: c.durations.text}
+	})
 	defer func() { err = errors.Join(err, crew.stop(context.WithoutCancel(ctx))) }()
 	if err != nil {
 		return r, err
@@ -97,9 +102,12 @@ func (s *servers) measure(ctx context.Context, c config, bags mix, workers int) 
 	return r, s.ledger(ctx, &r)
 }
 
+// settles is how long it takes until a worker that was started more disturbs the others no longer.
+const settles = time.Second / 2
+
 // window waits until the workers are busy, and measures.
 func (s *servers) window(ctx context.Context, c config, pg rig.Postmaster, crew crew, r *result) (err error) {
-	if !retry.Pause(ctx, c.warm+2*r.bags.time(c.durations, 0, 0)) {
+	if !retry.Pause(ctx, c.warm+time.Duration(r.workers)*settles+2*r.bags.time(c.durations, 0, 0, nil)) {
 		return context.Cause(ctx)
 	}
 	if _, err := s.DB.Exec(ctx, `SELECT pg_stat_statements_reset()`); err != nil {

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/farol-preservation/farol/bench/rig"
 	"github.com/farol-preservation/farol/internal/process/settings"
@@ -17,6 +19,27 @@ type servers struct {
 	*rig.Servers
 
 	version string
+	pooler  *devstack.Stack // nil: there is none
+}
+
+// startPooler starts PgBouncer.
+func (s *servers) startPooler(ctx context.Context, c config) (err error) {
+	s.pooler, err = devstack.Start(ctx, devstack.Options{
+		Dir: filepath.Join(s.Dir, "pooler"), Executable: s.Dev, Only: []devstack.Service{devstack.PgBouncer}, PoolerOf: s.Stack.DatabaseURL,
+		PoolerSettings: []string{fmt.Sprintf("default_pool_size=%d", c.pooler), fmt.Sprintf("max_client_conn=%d", 50+connections*slices.Max(c.workers))},
+	})
+	if err != nil {
+		return fmt.Errorf("start the pooler: %w", err)
+	}
+	return nil
+}
+
+// Stop stops the servers.
+func (s *servers) Stop(ctx context.Context) (err error) {
+	if s.pooler != nil {
+		err = s.pooler.Stop(ctx)
+	}
+	return errors.Join(err, s.Servers.Stop(ctx))
 }
 
 // startServers starts PostgreSQL with the settings that it comes with, but for the number of
@@ -32,7 +55,11 @@ func startServers(ctx context.Context, c config) (*servers, error) {
 		return nil, err
 	}
 	s := &servers{Servers: inner}
-	if err := s.prepare(ctx, c); err != nil {
+	err = s.prepare(ctx, c)
+	if err == nil && c.pooler > 0 {
+		err = s.startPooler(ctx, c)
+	}
+	if err != nil {
 		return nil, errors.Join(err, s.Stop(context.WithoutCancel(ctx)))
 	}
 	return s, nil
@@ -65,8 +92,8 @@ func (s *servers) prepare(ctx context.Context, c config) error {
 	return nil
 }
 
-// environment has the settings of a worker.
-func (s *servers) environment(c config) map[string]string {
+// environment has the settings of the nth worker.
+func (s *servers) environment(c config, n int) map[string]string {
 	e := map[string]string{
 		"FAROL_DATABASE_URL": s.Stack.DatabaseURL, "FAROL_REDIS_URL": s.Stack.RedisURL,
 		"AWS_ACCESS_KEY_ID": "none", "AWS_SECRET_ACCESS_KEY": "none", // no stage asks for storage
@@ -74,12 +101,18 @@ func (s *servers) environment(c config) map[string]string {
 	if c.pools != "" {
 		e["FAROL_POOLS"] = c.pools
 	}
+	if pools := strings.Split(c.pools, "|"); c.apart {
+		e["FAROL_POOLS"] = pools[n%len(pools)]
+	}
+	if s.pooler != nil {
+		e["FAROL_DATABASE_POOLER"], e["FAROL_DATABASE_DIRECT_URL"], e["FAROL_DATABASE_URL"] = "transaction", s.Stack.DatabaseURL, s.pooler.PoolerURL
+	}
 	return e
 }
 
 // pools are those of a worker.
 func (s *servers) pools(c config) ([]pipeline.Pool, error) {
-	w, err := settings.Load(s.environment(c), settings.Worker{})
+	w, err := settings.Load(s.environment(config{pools: c.pools}, 0), settings.Worker{})
 	if err != nil {
 		return nil, fmt.Errorf("read the settings of a worker: %w", err)
 	}

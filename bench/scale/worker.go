@@ -97,7 +97,15 @@ func runWorker(ctx context.Context, o orders, d durations, t *tally) error {
 		return fmt.Errorf("read the settings: %w", err)
 	}
 	log := slog.New(counted{slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}), &t.warnings})
-	db, err := registry.Connect(ctx, string(c.Database.URL), "scale-work")
+	options := claim.DefaultOptions()
+	var through []registry.Option
+	if c.Database.Pooler != "" {
+		through = append(through, registry.ThroughPooler)
+		if options.Direct, err = registry.Session(string(c.Database.Direct), "scale-work"); err != nil {
+			return err
+		}
+	}
+	db, err := registry.Connect(ctx, string(c.Database.URL), "scale-work", through...)
 	if err != nil {
 		return err
 	}
@@ -107,7 +115,6 @@ func runWorker(ctx context.Context, o orders, d durations, t *tally) error {
 		return fmt.Errorf("connect to Redis: %w", err)
 	}
 	defer store.Close() //nolint:errcheck // the process ends
-	options := claim.DefaultOptions()
 	options.Lease, options.Heartbeat, options.Poll, options.Log, options.Observer = c.Lease, c.Heartbeat, c.Poll, log, t
 	engine, err := claim.New(ctx, db, options)
 	if err != nil {

@@ -63,6 +63,7 @@ type Options struct {
 	PostgresSettings []string // name=value; they count over the stack's own
 	StandbyOf        string   // URL of a PostgreSQL of which a new cluster is made a streaming copy
 	PoolerOf         string   // URL of the PostgreSQL that PgBouncer stands before
+	PoolerSettings   []string // name=value; they count over the stack's own
 	NSQD             NSQDOptions
 	Lookupd          bool // an nsqlookupd that knows nsqd runs beside it
 }
@@ -73,7 +74,7 @@ type Stack struct {
 	DatabaseURL        string // of farol, who works with the schema, with the password
 	OwnerURL           string // of farol_owner, who migrates it
 	AdminURL           string // of the superuser
-	PoolerURL          string // the same by way of PgBouncer, which has two connections for each database
+	PoolerURL          string // the same by way of PgBouncer, which has two connections for each database unless it is told otherwise
 	RedisURL           string // with the password
 	S3Endpoint         string // https://127.0.0.1:port; the region and keys below
 	S3Plain            string // http://127.0.0.1:port: the same service for browsers of this machine

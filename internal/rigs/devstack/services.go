@@ -179,7 +179,8 @@ auth_file = %s
 pool_mode = transaction
 default_pool_size = 2
 max_client_conn = 500
-`, server.Hostname(), server.Port(), host, port, users), 0o600), home.own(config))
+%s
+`, server.Hostname(), server.Port(), host, port, users, strings.Join(s.options.PoolerSettings, "\n")), 0o600), home.own(config))
 	if err != nil {
 		return nil, fmt.Errorf("write PgBouncer's settings: %w", err)
 	}
