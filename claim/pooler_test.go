@@ -22,19 +22,28 @@ import (
 // and the reaper. And anyone who gets a session next finds nothing of ours in it.
 func TestTheQueueWorksThroughAPooler(t *testing.T) {
 	t.Parallel()
+	for _, mode := range []string{"transaction", "prepared"} {
+		t.Run(mode, func(t *testing.T) {
+			t.Parallel()
+			worksThrough(t, mode)
+		})
+	}
+}
+
+func worksThrough(t *testing.T, mode string) {
 	direct := testenv.DatabaseURL(t)
 	pooled := testenv.Pooled(t, direct)
 	c := newCrew(t, testPool(t, direct), 300)
 	c.q.exec(`UPDATE stage_settings SET cap = 2 WHERE action = 'Ingest' AND stage = 'Validate'`)
 	session := must.Get(registry.Session(direct, "listener"))(t)
 	listening := func(o *claim.Options) { o.Direct = session }
-	gone := (&queue{t, connect(t, pooled, "crew", registry.ThroughPooler)}).engine(listening)
+	gone := (&queue{t, connect(t, pooled, "crew", registry.Through(mode))}).engine(listening)
 	c.q.claimOne(gone, "Receive") // and sends no heartbeat
 
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	for range 3 {
-		group := c.start(ctx, connect(t, pooled, "crew", registry.ThroughPooler), 4, listening)
+		group := c.start(ctx, connect(t, pooled, "crew", registry.Through(mode)), 4, listening)
 		defer func() { stop(); group.Wait() }()
 	}
 	watch := sync.WaitGroup{}
@@ -53,14 +62,14 @@ func TestTheQueueWorksThroughAPooler(t *testing.T) {
 	if n := value[int](c.q, `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'listener'`); n != 3 {
 		t.Errorf("%d of 3 engines listen", n)
 	}
-	unspoilt(t, pooled)
+	unspoilt(t, pooled, mode)
 	stop()
 	watch.Wait()
 }
 
 // unspoilt looks at both sessions of the pooler, holding the one while it looks
 // at the other.
-func unspoilt(t *testing.T, pooled string) {
+func unspoilt(t *testing.T, pooled, mode string) {
 	t.Helper()
 	seen := map[int]bool{}
 	testenv.Eventually(t, "both sessions", func() bool {
@@ -76,9 +85,9 @@ func unspoilt(t *testing.T, pooled string) {
 					(SELECT string_agg(name || ' = ' || setting, ', ') FROM pg_settings
 						WHERE setting IS DISTINCT FROM reset_val AND name <> 'application_name' AND context NOT IN ('internal', 'postmaster')
 							AND (name ~ '^enable_' OR name IN ('plan_cache_mode', 'jit', 'idle_session_timeout', 'idle_in_transaction_session_timeout'))),
-					(SELECT string_agg('prepared ' || name, ', ') FROM pg_prepared_statements),
+					(SELECT string_agg('prepared ' || name, ', ') FROM pg_prepared_statements WHERE $1 = 'transaction'),
 					(SELECT string_agg('listens to ' || c, ', ') FROM pg_listening_channels() c),
-					(SELECT string_agg('holds a lock ' || mode, ', ') FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid()))`).
+					(SELECT string_agg('holds a lock ' || mode, ', ') FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid()))`, mode).
 				Scan(&pid, &left))
 			if left != "" {
 				t.Fatalf("left in a session: %s", left)
@@ -98,7 +107,7 @@ func TestWithoutASessionWorkIsFoundByPolling(t *testing.T) {
 	q.exec(`INSERT INTO institutions (name, identifier, receiving_bucket, restore_bucket) VALUES ('Test', 'test.edu', 'receiving', 'restore')`)
 	var logged bytes.Buffer
 	log := slog.New(slog.NewTextHandler(&logged, &slog.HandlerOptions{Level: slog.LevelWarn}))
-	e := (&queue{t, connect(t, testenv.Pooled(t, url), "worker", registry.ThroughPooler)}).engine(func(o *claim.Options) {
+	e := (&queue{t, connect(t, testenv.Pooled(t, url), "worker", registry.Through("transaction"))}).engine(func(o *claim.Options) {
 		o.Poll, o.Log = 50*time.Millisecond, log
 	})
 	ctx, stop := context.WithCancel(t.Context())

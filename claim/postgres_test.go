@@ -17,7 +17,7 @@ import (
 func TestTransactionsOfSleepersEnd(t *testing.T) {
 	t.Parallel()
 	url := testenv.DatabaseURL(t)
-	for name, options := range map[string][]registry.Option{"directly": nil, "pooled": {registry.ThroughPooler}} {
+	for name, options := range map[string][]registry.Option{"directly": nil, "pooled": {registry.Through("transaction")}, "prepared": {registry.Through("prepared")}} {
 		at := url
 		if options != nil {
 			at = testenv.Pooled(t, url)

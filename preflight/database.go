@@ -25,11 +25,8 @@ const (
 
 // openRegistry opens the database for one check.
 func (s Surroundings) openRegistry(ctx context.Context) (*registry.Registry, *pgxpool.Pool, error) {
-	var options []registry.Option
-	if s.Database.Pooler != "" {
-		options = append(options, registry.ThroughPooler)
-	}
-	db, err := registry.Connect(ctx, string(s.Database.URL), "farol-check", append(options, func(c *pgxpool.Config) { c.MaxConns = 1 })...)
+	single := func(c *pgxpool.Config) { c.MaxConns = 1 }
+	db, err := registry.Connect(ctx, string(s.Database.URL), "farol-check", single, registry.Through(s.Database.Pooler))
 	if err != nil {
 		return nil, nil, err
 	}
@@ -55,6 +52,13 @@ func (s Surroundings) checkDatabase(ctx context.Context) []Finding {
 		if schema.State == Failed {
 			return list // rights on what is not there cannot be had
 		}
+	}
+	if s.Database.Pooler == "prepared" {
+		keeps, err := registry.KeepsStatements(ctx, db)
+		if err != nil {
+			return append(list, databaseFailed(err))
+		}
+		list = append(list, poolerFits(keeps))
 	}
 	missing, err := r.MissingRights(ctx, s.Command)
 	if err != nil {
@@ -126,6 +130,15 @@ func clockFits(skew time.Duration) Finding {
 		return warn(fault.Database, "clock", skewText(skew)+" that of the database", "synchronize the clocks of both hosts by NTP")
 	}
 	return good(fault.Database, "clock", "within a minute of this host's")
+}
+
+func poolerFits(keeps bool) Finding {
+	const what = "pooler"
+	if keeps {
+		return good(fault.Database, what, "keeps prepared statements")
+	}
+	return bad(&fault.Error{Service: fault.Database, Kind: fault.Refused, Err: errors.New("FAROL_DATABASE_URL leads to no pooler that keeps prepared statements")},
+		what, "set max_prepared_statements in PgBouncer (1.21 or later), or FAROL_DATABASE_POOLER=transaction")
 }
 
 func rightsFit(role string, missing []string) Finding {

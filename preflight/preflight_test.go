@@ -78,6 +78,14 @@ func TestEveryTodoNamesWhereToLook(t *testing.T) {
 	}
 }
 
+// A pooler that forgets statements is not what the settings say.
+func TestPoolerIsHeldAgainstTheSetting(t *testing.T) {
+	t.Parallel()
+	if f := poolerFits(false); f.State != Failed || !f.Fatal || !strings.Contains(f.Todo, "FAROL_DATABASE_POOLER=transaction") {
+		t.Errorf("%+v", f)
+	}
+}
+
 // Leases go by the database's clock, so that a difference is only a warning.
 func TestClockOfTheDatabaseIsCompared(t *testing.T) {
 	t.Parallel()

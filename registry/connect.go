@@ -17,17 +17,52 @@ import (
 // Option says how a database is reached.
 type Option func(*pgxpool.Config)
 
-// ThroughPooler is for a URL that leads to a pooler in transaction mode, which
-// hands its sessions from client to client: nothing is left in one, neither a
-// setting nor a prepared statement. default_query_exec_mode=cache_describe in a
-// URL says the same.
-func ThroughPooler(c *pgxpool.Config) {
-	c.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeCacheDescribe
+// Through is for a URL that leads to a pooler, as FAROL_DATABASE_POOLER says: "" is none. In
+// transaction mode sessions go from client to client, and nothing is left in one: neither a
+// setting nor, unless the pooler keeps these for its clients, a prepared statement.
+// default_query_exec_mode=cache_describe in a URL says "transaction" too.
+func Through(pooler string) Option {
+	return func(c *pgxpool.Config) {
+		switch pooler {
+		case "transaction":
+			c.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeCacheDescribe
+		case "prepared":
+			c.ConnConfig.RuntimeParams[pooledMark] = pooler
+			c.BeforeConnect = func(_ context.Context, one *pgx.ConnConfig) error {
+				delete(one.RuntimeParams, pooledMark) // the server knows no such setting
+				return nil
+			}
+		}
+	}
 }
 
-// Pooled reports whether a pool's connections lead to such a pooler.
+// pooledMark says in a configuration that it leads to a pooler which keeps prepared statements.
+const pooledMark = "farol.pooled"
+
+// Pooled reports whether a pool's connections lead to a pooler.
 func Pooled(c *pgx.ConnConfig) bool {
-	return c.DefaultQueryExecMode != pgx.QueryExecModeCacheStatement
+	return c.DefaultQueryExecMode != pgx.QueryExecModeCacheStatement || c.RuntimeParams[pooledMark] != ""
+}
+
+// KeepsStatements reports whether connections lead to a pooler that keeps prepared statements for
+// its clients. It gives them other names in its sessions.
+func KeepsStatements(ctx context.Context, db *pgxpool.Pool) (keeps bool, err error) {
+	err = db.AcquireFunc(ctx, func(c *pgxpool.Conn) error {
+		return pgx.BeginFunc(ctx, c, func(tx pgx.Tx) error { // in one session
+			const name = "farol_asks"
+			if _, err := tx.Prepare(ctx, name, `SELECT 1`); err != nil {
+				return err
+			}
+			if err := tx.QueryRow(ctx, `SELECT NOT EXISTS (SELECT FROM pg_prepared_statements p WHERE p.name = $1)`, pgx.QueryExecModeExec, name).Scan(&keeps); err != nil {
+				return err
+			}
+			return c.Conn().Deallocate(ctx, name)
+		})
+	})
+	if err != nil {
+		return false, fmt.Errorf("ask whether the pooler keeps prepared statements: %w", err)
+	}
+	return keeps, nil
 }
 
 // Connect opens a pool on the database at url. Its connections plan each of our

@@ -88,7 +88,7 @@ func TestPersonIsOnRecordBesideTheRole(t *testing.T) {
 			a := newArchive(t)
 			url, options := a.db.Config().ConnString(), []registry.Option(nil)
 			if tc.pooled {
-				url, options = testenv.Pooled(t, url), []registry.Option{registry.ThroughPooler}
+				url, options = testenv.Pooled(t, url), []registry.Option{registry.Through("transaction")}
 			}
 			db := must.Get(registry.Connect(t.Context(), url, tc.program, options...))(t)
 			defer db.Close()

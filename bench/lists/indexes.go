@@ -31,8 +31,8 @@ const partsOfIndexes = `(SELECT unnest(` + indexesOfLists + `) UNION ALL SELECT 
 // indexes measures what the indexes cost recordings and the archive.
 func (m *measurement) indexes(ctx context.Context) (err error) {
 	b := &bags{m: m}
-	if b.db, err = pgx.Connect(ctx, m.Stack.AdminURL); err != nil {
-		return fmt.Errorf("connect to the database: %w", err)
+	if b.db, err = m.connect(ctx); err != nil {
+		return err
 	}
 	defer b.db.Close(ctx) //nolint:errcheck // everything was done or failed before
 	defer func() { err = errors.Join(err, m.rebuild(context.WithoutCancel(ctx))) }()
@@ -49,6 +49,14 @@ func (m *measurement) indexes(ctx context.Context) (err error) {
 	}
 	title := fmt.Sprintf("Recordings and the archive, without and with the indexes of lists: bags of %d files that %d workers record in a second, and items archived in a second", filesOfABag, recorders)
 	return printPairs(m.out, title, line{"bags", recorded}, line{"items", archived})
+}
+
+func (m *measurement) connect(ctx context.Context) (*pgx.Conn, error) {
+	db, err := pgx.Connect(ctx, m.Stack.AdminURL)
+	if err != nil {
+		return nil, fmt.Errorf("connect to the database: %w", err)
+	}
+	return db, nil
 }
 
 // keeping measures something while the indexes are kept, or are not. To drop and build them in

@@ -77,7 +77,7 @@ type config struct {
 func parts() map[string]func(*measurement, context.Context) error {
 	return map[string]func(*measurement, context.Context) error{
 		"lists": (*measurement).lists, "console": (*measurement).console, "rate": (*measurement).requests,
-		"memory": (*measurement).memory, "transitions": (*measurement).transitions, "indexes": (*measurement).indexes,
+		"memory": (*measurement).memory, "transitions": (*measurement).transitions, "records": (*measurement).records, "indexes": (*measurement).indexes,
 	}
 }
 
@@ -93,7 +93,7 @@ func parse(args []string, stderr io.Writer) (c config, err error) {
 	f.Int64Var(&c.sizes.Copies, "copies", 1, "recorded copies of each file")
 	f.Int64Var(&c.sizes.Institutions, "institutions", 60, "institutions; the largest has a quarter of everything")
 	f.StringVar(&c.dir, "dir", "", "directory of the database, which is kept there and used again; empty: a temporary one")
-	only := f.String("only", "", "what is measured: lists, console, rate, memory, transitions or indexes, by commas; empty: everything")
+	only := f.String("only", "", "what is measured: lists, console, rate, memory, transitions, records or indexes, by commas; empty: everything")
 	f.IntVar(&c.callers, "callers", 50, "people who read lists")
 	f.IntVar(&c.crowd, "crowd", 500, "callers while the memory is measured")
 	f.IntVar(&c.streams, "streams", 200, "pages that are kept up to date while people open pages")
@@ -107,7 +107,7 @@ func parse(args []string, stderr io.Writer) (c config, err error) {
 	if err := f.Parse(args); err != nil {
 		return c, flag.ErrHelp // the flag set has said what is wrong
 	}
-	all := rig.Words("lists console rate memory transitions indexes") // in the order in which they are measured
+	all := rig.Words("lists console rate memory transitions records indexes") // in the order in which they are measured
 	if c.only = rig.Words(*only); len(c.only) == 0 {
 		c.only = all
 	}

@@ -69,7 +69,7 @@ func parse(args []string, stderr io.Writer) (c config, err error) {
 	f.StringVar(&c.pools, "pools", "", "pools of a worker, as in FAROL_POOLS; empty: the default")
 	f.IntVar(&c.recordCap, "cap", 0, "cap of the stage Record; 0: none")
 	f.BoolVar(&c.apart, "apart", false, "each worker has one of the pools, in turn; without -pools, two slots for one stage")
-	f.IntVar(&c.pooler, "pooler", 0, "go through PgBouncer with so many connections to PostgreSQL; 0: directly")
+	f.IntVar(&c.pooler, "pooler", 0, "go through PgBouncer, which keeps prepared statements, with so many connections to PostgreSQL; 0: directly")
 	f.BoolVar(&c.own, "own-core", false, "PostgreSQL has the first core of the machine for itself, and all others have the rest")
 	f.IntVar(&c.statements, "statements", 0, "how many kinds of statements are printed for each run, the most expensive first")
 	rig.ServerSettings(f, &c.postgres)

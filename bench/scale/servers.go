@@ -105,7 +105,7 @@ func (s *servers) environment(c config, n int) map[string]string {
 		e["FAROL_POOLS"] = pools[n%len(pools)]
 	}
 	if s.pooler != nil {
-		e["FAROL_DATABASE_POOLER"], e["FAROL_DATABASE_DIRECT_URL"], e["FAROL_DATABASE_URL"] = "transaction", s.Stack.DatabaseURL, s.pooler.PoolerURL
+		e["FAROL_DATABASE_POOLER"], e["FAROL_DATABASE_DIRECT_URL"], e["FAROL_DATABASE_URL"] = "prepared", s.Stack.DatabaseURL, s.pooler.PoolerURL
 	}
 	return e
 }

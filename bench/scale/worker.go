@@ -98,14 +98,12 @@ func runWorker(ctx context.Context, o orders, d durations, t *tally) error {
 	}
 	log := slog.New(counted{slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}), &t.warnings})
 	options := claim.DefaultOptions()
-	var through []registry.Option
 	if c.Database.Pooler != "" {
-		through = append(through, registry.ThroughPooler)
 		if options.Direct, err = registry.Session(string(c.Database.Direct), "scale-work"); err != nil {
 			return err
 		}
 	}
-	db, err := registry.Connect(ctx, string(c.Database.URL), "scale-work", through...)
+	db, err := registry.Connect(ctx, string(c.Database.URL), "scale-work", registry.Through(c.Database.Pooler))
 	if err != nil {
 		return err
 	}

@@ -114,7 +114,7 @@ func TestSchedulersNeverDoubleAJob(t *testing.T) {
 		}
 		return "", nil
 	}}
-	pooled := must.Get(registry.Connect(t.Context(), testenv.Pooled(t, c.url), "pooled", registry.ThroughPooler))(t)
+	pooled := must.Get(registry.Connect(t.Context(), testenv.Pooled(t, c.url), "pooled", registry.Through("transaction")))(t)
 	defer pooled.Close()
 	var stops []func()
 	for i := range schedulers {

@@ -247,7 +247,7 @@ func testLimits(t *testing.T, a *archive, _ *oracle) {
 // ends with its own.
 func testPooled(t *testing.T, a *archive, o *oracle) {
 	t.Helper()
-	pool := must.Get(registry.Connect(ctx, testenv.Pooled(t, a.db.Config().ConnString()), "pooled", registry.ThroughPooler))(t)
+	pool := must.Get(registry.Connect(ctx, testenv.Pooled(t, a.db.Config().ConnString()), "pooled", registry.Through("transaction")))(t)
 	t.Cleanup(pool.Close)
 	b := browse.In(registry.New(pool), registry.Everything())
 	for range 5 {

@@ -126,11 +126,7 @@ func (s *Services) connectDatabase(ctx context.Context, command string, c settin
 	if err := Refuse(ctx, "this command"); err != nil {
 		return err
 	}
-	var options []registry.Option
-	if c.Pooler != "" {
-		options = append(options, registry.ThroughPooler)
-	}
-	db, err := registry.Connect(ctx, string(c.URL), c.Program(command), options...)
+	db, err := registry.Connect(ctx, string(c.URL), c.Program(command), registry.Through(c.Pooler))
 	if err != nil {
 		return err
 	}

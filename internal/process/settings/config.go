@@ -15,7 +15,7 @@ import (
 // Database is the connection to PostgreSQL.
 type Database struct {
 	URL    storage.Secret `env:"FAROL_DATABASE_URL,required,notEmpty" is:"a PostgreSQL URL such as postgres://user:password@host:5432/farol" doc:"PostgreSQL database of the registry and the queue. Of several hosts (host:5432,other:5432), the one that accepts writes is used"`
-	Pooler string         `env:"FAROL_DATABASE_POOLER" is:"transaction" oneof:"transaction" doc:"Mode of the connection pooler (such as PgBouncer) that the URL leads to, if any"`
+	Pooler string         `env:"FAROL_DATABASE_POOLER" is:"transaction or prepared" oneof:"transaction prepared" doc:"Mode of the connection pooler that the URL leads to, if any. prepared is transaction mode in which the pooler keeps prepared statements: PgBouncer from 1.21 with max_prepared_statements"`
 	Direct storage.Secret `env:"FAROL_DATABASE_DIRECT_URL" is:"a PostgreSQL URL such as postgres://user:password@host:5432/farol" doc:"Direct PostgreSQL URL that bypasses the pooler. farol work uses it for LISTEN; farol mirror and farol migrate use only it"`
 	Person string         `env:"FAROL_USER" is:"a name or an e-mail address of up to 40 printable ASCII characters" doc:"Person who runs the command, recorded with the database role for every change by hand. Defaults to the user of the operating system"`
 	Agents string         `env:"FAROL_EVENT_AGENTS" envDefault:"farol" is:"farol or aptrust" oneof:"farol aptrust" doc:"Software named in PREMIS events: farol names this program, its version and its storage library; aptrust uses the wording of APTrust"`

@@ -179,6 +179,7 @@ auth_file = %s
 pool_mode = transaction
 default_pool_size = 2
 max_client_conn = 500
+max_prepared_statements = 100
 %s
 `, server.Hostname(), server.Port(), host, port, users, strings.Join(s.options.PoolerSettings, "\n")), 0o600), home.own(config))
 	if err != nil {
