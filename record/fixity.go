@@ -198,6 +198,17 @@ func (s FixityStatus) Outlook(in func(time.Duration) string) string {
 	return fmt.Sprintf("At the present rate all of this will be checked in %s.", in(s.DoneAt.Sub(s.At)))
 }
 
+// FixityNeeded is how many checks a second keep the promises of targets that are read, in the
+// mean.
+func FixityNeeded(targets []FixityTarget) (needed float64) {
+	for _, t := range targets {
+		if t.Mode == "read" && t.Days > 0 {
+			needed += float64(t.Copies) / (24 * time.Hour * time.Duration(t.Days)).Seconds()
+		}
+	}
+	return needed
+}
+
 // Due is how many copies in targets that are read are overdue.
 func (s FixityStatus) Due() (n int64) {
 	for _, t := range s.Targets {

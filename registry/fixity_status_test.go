@@ -271,3 +271,38 @@ func TestClaimsGoByIndex(t *testing.T) {
 		}))
 	}
 }
+
+// swell has the planner take the copies for so many, all in targets as they are now.
+func (a *archive) swell(copies int) {
+	a.t.Helper()
+	a.exec(`ANALYZE storage_records`)
+	a.exec(`UPDATE pg_class SET reltuples = $1, relpages = pg_relation_size(oid) / 8192 WHERE oid = 'storage_records'::regclass`, copies)
+}
+
+// A release follows what the policies need, by estimates: hundreds of millions of copies
+// are not counted, and a small archive gets a release that is small for any store.
+func TestReleaseFollowsThePolicies(t *testing.T) {
+	t.Parallel()
+	a := newArchive(t)
+	a.withCopies(100)
+	follow := func(every time.Duration) int {
+		t.Helper()
+		return must.Get(fixity.In(a.Registry).Follow(t.Context(), every, 90))(t)
+	}
+	near := func(what string, got, want int) {
+		t.Helper()
+		if got < want*97/100 || got > want*103/100 {
+			t.Errorf("%s: %d copies, want about %d", what, got, want)
+		}
+	}
+	near("few", follow(30*time.Minute), 2500)
+	a.swell(400_000_000)
+	near("at the default interval", follow(30*time.Minute), 4*400_000_000/90/48)
+	near("once a day", follow(day), 4*400_000_000/90)
+	a.exec(`UPDATE fixity_policies SET interval_days = 365 WHERE target = 'Standard-OR'`)
+	near("with two intervals", follow(30*time.Minute), 4*(200_000_000/90+200_000_000/365)/48)
+	a.exec(`UPDATE fixity_policies SET mode = 'report' WHERE target = 'Standard-OR'`)
+	near("without what is not read", follow(30*time.Minute), 4*200_000_000/90/48)
+	a.exec(`UPDATE fixity_policies SET mode = 'off'`)
+	near("nothing is promised", follow(30*time.Minute), 2500)
+}

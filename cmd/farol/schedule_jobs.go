@@ -25,7 +25,7 @@ func jobs() []job {
 		{
 			name: upkeep.FixityFeedJob, does: "schedule fixity checks of copies that are due", setting: "FAROL_FIXITY_FEED_INTERVAL",
 			make: func(c *scheduling) upkeep.Job {
-				return c.recurring().FixityFeed(c.config.FixityEvery, c.config.FixityItems)
+				return c.recurring().FixityFeed(c.config.FixityEvery, c.config.FixityItems, c.config.Fixity.Days)
 			},
 		},
 		{

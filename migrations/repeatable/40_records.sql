@@ -67,9 +67,9 @@ CREATE OR REPLACE TRIGGER time_is_set BEFORE UPDATE OF paused_until ON fixity_po
 
 -- fixity_due returns the files with a copy that would be claimed now, by the rules of
 -- the claim: what waits, and what is due in targets that are read, as far as the
--- allowance goes. Files with a check in progress are left out. days is the
--- interval of targets whose policy leaves it open; of a target that has failed few
--- times in a row one copy is tried.
+-- allowance goes, up to 10,000 copies: the depth of a topic is read every few seconds. Files
+-- with a check in progress are left out. days is the interval of targets whose policy leaves
+-- it open; of a target that has failed few times in a row one copy is tried.
 CREATE OR REPLACE FUNCTION fixity_due(days integer, few integer) RETURNS SETOF bigint
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqscan = off SET jit = off
 SET plan_cache_mode = force_generic_plan AS $$ -- planned once; LANGUAGE sql would be each time
@@ -90,10 +90,10 @@ BEGIN
 			WHERE s.target = t.target AND s.active AND s.fixity_from <= t.due AND t.reads
 			  AND NOT EXISTS (SELECT FROM fixity_checks c WHERE c.storage_record_id = s.id)
 			ORDER BY s.fixity_from, s.id
-			LIMIT least(t.most, (SELECT allowance FROM fixity_feed))
+			LIMIT least(t.most, (SELECT allowance FROM fixity_feed), 10000)
 		) d
 	), allowed AS (
-		SELECT generic_file_id FROM overdue ORDER BY late DESC, id LIMIT (SELECT allowance FROM fixity_feed)
+		SELECT generic_file_id FROM overdue ORDER BY late DESC, id LIMIT least((SELECT allowance FROM fixity_feed), 10000)
 	)
 	SELECT generic_file_id FROM (SELECT generic_file_id FROM waiting UNION SELECT generic_file_id FROM allowed) f
 	WHERE NOT EXISTS (SELECT FROM storage_records s JOIN fixity_checks c ON c.storage_record_id = s.id

@@ -46,10 +46,18 @@ type Jobs struct {
 	Log      *slog.Logger
 }
 
-// FixityFeed lets up to n copies be checked from each run to the next.
-func (d Jobs) FixityFeed(every time.Duration, n int) Job {
+// FixityFeed lets copies be checked from each run to the next: up to n, or, if that is 0, as many
+// as the policies need. days is the time between two checks where a policy has none.
+func (d Jobs) FixityFeed(every time.Duration, n, days int) Job {
 	return Job{FixityFeedJob, every, func(ctx context.Context) (string, error) {
-		left, err := fixity.In(d.Registry).Feed(ctx, n, every)
+		records, n := fixity.In(d.Registry), n
+		if n == 0 {
+			var err error
+			if n, err = records.Follow(ctx, every, days); err != nil {
+				return "", err
+			}
+		}
+		left, err := records.Feed(ctx, n, every)
 		if err != nil {
 			return "", err
 		}

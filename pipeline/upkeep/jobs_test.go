@@ -55,11 +55,11 @@ func TestFixityIsFedOnSchedule(t *testing.T) {
 	t.Parallel()
 	a := newClock(t)
 	const allowance = `SELECT allowance || ' ' || every FROM fixity_feed`
-	if got := a.does(a.jobs().FixityFeed(30*time.Minute, 2500)); !strings.HasPrefix(got, "2500 copies released for checks; 0 were left") || pipelinetest.Value[string](a.Archive, allowance) != "2500 00:30:00" {
+	if got := a.does(a.jobs().FixityFeed(30*time.Minute, 0, 90)); !strings.HasPrefix(got, "2500 copies released for checks; 0 were left") || pipelinetest.Value[string](a.Archive, allowance) != "2500 00:30:00" {
 		t.Errorf("result = %q, and the feed is %s", got, pipelinetest.Value[string](a.Archive, allowance))
 	}
 	a.Exec(`UPDATE fixity_feed SET allowance = 7`)
-	if got := a.does(a.jobs().FixityFeed(time.Hour, 100)); got != "100 copies released for checks; 7 were left of the last feed" || pipelinetest.Value[string](a.Archive, allowance) != "100 01:00:00" {
+	if got := a.does(a.jobs().FixityFeed(time.Hour, 100, 90)); got != "100 copies released for checks; 7 were left of the last feed" || pipelinetest.Value[string](a.Archive, allowance) != "100 01:00:00" {
 		t.Errorf("result = %q, and the feed is %s", got, pipelinetest.Value[string](a.Archive, allowance))
 	}
 }

@@ -207,19 +207,3 @@ func (r Records) Retry(ctx context.Context, t Trouble) (attempts int, err error)
 	}
 	return attempts, nil
 }
-
-// Feed says how many copies may be taken up from now on until it is called
-// again, every so often. What was left of the last time is lost; it is returned.
-func (r Records) Feed(ctx context.Context, n int, every time.Duration) (left int64, err error) {
-	err = r.db.QueryRow(ctx, `
-		WITH was AS MATERIALIZED (SELECT allowance FROM fixity_feed)
-		UPDATE fixity_feed SET allowance = $1, fed = $1, every = $2, fed_at = now()
-		RETURNING (SELECT allowance FROM was)`, n, every).Scan(&left)
-	if err != nil {
-		return 0, fmt.Errorf("reserve %d checks of copies: %w", n, err)
-	}
-	if _, err := r.db.Exec(ctx, `DELETE FROM fixity_done WHERE minute < now() - interval '8 days'`); err != nil {
-		return left, fmt.Errorf("delete old counts of checks: %w", err)
-	}
-	return left, nil
-}

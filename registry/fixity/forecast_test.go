@@ -136,6 +136,38 @@ func TestForecastIsWhatHappens(t *testing.T) {
 	}
 }
 
+// A release that follows the policies leaves no copy late for longer than a quarter of its
+// interval, however the copies came in, and as many as are due in the mean none at all.
+func TestReleaseThatFollowsKeepsThePolicies(t *testing.T) {
+	t.Parallel()
+	const every, day = int64(1800), int64(86400)
+	months := func(n int, from, to int64) (list []int64) {
+		for i := range int64(n) {
+			list = append(list, from+(to-from)*i/int64(n))
+		}
+		return list
+	}
+	for name, tc := range map[string]struct {
+		promises []promise
+		within   float64 // days until nothing is due
+	}{
+		"evenly":             {[]promise{{7 * day, months(1_500_000, -7*day, 0)}}, 0.1},
+		"all on one day":     {[]promise{{30 * day, months(2_000_000, -31*day, -30*day)}}, 30.0 / 4},
+		"after a long pause": {[]promise{{30 * day, months(2_000_000, -60*day, -30*day)}}, 30.0 / 3},
+		"two intervals":      {[]promise{{7 * day, months(300_000, -8*day, -1*day)}, {90 * day, months(2_000_000, -100*day, -10*day)}}, 4},
+		"few":                {[]promise{{7 * day, months(1000, -90*day, -89*day)}}, 0.1},
+	} {
+		var targets []record.FixityTarget
+		for _, of := range tc.promises {
+			targets = append(targets, record.FixityTarget{Mode: "read", Days: int(of.every / day), Copies: int64(len(of.checked))})
+		}
+		n := release(targets, time.Duration(every)*time.Second)
+		if is := float64(simulate(tc.promises, int64(n), every, 50, 100*day)) / float64(day); is < 0 || is > tc.within*1.02 {
+			t.Errorf("%s: releases of %d copies take %.2f days, want %.2f at most", name, n, is, tc.within)
+		}
+	}
+}
+
 // What becomes due is checked as fast as checks are made, and comes due again after the
 // interval of its target.
 func TestAheadCountsDayByDay(t *testing.T) {

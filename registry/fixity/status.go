@@ -156,8 +156,14 @@ func (s *reckoning) estimate(ctx context.Context, tx pgx.Tx) error {
 	return nil
 }
 
+// querier is the database, or a transaction.
+type querier interface {
+	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
+	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
+}
+
 // estimated is how many copies of a target the planner expects.
-func estimated(ctx context.Context, tx pgx.Tx, target, and string) (int64, error) {
+func estimated(ctx context.Context, tx querier, target, and string) (int64, error) {
 	var plan []struct {
 		Plan struct {
 			Rows int64 `json:"Plan Rows"`
