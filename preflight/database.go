@@ -15,6 +15,7 @@ import (
 	"github.com/farol-preservation/farol/internal/human"
 	"github.com/farol-preservation/farol/migrations"
 	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/registry/fixity"
 )
 
 const (
@@ -64,7 +65,28 @@ func (s Surroundings) checkDatabase(ctx context.Context) []Finding {
 	if err != nil {
 		return append(list, databaseFailed(err))
 	}
-	return append(list, rightsFit(server.User, missing))
+	list = append(list, rightsFit(server.User, missing))
+	if s.Days > 0 && !s.Starting && len(missing) == 0 {
+		list = append(list, s.fixityKeepsUp(ctx, r))
+	}
+	return list
+}
+
+// fixityKeepsUp compares the fixity checks that are allowed and made with those that the
+// policies need.
+func (s Surroundings) fixityKeepsUp(ctx context.Context, r *registry.Registry) Finding {
+	const what = "fixity checks"
+	pace, err := fixity.In(r).Pace(ctx, s.Days)
+	if err != nil {
+		return warn(fault.Database, what, "their pace is unknown: "+err.Error(), "run `farol fixity status`")
+	}
+	switch short, next := pace.Short(human.Number); {
+	case short != "":
+		return warn(fault.Database, what, short, next)
+	case pace.Paused:
+		return warn(fault.Database, what, "they are paused", "run `farol fixity status` to see by whom")
+	}
+	return good(fault.Database, what, "they keep up with the policies")
 }
 
 func databaseFailed(err error) Finding {

@@ -60,6 +60,7 @@ type Surroundings struct {
 	Viruses  *virus.Scanner
 	Host     *HostNeeds
 	Origin   string // of the pages from which browsers upload to receiving buckets; "": none
+	Days     int    // between two fixity checks where a policy has none; 0: they are not checked here
 
 	Starting bool   // the process is to run: Redis and TMPDIR may be written to
 	Write    string // WriteNothing, or which buckets' rights are tried by writing

@@ -2,6 +2,9 @@ package record
 
 import (
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
 	"time"
 )
 
@@ -113,6 +116,8 @@ type FixityStatus struct {
 	Bytes24h  int64   `json:"bytes_in_24_hours"`
 	Rate      float64 `json:"checks_per_second"` // at present, or as many as are allowed
 	Measured  bool    `json:"rate_is_measured"`  // or else as many as are allowed
+	Needed    float64 `json:"checks_needed_per_second"`
+	KeepsUp   bool    `json:"keeps_up"` // false: the allowance or the workers are too small
 
 	// When everything will be done that is due then, at this rate; nil if it will
 	// never be, or checks are paused.
@@ -183,19 +188,31 @@ func (s FixityStatus) Standing(number func(int64) string) (said []string) {
 	return said
 }
 
-// Outlook says when what is overdue will be checked; in writes how long that is from now.
-func (s FixityStatus) Outlook(in func(time.Duration) string) string {
+// Outlook says when what is overdue will be checked, and whether the checks keep up; in writes
+// how long that is from now, and number a number.
+func (s FixityStatus) Outlook(number func(int64) string, in func(time.Duration) string) string {
+	said := fmt.Sprintf("At the present rate all of this will be checked in %s.", in(s.doneIn()))
 	switch {
 	case s.Overdue == 0:
-		return "Nothing is overdue."
+		said = "Nothing is overdue."
 	case s.Due() == 0:
-		return "What is overdue waits for reports of the providers."
+		said = "What is overdue waits for reports of the providers."
 	case s.Paused:
-		return "Checks are paused, so what is overdue is not checked."
+		said = "Checks are paused, so what is overdue is not checked."
 	case s.DoneAt == nil:
-		return "At the present rate not all of this will ever be checked: more becomes due than is checked."
+		said = "At the present rate not all of this will ever be checked: more becomes due than is checked."
 	}
-	return fmt.Sprintf("At the present rate all of this will be checked in %s.", in(s.DoneAt.Sub(s.At)))
+	if what, next := s.Short(number); what != "" {
+		said += " " + what + " " + next
+	}
+	return said
+}
+
+func (s FixityStatus) doneIn() time.Duration {
+	if s.DoneAt == nil {
+		return 0
+	}
+	return s.DoneAt.Sub(s.At)
 }
 
 // FixityNeeded is how many checks a second keep the promises of targets that are read, in the
@@ -207,6 +224,58 @@ func FixityNeeded(targets []FixityTarget) (needed float64) {
 		}
 	}
 	return needed
+}
+
+// Short says why the checks cannot keep up, and what to do about it; "" if they can, or are
+// paused. Fewer checks than are needed count only when a copy has waited for more than a
+// day: an archive may well check less while less is due.
+func (s FixityStatus) Short(number func(int64) string) (what, next string) {
+	allowed, aDay := 0.0, func(rate float64) string { return number(int64(rate * (24 * time.Hour).Seconds())) }
+	if s.Every > 0 {
+		allowed = float64(s.Fed) / s.Every.Seconds()
+	}
+	var is string
+	switch late := s.late(); {
+	case s.Paused || s.Needed == 0:
+		return "", ""
+	case s.Every > 0 && allowed < s.Needed:
+		is = fmt.Sprintf("a release of %s every %v allows %s", number(s.Fed), s.Every, aDay(allowed))
+		next = fmt.Sprintf("Unset FAROL_FIXITY_FEED, so that releases follow what is due, or set it to %s or more.", number(int64(s.Needed*s.Every.Seconds())+1))
+	case late && (s.FedAt == nil || s.At.Sub(*s.FedAt) > 3*s.Every):
+		is = "no release was made lately"
+		next = "Run `farol schedule`, with FAROL_FIXITY_FEED_INTERVAL above 0."
+	case late && s.Measured && s.Rate < s.Needed:
+		is = fmt.Sprintf("workers make %s, of %s that are allowed", aDay(s.Rate), aDay(allowed))
+		next = "Raise FAROL_FIXITY_SLOTS, or start more workers."
+	default:
+		return "", ""
+	}
+	return fmt.Sprintf("Fixity checks cannot keep up: %s need %s checks a day, and %s.", s.load(number), aDay(s.Needed), is), next
+}
+
+// load is how many copies are read how often.
+func (s FixityStatus) load(number func(int64) string) string {
+	copies, about := map[int]int64{}, ""
+	for _, t := range s.Targets {
+		if t.Mode == "read" && t.Copies > 0 {
+			copies[t.Days] += t.Copies
+		}
+	}
+	if s.Estimated {
+		about = "about "
+	}
+	var list []string
+	for _, days := range slices.Sorted(maps.Keys(copies)) {
+		list = append(list, fmt.Sprintf("%s%s copies every %d days", about, number(copies[days]), days))
+	}
+	return strings.Join(list, " and ")
+}
+
+// late reports whether a copy that could be read has been due for more than a day.
+func (s FixityStatus) late() bool {
+	return slices.ContainsFunc(s.Targets, func(t FixityTarget) bool {
+		return t.Mode == "read" && t.PausedUntil == nil && t.Oldest != nil && t.Oldest.AddDate(0, 0, t.Days+1).Before(s.At)
+	})
 }
 
 // Due is how many copies in targets that are read are overdue.

@@ -4,14 +4,17 @@ import (
 	"context"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/farol-preservation/farol/internal/human"
 	"github.com/farol-preservation/farol/internal/rigs/testenv/must"
 	"github.com/farol-preservation/farol/record"
+	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/fixity"
 )
 
@@ -305,4 +308,54 @@ func TestReleaseFollowsThePolicies(t *testing.T) {
 	near("without what is not read", follow(30*time.Minute), 4*200_000_000/90/48)
 	a.exec(`UPDATE fixity_policies SET mode = 'off'`)
 	near("nothing is promised", follow(30*time.Minute), 2500)
+}
+
+// Who looks at the state of the checks is told when they cannot keep up, why, and which
+// setting helps; and not while they can.
+func TestStatusSaysWhenChecksCannotKeepUp(t *testing.T) {
+	t.Parallel()
+	a := newArchive(t)
+	a.withCopies(100)
+	a.exec(`UPDATE fixity_policies SET mode = 'off' WHERE target = 'Standard-OR'`)
+	short := func(want ...string) {
+		t.Helper()
+		pace := must.Get(fixity.In(a.Registry).Pace(t.Context(), 90))(t)
+		what, next := pace.Short(func(n int64) string { return strconv.FormatInt(n/100_000, 10) + "e5" })
+		for _, w := range want {
+			if !strings.Contains(what+" "+next, w) {
+				t.Errorf("%q, %q do not say %q", what, next, w)
+			}
+		}
+		if (what == "") != (len(want) == 0) || pace.KeepsUp != (what == "") {
+			t.Errorf("they say %q, %q; keeps up: %v", what, next, pace.KeepsUp)
+		}
+		all := a.status()
+		if all.KeepsUp != pace.KeepsUp && !all.Estimated {
+			t.Errorf("status says %v", all.KeepsUp)
+		}
+		if all.Needed = pace.Needed; what != "" && !strings.Contains(all.Outlook(human.Number, human.Duration), "cannot keep up") {
+			t.Errorf("the outlook is %q", all.Outlook(human.Number, human.Duration))
+		}
+	}
+	a.feed(2500)
+	short()
+	a.swell(80_000_000) // half of them in the target that is off
+	short("cannot keep up: about 400e5 copies every 90 days need 4e5 checks a day", "allows 1e5", "FAROL_FIXITY_FEED")
+	a.feed(10_000)
+	short()
+	// A release that is large enough is no use when nobody makes the checks.
+	a.exec(`INSERT INTO fixity_done (target, minute, checks) SELECT 'Standard-VA', date_trunc('minute', now()) - interval '1 minute' * m, 200 FROM generate_series(0, 1400) m`)
+	short() // not late yet: what is due is checked
+	a.exec(`UPDATE storage_records SET last_fixity_at = now() - interval '92 days'`)
+	a.swell(80_000_000)
+	short("workers make 2e5, of 4e5 that are allowed", "FAROL_FIXITY_SLOTS")
+	a.exec(`UPDATE fixity_policies SET paused_until = now() + interval '1 hour', pause_reason = 'no answer' WHERE target = 'Standard-VA'`)
+	short() // more slots would not help
+	a.exec(`UPDATE fixity_policies SET paused_until = '-infinity'`)
+	a.exec(`UPDATE fixity_feed SET fed_at = now() - interval '3 hours'`)
+	short("no release was made lately", "farol schedule")
+	a.exec(`UPDATE fixity_feed SET every = '0', fed = 0, fed_at = NULL`)
+	short("no release was made lately")
+	must.Get(a.Pause(t.Context(), registry.FixityStage, "Upgrade"))(t)
+	short()
 }

@@ -24,8 +24,8 @@ func checkCommand() *cobra.Command {
 		Use:   "check",
 		Short: "Check settings and all services that a worker needs",
 		Long: `Check the database (schema, rights of the role), Redis (persistence, eviction), each
-bucket of the settings and the institutions, the clocks, the virus scanner, TMPDIR and
-the limits of this host. All checks run at the same time and end within 20 seconds.
+bucket of the settings and the institutions, the clocks, the virus scanner, TMPDIR, the
+limits of this host, and whether fixity checks keep up with their policies. All checks run at the same time and end within 20 seconds.
 Nothing is changed.
 
 With --write, also try the operations of a worker in the buckets, and report missing
@@ -91,7 +91,7 @@ func runCheck(c *op.Call, wait waiting) error {
 func surroundingsOf(c *settings.Worker) preflight.Surroundings {
 	return preflight.Surroundings{
 		Command: "work", Database: &c.Database, Redis: &c.Redis, S3: &c.Storage.S3, Storage: &c.Storage,
-		Viruses: c.Virus.Scanner, Host: &preflight.HostNeeds{MaxFiles: c.MaxFiles, Children: c.Identify.Workers},
+		Viruses: c.Virus.Scanner, Host: &preflight.HostNeeds{MaxFiles: c.MaxFiles, Children: c.Identify.Workers}, Days: c.Fixity.Days,
 	}
 }
 

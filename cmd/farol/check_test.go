@@ -177,6 +177,35 @@ func TestDatabaseMustTakeWritesAndHaveTheSchema(t *testing.T) {
 	}
 }
 
+// Fixity checks that cannot keep up keep no worker from starting; farol check says so.
+func TestCheckSaysThatFixityCannotKeepUp(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	look := func() preflight.Finding {
+		t.Helper()
+		return found(t, s.surroundings().Examine(t.Context()), fault.Database, "fixity checks")
+	}
+	if f := look(); f.State != preflight.OK {
+		t.Errorf("without copies: %+v", f)
+	}
+	w := s.worker()
+	s.deposit(sampleBag("sample"))
+	s.atRest(w)
+	stop(t, w)
+	s.exec(`UPDATE fixity_feed SET fed = 1, every = '10000 hours', fed_at = now()`)
+	if f := look(); f.State != preflight.Warning || f.Fatal || !strings.Contains(f.Found, "cannot keep up") || !strings.Contains(f.Todo, "FAROL_FIXITY_FEED") {
+		t.Errorf("one copy in 10,000 hours: %+v", f)
+	}
+	s.farol("schedule", "run", "fixity-feed")
+	if f := look(); f.State != preflight.OK {
+		t.Errorf("with a release that follows: %+v", f)
+	}
+	s.farol("pause", string(registry.FixityStage), "--reason", "Upgrade")
+	if f := look(); f.State != preflight.Warning || !strings.Contains(f.Found, "paused") {
+		t.Errorf("paused: %+v", f)
+	}
+}
+
 // One target of several, or one institution's buckets, keep no worker from starting;
 // all targets do.
 func TestOneTargetOfSeveralIsNotFatal(t *testing.T) {

@@ -60,6 +60,19 @@ func release(targets []record.FixityTarget, every time.Duration) int {
 	return max(leastFeed, int(math.Ceil(headroom*record.FixityNeeded(targets)*every.Seconds())))
 }
 
+// Pace is the part of a [Status] that says whether the checks keep up. It costs the same
+// however many copies there are.
+func (r Records) Pace(ctx context.Context, days int) (record.FixityStatus, error) {
+	s := reckoning{FixityStatus: record.FixityStatus{Estimated: true}}
+	err := r.registry.Look(ctx, func(tx pgx.Tx) (err error) {
+		if s.Targets, err = readTargets(ctx, tx, days); err != nil {
+			return err
+		}
+		return s.paced(ctx, tx)
+	})
+	return s.FixityStatus, err
+}
+
 // Feed says how many copies may be taken up from now on until it is called
 // again, every so often. What was left of the last time is lost; it is returned.
 func (r Records) Feed(ctx context.Context, n int, every time.Duration) (left int64, err error) {

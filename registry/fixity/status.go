@@ -117,15 +117,13 @@ func (r Records) Status(ctx context.Context, q StatusQuery) (record.FixityStatus
 		if s.Worst, err = pgx.CollectRows(rows, pgx.RowToStructByName[record.FixityOverdueCopy]); err != nil {
 			return fmt.Errorf("list the most overdue copies: %w", err)
 		}
-		var checks, fastest, seconds float64
-		if err := tx.QueryRow(ctx, rateSQL).Scan(&s.At, &s.Paused, &s.PausedBy, &s.PausedAt, &s.PauseReason, &s.Allowance, &s.Fed, &s.Every, &s.FedAt, &checks, &fastest, &seconds); err != nil {
-			return fmt.Errorf("count the checks: %w", err)
-		}
 		if err := s.estimate(ctx, tx); err != nil {
 			return err
 		}
 		s.sum()
-		s.measure(checks, fastest, seconds)
+		if err := s.paced(ctx, tx); err != nil {
+			return err
+		}
 		return s.forecast(ctx, tx, min(1, q.Count/max(all, 1)/4))
 	})
 	if err != nil {
@@ -200,6 +198,20 @@ func (s *reckoning) sum() {
 		}
 	}
 	s.Compliance = compliance(s.Overdue+badInTime, s.Copies)
+}
+
+// paced reads what is allowed and how fast checks are made, and compares that with what the
+// targets need.
+func (s *reckoning) paced(ctx context.Context, tx pgx.Tx) error {
+	var checks, fastest, seconds float64
+	if err := tx.QueryRow(ctx, rateSQL).Scan(&s.At, &s.Paused, &s.PausedBy, &s.PausedAt, &s.PauseReason, &s.Allowance, &s.Fed, &s.Every, &s.FedAt, &checks, &fastest, &seconds); err != nil {
+		return fmt.Errorf("count the checks: %w", err)
+	}
+	s.measure(checks, fastest, seconds)
+	s.Needed = record.FixityNeeded(s.Targets)
+	short, _ := s.Short(func(int64) string { return "" })
+	s.KeepsUp = short == ""
+	return nil
 }
 
 // measure works out the pace from the checks that were made in so many seconds, and

@@ -119,7 +119,7 @@ func writeFixityStatus(out io.Writer, r FixityReport) error {
 	}
 	fmt.Fprintln(out)
 	in := func(d time.Duration) string { return human.Duration(d) + ", by " + human.Time(r.At.Add(d)) }
-	for _, said := range append(r.Standing(human.Number), rateOf(r.FixityStatus), r.Outlook(in)) {
+	for _, said := range append(r.Standing(human.Number), rateOf(r.FixityStatus), r.Outlook(human.Number, in)) {
 		fmt.Fprintln(out, said)
 	}
 	writeStops(out, r)

@@ -59,7 +59,7 @@ func loadFixity(v *frame.Visit) (any, error) {
 	}
 	if a := d.Fixity.Archive; a != nil {
 		d.Days = daysChart(v, a.Ahead)
-		d.Said = append(a.Standing(words.Number), a.Outlook(words.Rough))
+		d.Said = append(a.Standing(words.Number), a.Outlook(words.Number, words.Rough))
 	}
 	return d, nil
 }
