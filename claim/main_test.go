@@ -34,6 +34,7 @@ func newQueue(t testing.TB) *queue {
 	t.Helper()
 	q := &queue{t, testenv.Database(t)}
 	q.exec(`INSERT INTO institutions (name, identifier, receiving_bucket, restore_bucket) VALUES ('Test', 'test.edu', 'receiving', 'restore')`)
+	q.exec(`UPDATE stage_settings SET cap = 2 WHERE stage = 'Record'`)
 	return q
 }
 

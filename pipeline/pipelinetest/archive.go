@@ -205,8 +205,8 @@ func (a *Archive) Created(name string) *storage.Bucket {
 	return b
 }
 
-// taken makes items of uploads in the receiving bucket, as its reader does.
-func (a *Archive) taken(keys ...string) (ids []int64) {
+// Taken makes items of uploads in the receiving bucket, as its reader does.
+func (a *Archive) Taken(keys ...string) (ids []int64) {
 	a.T.Helper()
 	ctx := context.Background()
 	listed, err := a.Deps.Registry.Now(ctx)
@@ -226,7 +226,7 @@ func (a *Archive) taken(keys ...string) (ids []int64) {
 func (a *Archive) Deposit(key string, tar []byte) int64 {
 	a.T.Helper()
 	a.PutRaw(key, tar)
-	ids := a.taken(key)
+	ids := a.Taken(key)
 	if len(ids) != 1 {
 		a.T.Fatalf("items %v were made of %s; want one", ids, key)
 	}

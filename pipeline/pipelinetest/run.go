@@ -89,7 +89,7 @@ func (a *Archive) Bags(n int) {
 		tar := a.Bag(bagtest.Spec{Name: name, Files: []bagtest.File{{Path: "data/a.txt", Size: int64(1000 + i)}}})
 		a.PutRaw(name+".tar", tar)
 	}
-	if got := a.taken(keys...); len(got) != n {
+	if got := a.Taken(keys...); len(got) != n {
 		a.T.Fatalf("items %v were made; want %d", got, n)
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -100,18 +99,15 @@ func settingsTables() string {
 }
 
 func stagesTable(b *strings.Builder) {
-	b.WriteString("\n## Stages\n\n| stage | `<W>` | S3 | Redis | registry | CPU | memory | buffer | attempts | cap |\n" +
-		"|---|---|---|---|---|---|---|---|---|---|\n")
+	b.WriteString("\n## Stages\n\n| stage | `<W>` | S3 | Redis | registry | CPU | memory | buffer | attempts |\n" +
+		"|---|---|---|---|---|---|---|---|---|\n")
 	for _, w := range OldWorkers() {
-		stage, capped, d := w.step(), "", w.uses.byDefault()
+		stage, d := w.step(), w.uses.byDefault()
 		if stage == "" {
 			stage = "(fixity)"
 		}
-		if d.Cap > 0 {
-			capped = strconv.Itoa(d.Cap)
-		}
-		fmt.Fprintf(b, "| %s | `%s` | %v | %v | %v | %v | %v | %d | %d | %s |\n", stage, strings.Join(w.names, "` or `"),
-			w.uses.S3, w.uses.Redis, w.uses.Registry, w.uses.CPU, w.uses.Memory, d.Buffer, d.MaxAttempts, capped)
+		fmt.Fprintf(b, "| %s | `%s` | %v | %v | %v | %v | %v | %d | %d |\n", stage, strings.Join(w.names, "` or `"),
+			w.uses.S3, w.uses.Redis, w.uses.Registry, w.uses.CPU, w.uses.Memory, d.Buffer, d.MaxAttempts)
 	}
 }
 
