@@ -245,6 +245,49 @@ func TestLockedItemKeepsNoCapFromOthers(t *testing.T) {
 	carrying.Wait()
 }
 
+// What a stage leaves is written with the end of its claim, in place of what it left before, and by
+// no claim that was lost. It goes with the end of the item.
+func TestListGoesWithTheEndOfItsClaim(t *testing.T) {
+	t.Parallel()
+	q := newQueue(t)
+	e := q.engine()
+	q.put("Validate", 10)
+	lists := func(want string) {
+		t.Helper()
+		if got := value[string](q, `SELECT coalesce(string_agg(name || ' ' || coalesce(convert_from(content, 'UTF8'), '-') || ' ' || staged, ', ' ORDER BY name), '') FROM work_item_lists`); got != want {
+			t.Errorf("the lists are %q, want %q", got, want)
+		}
+	}
+	left := func(content []byte) claim.Done {
+		return claim.Done{Next: "Store", List: claim.List{Name: "verdict", Content: content}}
+	}
+	stale := q.claimOne(e, "Validate")
+	q.lapse()
+	if _, err := e.Reap(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	q.exec(`UPDATE work_items SET run_at = now()`)
+	h := q.claimOne(e, "Validate")
+	if err := stale.Settle(t.Context(), left([]byte("stale")), nil); !errors.Is(err, claim.ErrLost) {
+		t.Errorf("a claim that was lost ends with %v", err)
+	}
+	lists("")
+	q.settle(h, left([]byte("first")), claim.Transient("again", errors.New("not done")))
+	lists("")
+	q.exec(`UPDATE work_items SET run_at = now()`)
+	next := q.carry(q.claimOne(e, "Validate"), left([]byte("second")))
+	lists("verdict second false")
+	q.settle(e.Hold(t.Context(), *next), claim.Done{}, claim.SendBack("Validate", "again"))
+	q.settle(q.claimOne(e, "Validate"), left(nil), nil)
+	lists("verdict - true")
+	q.settle(q.claimOne(e, "Store"), claim.Done{}, claim.SendBack("Validate", "again"))
+	q.settle(q.claimOne(e, "Validate"), left([]byte("third")), nil)
+	lists("verdict third true")
+	q.settle(q.claimOne(e, "Store"), claim.Done{Next: "Cleanup"}, nil)
+	q.settle(q.claimOne(e, "Cleanup"), claim.Done{}, nil)
+	lists("")
+}
+
 // Ends of all kinds that come at once each do what they would do alone.
 func TestEndsOfAllKindsGoTogether(t *testing.T) {
 	t.Parallel()

@@ -208,6 +208,13 @@ type Done struct {
 	ObjectID      int64          // intellectual object, set at the end only
 	StorageOption string         // of the bag, set by the stage that learns it
 	MemoryNeed    int64          // bytes for the lists of its files, set by the stage that learns it; 0: as it was
+	List          List           // that an ingest's stage leaves for later ones
+}
+
+// List is what a stage leaves, which is written with the end of its claim.
+type List struct {
+	Name    string // "": nothing
+	Content []byte // nil: it is in the staging bucket
 }
 
 // databaseFault is the fault of an error that the database gave, or the way to it.

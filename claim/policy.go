@@ -32,6 +32,7 @@ type move struct {
 	File          string // that was in progress
 	Service       string // that failed
 
+	list    List // that its stage leaves
 	carried bool // its worker goes on with the item at once, if it may begin there
 	capped  bool // there is a bound on how many run at the stage that it is carried to
 
@@ -92,7 +93,7 @@ func decide(item Item, done Done, result error, of func(stage registry.Stage) st
 // goOn moves an item whose stage is done to the next, or to its end.
 func goOn(m move, item Item, done Done, of func(stage registry.Stage) stages.Settings) move {
 	m.Ended, m.Note, m.Attempt, m.StorageOption = "done", registry.StorableText(done.Note), 0, done.StorageOption
-	m.MemoryNeed, m.Error = done.MemoryNeed, registry.StorableText(done.Remark)
+	m.MemoryNeed, m.Error, m.list = done.MemoryNeed, registry.StorableText(done.Remark), done.List
 	if done.Next != "" {
 		m.Stage, m.Topic = done.Next, of(done.Next).Topic
 		return m

@@ -262,7 +262,8 @@ func (p *postgres) settle(ctx context.Context, moves []move, who identity, over 
 	var statements []lane.Statement
 	if len(done) > 0 {
 		leaseOf, leaseFor := over.Of(registry.Ingest)
-		args := append(append(commonColumns(done), doneColumns(done)...), who.node, who.pid, who.worker, leaseOf, leaseFor)
+		args := append(append(commonColumns(done), doneColumns(done)...), who.node, who.pid, who.worker, leaseOf, leaseFor,
+			lane.Column(done, func(m *move) []byte { return m.list.Content }), lane.Column(done, func(m *move) string { return m.list.Name }))
 		statements = append(statements, lane.Statement{SQL: settleDoneSQL, Args: args})
 	}
 	if len(rest) > 0 {

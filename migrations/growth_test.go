@@ -10,7 +10,7 @@ import (
 )
 
 // named are the tables that do not grow: settings, rows for each name, and work in progress.
-const named = `uploads_in_work objects_in_work fixity_checks retired_copies unrecorded_copies topic_retries alert_repeats
+const named = `uploads_in_work objects_in_work work_item_lists fixity_checks retired_copies unrecorded_copies topic_retries alert_repeats
 	institutions institution_virtual_times users recovery_codes api_tokens queues mail_settings schedules stage_settings stage_names size_bands storage_options
 	fixity_policies fixity_feed retrieval_prices request_settings known_services nsq_topics topic_readers topic_partitions administration_rights auditor_rights
 	schema_repeatables goose_db_version stores event_texts`

@@ -72,7 +72,7 @@ func TestDatabaseOfAnEarlierVersionIsRefused(t *testing.T) {
 	for _, last := range []int{38, 162} {
 		owner, super := empty(t)
 		up(t, owner)
-		exec(t, super, fmt.Sprintf(`UPDATE goose_db_version SET version_id = version_id - 211 + %d WHERE version_id > 0`, last))
+		exec(t, super, fmt.Sprintf(`UPDATE goose_db_version SET version_id = version_id - 212 + %d WHERE version_id > 0`, last))
 		exec(t, super, `DROP TABLE stores; UPDATE schema_repeatables SET digest = 'of another text'`)
 		before := value[string](t, super, stateOf)
 		_, err := migrations.Status(t.Context(), owner)

@@ -107,6 +107,7 @@ const (
 work_items UPDATE
 work_items_archive INSERT
 work_item_attempts INSERT UPDATE DELETE
+work_item_lists INSERT UPDATE DELETE
 work_item_attempts_archive INSERT
 worker_processes INSERT UPDATE DELETE
 size_bands UPDATE
@@ -188,6 +189,7 @@ idempotency_keys DELETE
 fixity_feed UPDATE
 objects_in_work DELETE
 removals INSERT
+work_item_lists DELETE
 retired_copies DELETE
 unrecorded_copies DELETE
 institutions UPDATE

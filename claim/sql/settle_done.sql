@@ -3,14 +3,15 @@
 -- An item that its worker carries on begins the next stage in the same moment, unless the stage is
 -- paused or has as many as its cap allows. Then the item waits there, as all others do. What
 -- begins is as a claim would have left it: so the token grows by two, with one row version.
--- Index: work_items_pkey, work_item_attempts_pkey, work_items_lease
+-- Index: work_items_pkey, work_item_attempts_pkey, work_item_lists_pkey, work_items_lease
 -- The last is for counting the live leases of a stage with a cap, whose advisory lock the caller
 -- then holds.
 -- It writes the columns that the function moved returns for such a move, what record_moves adds,
 -- and what claim_ingest writes. It is a statement of its own because calling move_items costs a
 -- tenth of a transition. Tests make the same moves in the other ways and compare every column.
 -- Parameters: $1 to $9 as in settle; $10 to $12 status, outcome and object; $13 which are carried
--- on; $14 to $16 node, process and worker; $17, $18 leases that differ from the settings, and their stages.
+-- on; $14 to $16 node, process and worker; $17, $18 leases that differ from the settings, and their stages;
+-- $19, $20 what each stage leaves for the next ones, and its name. It goes when the item has ended.
 WITH moved AS (
 	UPDATE work_items w SET
 		stage              = m.stage,
@@ -41,12 +42,12 @@ WITH moved AS (
 					WHERE r.status = 'Started' AND r.stage = s.stage AND r.action = s.action AND r.lease_expires_at > now() - s.lease))
 			THEN coalesce(($17::interval[])[array_position($18::text[], m.stage)], s.lease) END AS lease
 		FROM unnest($1::bigint[], $2::bigint[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::text[], $9::bigint[],
-				$10::text[], $11::text[], $12::bigint[], $13::boolean[])
-			AS m (id, token, stage, note, topic, file, error, storage_option, memory_need, status, outcome, object, carried)
+				$10::text[], $11::text[], $12::bigint[], $13::boolean[], $19::bytea[], $20::text[])
+			AS m (id, token, stage, note, topic, file, error, storage_option, memory_need, status, outcome, object, carried, content, list)
 		LEFT JOIN stage_settings s ON m.carried AND s.action = 'Ingest' AND s.stage = m.stage AND NOT s.paused
 	) m
 	WHERE w.id = m.id AND w.claim_token = m.token
-	RETURNING w.id, m.token, w.claim_token, w.stage, m.topic, m.file, m.error, m.lease, clock_timestamp() AS ended_at
+	RETURNING w.id, m.token, w.claim_token, w.stage, m.topic, m.file, m.error, m.lease, clock_timestamp() AS ended_at, m.status, m.content, m.list
 ), ended AS (
 	UPDATE work_item_attempts a SET
 		ended_at = m.ended_at, heartbeat_at = now(), outcome = 'done', error_code = '', error = m.error, current_file = m.file, service = ''
@@ -58,5 +59,11 @@ WITH moved AS (
 ), said AS (
 	INSERT INTO topic_messages (topic, body, work_item_id)
 	SELECT m.topic, m.id::text, m.id FROM moved m WHERE m.topic <> ''
+), listed AS (
+	INSERT INTO work_item_lists AS l (work_item_id, name, content, staged)
+	SELECT m.id, m.list, m.content, m.content IS NULL FROM moved m WHERE m.list <> ''
+	ON CONFLICT (work_item_id, name) DO UPDATE SET content = excluded.content, staged = l.staged OR excluded.staged, written_at = now()
+), unlisted AS (
+	DELETE FROM work_item_lists l USING moved m WHERE l.work_item_id = m.id AND m.status = 'Success'
 )
 SELECT id, token, lease FROM moved

@@ -139,6 +139,12 @@ COMMENT ON COLUMN retired_copies.url IS 'Address of the copy.';
 COMMENT ON COLUMN retired_copies.digest IS 'Recorded digest, as algorithm:digest.';
 COMMENT ON COLUMN retired_copies.problem IS 'altered or missing, if that was known.';
 
+COMMENT ON TABLE work_item_lists IS 'What the stages of an ingest leave for each other, if it is small; the rows are deleted when the item ends.';
+COMMENT ON COLUMN work_item_lists.work_item_id IS 'Work item of the list.';
+COMMENT ON COLUMN work_item_lists.name IS 'Name of the list, as in the staging bucket.';
+COMMENT ON COLUMN work_item_lists.content IS 'Compressed rows; NULL: the list is in the staging bucket.';
+COMMENT ON COLUMN work_item_lists.staged IS 'Whether the staging bucket has it, or one of the same name by an earlier pass.';
+COMMENT ON COLUMN work_item_lists.written_at IS 'When the stage ended that made the list.';
 COMMENT ON TABLE unrecorded_copies IS 'Copies that an item may have made and that were never recorded; the row is deleted when the item has ended and its copies are deleted.';
 COMMENT ON COLUMN unrecorded_copies.work_item_id IS 'Work item that made the copies.';
 COMMENT ON COLUMN unrecorded_copies.targets IS 'Storage targets of the copies.';

@@ -39,11 +39,11 @@ COMMENT ON COLUMN schedules.error IS 'What that run could not do.';
 COMMENT ON COLUMN schedules.runs IS 'Number of runs; the fencing token of the run.';
 COMMENT ON COLUMN schedules.failures IS 'Runs that could not do everything, or never ended.';
 
-COMMENT ON TABLE removals IS 'What the janitor removed from staging, Redis, receiving and preservation buckets, when, and why.';
+COMMENT ON TABLE removals IS 'What the janitor removed from staging, the registry, Redis, receiving and preservation buckets, when, and why.';
 COMMENT ON COLUMN removals.id IS 'Number of the row.';
 COMMENT ON COLUMN removals.at IS 'When it was removed.';
 COMMENT ON COLUMN removals.work_item_id IS 'Work item that it belonged to; NULL: unknown.';
-COMMENT ON COLUMN removals.store IS 'Where it was: staging, redis, receiving, or a storage target.';
+COMMENT ON COLUMN removals.store IS 'Where it was: staging, registry, redis, receiving, or a storage target.';
 COMMENT ON COLUMN removals.what IS 'Kind of what was removed.';
 COMMENT ON COLUMN removals.why IS 'Why it was removed.';
 COMMENT ON COLUMN removals.name IS 'Name, of a single one.';

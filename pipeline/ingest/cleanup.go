@@ -145,12 +145,18 @@ func (s *cleanup) retired(ctx context.Context, w *work) error {
 	return upkeep.In(s.Registry).ForgetRetiredCopies(ctx, w.Item.ID)
 }
 
+// staging deletes what the item has in the staging bucket: nothing if all its lists were small, which go
+// with the end of the item. What an earlier version of Farol has left of such an item, the janitor finds.
 func (s *cleanup) staging(ctx context.Context, w *work) error {
 	prefix := lists.Key(w.Item.ID, "")     // with its slash: item 12 is not item 123
 	if storage.PartSize(w.Item.Size) > 0 { // else nothing of it was large enough for parts
 		if _, err := s.Staging.AbortUploads(ctx, prefix, time.Now().Add(24*time.Hour)); err != nil {
 			return fmt.Errorf("abort uploads to staging: %w", cause.Storage(err))
 		}
+	}
+	here, err := upkeep.In(s.Registry).Lists(ctx, w.Item.ID)
+	if err != nil || !here.Staged && here.Count == int64(len(w.lists.Makers)) {
+		return err
 	}
 	const batch, atOnce = 250, 4
 	group, groupCtx := errgroup.WithContext(ctx)

@@ -368,23 +368,74 @@ func TestCleanupLeavesANewerUpload(t *testing.T) {
 }
 
 // What earlier stages left is made again when it is gone.
-func TestLostStagingIsMadeAgain(t *testing.T) {
+func TestLostListsAreMadeAgain(t *testing.T) {
 	t.Parallel()
-	a := newArchive(t)
-	id := a.Deposit("sample.tar", a.Sample())
-	engine := a.Engine()
-	a.UpTo(engine, "Store")
-	must.Do(t, a.Deps.Staging.Delete(context.Background(), a.Keys(a.Deps.Staging)...))
-	a.Work()
-	a.Intact(id)
-	if n := pipelinetest.Value[int](a, `SELECT count(*) FROM work_item_attempts WHERE outcome = 'sent back'`); n != 1 {
-		t.Errorf("%d stages sent the item back, want 1", n)
+	for _, stage := range []registry.Stage{"Validate", "Reingest Check", "Format Identification", "Store", "Storage Validation", "Record", "Cleanup"} {
+		for where, put := range map[string]func(*archive){"staging": func(a *archive) { a.InStaging() }, "registry": func(*archive) {}} {
+			t.Run(string(stage)+", "+where, func(t *testing.T) {
+				t.Parallel()
+				a := newArchive(t)
+				id := a.Deposit("sample.tar", a.Sample())
+				a.UpTo(a.Engine(), stage)
+				put(a)
+				a.LoseLists()
+				a.Work()
+				a.Intact(id)
+				want := 1
+				if stage == "Cleanup" { // which needs none
+					want = 0
+				}
+				if n := pipelinetest.Value[int](a, `SELECT count(*) FROM work_item_attempts WHERE outcome = 'sent back'`); n != want {
+					t.Errorf("%d stages sent the item back, want %d", n, want)
+				}
+			})
+		}
 	}
 }
 
-// damage replaces a staged object by what is made of it, or deletes it.
+// A small bag leaves nothing in staging, and the lists of a large one nothing in the registry.
+// What a stage has left is there when it has ended, and not before; in the end nothing is.
+func TestSmallListsAreWrittenWithTheEndOfTheirStage(t *testing.T) {
+	t.Parallel()
+	lists := func(a *archive) string {
+		return pipelinetest.Value[string](a, `SELECT coalesce(string_agg(split_part(name, '.', 1), ' ' ORDER BY written_at, name), '') FROM work_item_lists WHERE content IS NOT NULL`)
+	}
+	for _, tc := range []struct {
+		files  int
+		staged bool
+	}{{3, false}, {300, true}} {
+		t.Run(fmt.Sprint(tc.files), func(t *testing.T) {
+			t.Parallel()
+			a := newArchive(t)
+			spec := bagtest.Spec{Name: "sample"}
+			for i := range tc.files {
+				spec.Files = append(spec.Files, bagtest.File{Path: fmt.Sprintf("data/%d.bin", i), Size: 100, Seed: uint64(i)})
+			}
+			id := a.Deposit("sample.tar", a.Bag(spec))
+			engine := a.Engine()
+			w := a.Hold(engine, "Receive")
+			must.Do(t, a.Stage("Receive").Run(t.Context(), w))
+			if got := lists(a); got != "" || w.List.Name == "" || (w.List.Content == nil) != tc.staged {
+				t.Errorf("before the end of Receive there are %q, and it leaves %s in %d bytes", got, w.List.Name, len(w.List.Content))
+			}
+			must.Do(t, w.Hold.Settle(t.Context(), claim.Done{}, claim.Release("the worker was stopped")))
+			a.UpTo(engine, "Cleanup")
+			want := "inventory verdict plan formats copies"
+			if got := lists(a); tc.staged && strings.Contains(got, "inventory") || !tc.staged && got != want || (len(a.Keys(a.Deps.Staging)) > 0) != tc.staged {
+				t.Errorf("in the registry are %q, in staging %q", got, a.Keys(a.Deps.Staging))
+			}
+			a.Work()
+			if n := pipelinetest.Value[int](a, `SELECT count(*) FROM work_item_lists`); a.Item(id).Status != "Success" || n+len(a.Keys(a.Deps.Staging)) != 0 {
+				t.Errorf("%d lists are left, and in staging %q, of %+v", n, a.Keys(a.Deps.Staging), a.Item(id))
+			}
+		})
+	}
+}
+
+// damage replaces a list by what is made of it, or deletes it, in the staging bucket.
 func (a *archive) damage(key string, change func([]byte) []byte) {
 	a.T.Helper()
+	a.InStaging()
 	content := change(a.Content(a.Deps.Staging, key))
 	var err error
 	if content == nil {
@@ -439,6 +490,7 @@ func (a *archive) disagreeing(b *storage.Bucket) *storage.Bucket {
 // changeInventory puts another inventory in place of the item's.
 func (a *archive) changeInventory(id int64, change func(*bag.Bag)) {
 	a.T.Helper()
+	a.InStaging()
 	key := fmt.Sprintf("%d/%s", id, lists.InventoryName)
 	b := must.Get(bag.ReadInventory(bytes.NewReader(a.Content(a.Deps.Staging, key))))(a.T)
 	change(b)
@@ -510,7 +562,7 @@ func TestReceiveReadsOnFromACheckpoint(t *testing.T) {
 	if read := proxy.Bytes() - before; read > 45*mib/2 {
 		t.Errorf("the second attempt read %d MiB of 40", read/mib)
 	}
-	b, _, err := (&lists.Area{Bucket: a.Deps.Staging, Item: id, Log: a.Deps.Log}).Inventory(t.Context(), nil)
+	b, _, err := (&lists.Area{Bucket: a.Deps.Staging, Registry: a.Deps.Registry, Item: id, Log: a.Deps.Log}).Inventory(t.Context(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

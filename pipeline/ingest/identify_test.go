@@ -245,6 +245,7 @@ func TestOtherSignaturesBeginAgain(t *testing.T) {
 	if err := s.Run(ctx, w); err != nil {
 		t.Fatalf("the next attempt: %v", err)
 	}
+	a.Leave(id)(w.List)
 	list := must.Get(lists.Read(ctx, a.area(w), lists.FormatsName, inventoryID(t, a.entered(w)), nil, func(f lists.Format) int { return f.Index }))(t)
 	for i, f := range list {
 		if f.PUID == old.PUID || f.Version == old.Version {

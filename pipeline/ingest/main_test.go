@@ -5,9 +5,11 @@ import (
 	"github.com/farol-preservation/farol/pipeline/lists"
 )
 
-// area is what the item of a claim has in the staging bucket.
+// area is what the item of a claim has of lists. One that is written is there at once.
 func (a *archive) area(w *pipeline.Work) *lists.Area {
-	return &lists.Area{Bucket: a.Deps.Staging, Item: w.Item.ID, Log: a.Deps.Log, Check: w.Hold.Check}
+	return &lists.Area{
+		Bucket: a.Deps.Staging, Registry: a.Deps.Registry, Item: w.Item.ID, Log: a.Deps.Log, Check: w.Hold.Check, Leave: a.Leave(w.Item.ID),
+	}
 }
 
 // entered is the work of a claim as the stages of an ingest have it.

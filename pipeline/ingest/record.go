@@ -25,7 +25,6 @@ import (
 // what this item stored.
 type recording struct {
 	Registry *registry.Registry
-	Staging  *storage.Bucket
 	Targets  copies.Targets
 }
 
@@ -36,7 +35,7 @@ func (s *recording) Run(ctx context.Context, w *work) error {
 	if err := w.afterRequests(ctx, s.Registry); err != nil {
 		return err
 	}
-	digested, err := s.digestedAt(ctx, w)
+	digested, err := w.lists.Written(ctx, lists.InventoryName) // by Receive; if it is gone, fetchAll says what follows
 	if err != nil {
 		return err
 	}
@@ -66,18 +65,6 @@ func (s *recording) Run(ctx context.Context, w *work) error {
 		return &fault.Error{Service: fault.Database, Kind: fault.Refused, Said: "its rules refused the record", Err: err}
 	}
 	return w.lists.Remade(ctx, err)
-}
-
-// digestedAt is when Receive wrote its inventory.
-func (s *recording) digestedAt(ctx context.Context, w *work) (time.Time, error) {
-	if at := w.lists.Recent.Written(w.Item.ID, lists.InventoryName); !at.IsZero() {
-		return at, nil
-	}
-	o, err := s.Staging.Head(ctx, lists.Key(w.Item.ID, lists.InventoryName))
-	if err != nil && !errors.Is(err, storage.ErrNotFound) { // fetch says what follows
-		return time.Time{}, cause.Storage(err)
-	}
-	return o.LastModified, nil
 }
 
 // recorder turns the lists of the stages into records.

@@ -2,7 +2,7 @@
 // is one file; the table in stages.go says which follows which. To add a stage, write its
 // file and add a line to the table.
 //
-// A stage reads what the stages before it left in the staging bucket: see package lists.
+// A stage reads the lists that the stages before it left: see package lists.
 // Redis holds only which files the running stage has finished, so that a stage that was
 // killed resumes where it stopped; without Redis the stage starts over and nothing else
 // is lost.
@@ -11,6 +11,7 @@ package ingest
 import (
 	"context"
 
+	"github.com/farol-preservation/farol/claim"
 	"github.com/farol-preservation/farol/pipeline"
 	"github.com/farol-preservation/farol/pipeline/interim"
 	"github.com/farol-preservation/farol/pipeline/lists"
@@ -38,6 +39,7 @@ func (e entered) Run(ctx context.Context, claimed *pipeline.Work) error {
 func enterArea(a lists.Area, claimed *pipeline.Work) *work {
 	a.Recent.Enter(claimed.Item)
 	a.Item, a.Log, a.Check, a.Enter = claimed.Item.ID, claimed.Log, claimed.Hold.Check, claimed.Enter
+	a.Leave = func(l claim.List) { claimed.List = l }
 	return &work{Work: claimed, lists: &a}
 }
 
@@ -94,7 +96,7 @@ func table(d pipeline.Deps) []tableRow {
 			Stage: registry.Record, Note: "Finished recording ingest data in Registry",
 			Needs:     pipeline.NeedStaging | pipeline.NeedDisk,
 			FileState: interim.Added,
-		}, &recording{Registry: d.Registry, Staging: d.Staging, Targets: d.Targets}},
+		}, &recording{Registry: d.Registry, Targets: d.Targets}},
 		{pipeline.Step{
 			Stage: registry.Cleanup, Note: "Finished cleanup. Ingest complete.",
 			Needs: pipeline.NeedReceiving | pipeline.NeedStaging | pipeline.NeedRedis | keepNeeds(d),
@@ -117,7 +119,7 @@ func Steps(d pipeline.Deps) []pipeline.Step { return enter(d, table(d)) }
 
 // enter makes the steps of a table.
 func enter(d pipeline.Deps, rows []tableRow) (steps []pipeline.Step) {
-	areas := lists.Area{Bucket: d.Staging, Recent: &lists.Recent{}, Makers: map[string]registry.Stage{}}
+	areas := lists.Area{Bucket: d.Staging, Registry: d.Registry, Recent: &lists.Recent{}, Makers: map[string]registry.Stage{}}
 	for _, r := range rows {
 		if r.List != "" {
 			areas.Makers[r.List] = r.Stage

@@ -21,6 +21,7 @@ func TestOneSpoiltAnswerSendsNothingBack(t *testing.T) {
 			w := a.Wired()
 			engine := a.Engine()
 			for _, step := range Steps(a.Deps) {
+				a.InStaging()
 				w.SpoilFirsts(how)
 				a.One(engine, step.Stage)
 				if hit := w.SpoilFirsts(""); hit == 0 && step.Stage != "Copy To Staging" && step.Stage != "Cleanup" {

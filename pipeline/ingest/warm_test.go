@@ -70,9 +70,9 @@ func TestBytesThatWentBadInMemoryAreNotStored(t *testing.T) {
 	a.whole()
 }
 
-// Staging that is wiped between two stages costs a process with warm memory time, and nothing
+// Losing the lists between two stages costs a process with warm memory time, and nothing
 // else.
-func TestWarmStagesOutliveTheirStaging(t *testing.T) {
+func TestWarmStagesOutliveTheirLists(t *testing.T) {
 	t.Parallel()
 	for _, stage := range []registry.Stage{"Validate", "Reingest Check", "Copy To Staging", "Format Identification", "Store", "Storage Validation", "Record", "Cleanup"} {
 		t.Run(string(stage), func(t *testing.T) {
@@ -81,7 +81,7 @@ func TestWarmStagesOutliveTheirStaging(t *testing.T) {
 			a.warm()
 			a.Bags(1)
 			a.UpTo(a.Engine(), stage)
-			must.Do(t, a.Deps.Staging.Delete(t.Context(), a.Keys(a.Deps.Staging)...))
+			a.LoseLists()
 			a.Work()
 			a.whole()
 		})

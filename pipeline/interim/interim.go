@@ -1,5 +1,5 @@
 // Package interim says what is known of an item and its files while it is being ingested,
-// by the lists in staging and what Redis has, and keeps it before it is deleted.
+// by the lists of its stages and what Redis has, and keeps it before it is deleted.
 package interim
 
 import (
@@ -22,13 +22,13 @@ import (
 )
 
 // Metadata is the interim metadata of an item: the lists that the stages of an ingest
-// have left in staging, and what Redis has. It lasts until Cleanup, or the janitor.
+// have left, and what Redis has. It lasts until Cleanup, or the janitor.
 type Metadata struct {
 	Item     record.WorkItem
 	Stages   map[string]int64   // how many files each stage has finished, by its name and pass
 	Counters *progress.Counters // how far the last attempt came; nil if that is not known
 	Faults   *progress.Faults   // what the last attempt failed of; nil if that is not known
-	Missing  []string           // lists that are not in staging, or of no use
+	Missing  []string           // lists that are not there, or of no use
 
 	reader Reader
 	lists  *lists.Set
@@ -58,7 +58,7 @@ type Reader struct {
 // Read reads what is known of an item but for its files, and fetches the lists of
 // these. Close is the caller's.
 func (r Reader) Read(ctx context.Context, item record.WorkItem, attempts []record.Attempt) (_ *Metadata, err error) {
-	m := &Metadata{Item: item, reader: r, lists: lists.NewSet(&lists.Area{Bucket: r.Staging, Item: item.ID, Log: r.Log, Recent: r.Recent})}
+	m := &Metadata{Item: item, reader: r, lists: lists.NewSet(&lists.Area{Bucket: r.Staging, Registry: r.Registry, Item: item.ID, Log: r.Log, Recent: r.Recent})}
 	m.rank = m.finishedStages(attempts)
 	defer func() {
 		if err != nil {

@@ -11,8 +11,8 @@ import (
 	"github.com/farol-preservation/farol/storage"
 )
 
-// What the stages leave for each other under <item>/ in the staging bucket.
-// Each is written once, whole, when its stage is done. A list names the
+// What the stages leave for each other: small lists with the end of the stage in the registry, others
+// under <item>/ in the staging bucket. Each is written once, whole, when its stage is done. A list names the
 // inventory that it goes with, so that what an earlier pass of the item left
 // behind is never taken for this one's.
 const (
@@ -27,15 +27,17 @@ const (
 // copied to the staging bucket; their first byte and length follow.
 const StagedTar = "tar-"
 
-// An Area is what an item has in the staging bucket, under its own prefix.
+// An Area is the lists of an item.
 type Area struct {
-	Bucket *storage.Bucket
-	Item   int64
-	Log    *slog.Logger
-	Check  func(ctx context.Context) error            // whether this claim may still write; nil: the area is only read
-	Enter  func(ctx context.Context, files int) error // waits for memory for the lists of so many files; nil: there is enough
-	Recent *Recent                                    // inventories that this process has decoded; nil: it keeps none
-	Makers map[string]registry.Stage                  // the stage that makes each list; Receive, of any other
+	Bucket   *storage.Bucket // for staging, where the item has a prefix of its own
+	Registry *registry.Registry
+	Item     int64
+	Log      *slog.Logger
+	Check    func(ctx context.Context) error            // whether this claim may still write; nil: the area is only read
+	Enter    func(ctx context.Context, files int) error // waits for memory for the lists of so many files; nil: there is enough
+	Leave    func(claim.List)                           // has a list written with the end of the claim; nil: the area is only read
+	Recent   *Recent                                    // inventories that this process has decoded; nil: it keeps none
+	Makers   map[string]registry.Stage                  // the stage that makes each list; Receive, of any other
 }
 
 // Key is the key in the staging bucket of something of an item. Cleanup deletes

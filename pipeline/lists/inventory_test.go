@@ -21,7 +21,7 @@ func TestInventoryIsReadWholeOrFileByFile(t *testing.T) {
 	a := pipelinetest.New(t, nil)
 	recent := &Recent{}
 	for id, count := range map[int64]int{1: 10, 2: mostRecent + 1} {
-		w := &Area{Bucket: a.Deps.Staging, Item: id, Log: a.Deps.Log, Recent: recent}
+		w := &Area{Bucket: a.Deps.Staging, Registry: a.Deps.Registry, Item: id, Log: a.Deps.Log, Recent: recent}
 		b := &bag.Bag{TopDir: "many"}
 		for i := range count {
 			b.Files = append(b.Files, &bag.File{Path: fmt.Sprintf("data/%d", i), Size: int64(i), UUID: uuid.New()})

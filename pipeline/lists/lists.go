@@ -1,5 +1,5 @@
-// Package lists has what the stages of an ingest leave for each other in the staging
-// bucket: an inventory of the bag, and a list beside it from each stage that finds
+// Package lists has what the stages of an ingest leave for each other, in the registry or the
+// staging bucket: an inventory of the bag, and a list beside it from each stage that finds
 // something out about its files. A list is written once, whole, and read a second time
 // before its bytes are taken for wrong.
 package lists

@@ -3,6 +3,7 @@ package lists
 import (
 	"bytes"
 	"context"
+	"errors"
 	"io"
 	"slices"
 	"sync"
@@ -11,6 +12,7 @@ import (
 	"github.com/farol-preservation/farol/bag"
 	"github.com/farol-preservation/farol/claim"
 	"github.com/farol-preservation/farol/pipeline/cause"
+	"github.com/farol-preservation/farol/registry/upkeep"
 	"github.com/farol-preservation/farol/storage"
 )
 
@@ -154,9 +156,6 @@ func (r *Recent) KeepVersion(item int64, id []byte) { r.put(item, versionName, i
 // keeps none; nil if this process does not know it.
 func (r *Recent) Version(item int64) []byte { return r.list(item, versionName).content }
 
-// Written is when this process wrote a list that it still has; zero if it does not.
-func (r *Recent) Written(item int64, name string) time.Time { return r.list(item, name).at }
-
 func (r *Recent) list(item int64, name string) keptList {
 	if r == nil {
 		return keptList{}
@@ -204,6 +203,24 @@ func (a *Area) open(ctx context.Context, name string) (io.ReadCloser, error) {
 	if list := a.Recent.list(a.Item, name).content; list != nil {
 		return io.NopCloser(bytes.NewReader(list)), nil
 	}
+	if l, err := upkeep.In(a.Registry).List(ctx, a.Item, name); err != nil || l.Content != nil {
+		return io.NopCloser(bytes.NewReader(l.Content)), err
+	}
 	body, err := a.Bucket.Get(ctx, Key(a.Item, name), storage.Range{Length: -1})
 	return body, cause.Storage(err)
+}
+
+// Written is when a list was written; zero if there is none.
+func (a *Area) Written(ctx context.Context, name string) (time.Time, error) {
+	if at := a.Recent.list(a.Item, name).at; !at.IsZero() {
+		return at, nil
+	}
+	if l, err := upkeep.In(a.Registry).List(ctx, a.Item, name); err != nil || l.Content != nil {
+		return l.WrittenAt, err
+	}
+	o, err := a.Bucket.Head(ctx, Key(a.Item, name))
+	if errors.Is(err, storage.ErrNotFound) {
+		return time.Time{}, nil
+	}
+	return o.LastModified, cause.Storage(err)
 }

@@ -11,6 +11,7 @@ import (
 	"io"
 	"os"
 
+	"github.com/farol-preservation/farol/claim"
 	"github.com/farol-preservation/farol/pipeline/cause"
 	"github.com/farol-preservation/farol/storage"
 )
@@ -99,15 +100,31 @@ func (s *spill) Close() error {
 	return s.file.Close()
 }
 
-// Put writes a list to the staging area, if this claim still holds the item.
+// mostInRegistry is the size in bytes up to which a list is kept in the registry. That of a bag of some
+// thirty files is smaller; the log of PostgreSQL gets it once more.
+const mostInRegistry = 8 << 10
+
+// Put writes a list, if this claim still holds the item: a small one with the end of the claim, others
+// to the staging bucket at once.
 func (a *Area) Put(ctx context.Context, name string, write func(io.Writer) error) error {
 	a.Recent.put(a.Item, name, nil) // whatever comes of this, the list of before is not the item's any more
+	list := claim.List{Name: name}
 	to := Spooled{Bucket: a.Bucket, Key: Key(a.Item, name), Up: storage.Upload{ContentType: "application/zstd"}, Check: a.Check}
+	to.instead = func(content []byte) bool {
+		if len(content) <= mostInRegistry {
+			list.Content = content
+		}
+		return list.Content != nil
+	}
 	small, err := to.Put(ctx, write)
-	if err == nil && small != nil {
+	if err != nil {
+		return err
+	}
+	if small != nil {
 		a.Recent.put(a.Item, name, small)
 	}
-	return err
+	a.Leave(list)
+	return nil
 }
 
 // Spooled is an object that is written aside first, since S3 wants to know its size and
@@ -117,6 +134,8 @@ type Spooled struct {
 	Key    string
 	Up     storage.Upload              // without size and digest
 	Check  func(context.Context) error // of whether it may still be written, before it is sent
+
+	instead func(content []byte) bool // takes what is small, so that it is not sent; nil: nothing
 }
 
 // Put writes the object aside, and sends it if it may still be written. It returns the
@@ -133,6 +152,9 @@ func (o Spooled) Put(ctx context.Context, write func(io.Writer) error) (small []
 		return nil, err
 	}
 	small = aside.memory
+	if o.instead != nil && small != nil && o.instead(small) {
+		return small, nil
+	}
 	o.Up.Size, o.Up.SHA256 = aside.size, [32]byte(hash.Sum(nil))
 	if storage.PartSize(o.Up.Size) > 0 {
 		_, err = o.Bucket.PutParts(ctx, o.Key, o.Up, storage.Parts{

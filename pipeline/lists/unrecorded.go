@@ -58,9 +58,9 @@ func (u *Unrecorded) NoteOthers(ctx context.Context, object string, but int64) e
 	return nil
 }
 
-// CopiesOf reads from staging which copies an item may have made.
+// CopiesOf reads from the lists which copies an item may have made.
 func (u *Unrecorded) CopiesOf(ctx context.Context, s upkeep.ItemState) (c upkeep.UnrecordedCopies, err error) {
-	a := &Area{Bucket: u.Staging, Item: s.ID, Log: u.Log}
+	a := &Area{Bucket: u.Staging, Registry: u.Registry, Item: s.ID, Log: u.Log}
 	inventory, id, err := a.fetch(ctx, InventoryName)
 	switch {
 	case errors.Is(err, storage.ErrNotFound):

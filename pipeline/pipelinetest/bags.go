@@ -1,6 +1,7 @@
 package pipelinetest
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"maps"
@@ -8,7 +9,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/farol-preservation/farol/bag/bagtest"
+	"github.com/farol-preservation/farol/claim"
 	"github.com/farol-preservation/farol/registry/fixity"
 	"github.com/farol-preservation/farol/storage"
 )
@@ -210,4 +214,34 @@ func (a *Archive) Spoil(b *storage.Bucket, path string) []byte {
 	content[len(content)/2] ^= 1
 	a.Overwrite(b, key, content)
 	return content
+}
+
+// InStaging moves all lists of the registry to the staging bucket, where those of large bags are.
+func (a *Archive) InStaging() {
+	a.T.Helper()
+	rows, _ := a.DB.Query(context.Background(), `SELECT work_item_id || '/' || name, content FROM work_item_lists WHERE content IS NOT NULL`)
+	var key string
+	var content []byte
+	_, err := pgx.ForEachRow(rows, []any{&key, &content}, func() error {
+		_, err := a.Deps.Staging.Put(context.Background(), key, bytes.NewReader(content), storage.Upload{Size: int64(len(content))})
+		return err
+	})
+	a.must(err)
+	a.Exec(`UPDATE work_item_lists SET content = NULL, staged = true`)
+}
+
+// Leave writes a list as the end of its claim does.
+func (a *Archive) Leave(item int64) func(claim.List) {
+	return func(l claim.List) {
+		_, err := a.DB.Exec(context.Background(), `INSERT INTO work_item_lists (work_item_id, name, content) VALUES ($1, $2, $3)
+			ON CONFLICT (work_item_id, name) DO UPDATE SET content = excluded.content`, item, l.Name, l.Content)
+		a.must(err)
+	}
+}
+
+// LoseLists deletes what the stages have left, wherever it is.
+func (a *Archive) LoseLists() {
+	a.T.Helper()
+	a.must(a.Deps.Staging.Delete(context.Background(), a.Keys(a.Deps.Staging)...))
+	a.Exec(`DELETE FROM work_item_lists`)
 }

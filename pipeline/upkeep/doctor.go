@@ -278,11 +278,11 @@ func (c *comparison) itemsOf(ctx context.Context, object string) (w owner, err e
 		case s.Noted:
 			w.known = true
 		default:
-			_, err := c.Staging.Head(ctx, lists.Key(s.ID, lists.InventoryName))
-			if err != nil && !errors.Is(err, storage.ErrNotFound) {
+			at, err := (&lists.Area{Bucket: c.Staging, Registry: c.Registry, Item: s.ID}).Written(ctx, lists.InventoryName)
+			if err != nil {
 				return w, err
 			}
-			w.unread = w.unread || err == nil
+			w.unread = w.unread || !at.IsZero()
 		}
 	}
 	return w, nil

@@ -71,6 +71,7 @@ func (j *Janitor) look(ctx context.Context, act bool) *Report {
 	}{
 		{"staging", r.staging},
 		{"staging", r.stagingUploads},
+		{"registry", r.lists},
 		{"redis", r.redis},
 		{"preservation", r.unrecorded},
 		{"preservation", r.retired},

@@ -43,6 +43,55 @@ func (r *round) staging(ctx context.Context) error {
 	return wrong.With(nil)
 }
 
+// lists removes what items have left of small lists, which are not in the staging bucket.
+func (r *round) lists(ctx context.Context) error {
+	return r.eachItem(ctx, upkeep.In(r.Registry).ItemsWithLists, func(s upkeep.ItemState) error {
+		f := r.fateOf(s.ID, map[int64]upkeep.ItemState{s.ID: s})
+		if f.live {
+			return nil
+		}
+		here, err := upkeep.In(r.Registry).Lists(ctx, s.ID)
+		if err != nil {
+			return err
+		}
+		if here.Count == 0 { // its lists were in the staging bucket
+			if !r.act || !f.removes {
+				return nil
+			}
+			return upkeep.In(r.Registry).DropLists(ctx, s)
+		}
+		t := f.described(thing{store: "registry", what: "lists", count: here.Count, bytes: here.Bytes, since: here.Oldest})
+		return r.removeListed(ctx, f, t, func() (int64, int64, error) {
+			return here.Count, here.Bytes, upkeep.In(r.Registry).DropLists(ctx, s)
+		})
+	})
+}
+
+// removeListed removes what says which copies an item may have made. These are noted first.
+func (r *round) removeListed(ctx context.Context, f fate, t thing, remove func() (count, bytes int64, err error)) error {
+	if f.removes {
+		if err := r.noteCopies(ctx, f); err != nil {
+			return err
+		}
+	}
+	if !r.act || !f.removes {
+		r.report.add(t)
+		return nil
+	}
+	err := r.keepFirst(ctx, f)
+	if err != nil {
+		return err
+	}
+	t.count, t.bytes, err = remove()
+	if t.count == 0 {
+		return err
+	}
+	if noteErr := r.removed(ctx, f.item, t); noteErr != nil {
+		return noteErr
+	}
+	return err
+}
+
 // foreign reports what is in the staging bucket and not of any item.
 func (r *round) foreign(ctx context.Context, top string) error {
 	s, err := survey(ctx, r.Staging, top)
@@ -89,26 +138,7 @@ func (r *round) stagedBy(ctx context.Context, f fate) error {
 	}
 	f = r.aged(f, s.newest)
 	t := f.described(thing{store: "staging", what: "objects", count: s.count, bytes: s.bytes, since: s.oldest})
-	if f.removes {
-		if err := r.noteCopies(ctx, f); err != nil {
-			return err
-		}
-	}
-	if !r.act || !f.removes {
-		r.report.add(t)
-		return nil
-	}
-	if err := r.keepFirst(ctx, f); err != nil {
-		return err
-	}
-	t.count, t.bytes, err = r.unstage(ctx, f, prefix)
-	if t.count == 0 {
-		return err
-	}
-	if noteErr := r.removed(ctx, f.item, t); noteErr != nil {
-		return noteErr
-	}
-	return err
+	return r.removeListed(ctx, f, t, func() (int64, int64, error) { return r.unstage(ctx, f, prefix) })
 }
 
 // unstage deletes what is under a prefix, and stops if the item is wanted again. It

@@ -87,7 +87,7 @@ func prefixed(keys []string, prefix string) (n int) {
 	return n
 }
 
-// leftovers is what an item has in staging (objects, uploads) and Redis.
+// leftovers is what an item has: lists or objects in staging, uploads to it, and keys in Redis.
 func (a *archive) leftovers(id int64) [3]int {
 	a.T.Helper()
 	prefix := strconv.FormatInt(id, 10) + "/"
@@ -97,7 +97,8 @@ func (a *archive) leftovers(id int64) [3]int {
 			redis++
 		}
 	}
-	return [3]int{prefixed(a.Keys(a.Deps.Staging), prefix), prefixed(a.Uploads(a.Deps.Staging), prefix), redis}
+	lists := pipelinetest.Value[int](a, `SELECT count(content) FROM work_item_lists WHERE work_item_id = $1`, id)
+	return [3]int{lists + prefixed(a.Keys(a.Deps.Staging), prefix), prefixed(a.Uploads(a.Deps.Staging), prefix), redis}
 }
 
 // What an item has left behind goes when it was cancelled, or failed long ago, and
@@ -108,15 +109,17 @@ func TestJanitorRemovesWhatNobodyNeeds(t *testing.T) {
 		status string // "": it stays in work
 		days   int
 		stays  bool
+		staged bool // its lists are not in the registry
 	}{
 		"failed long ago":      {status: "Failed", days: 15},
-		"suspended long ago":   {status: "Suspended", days: 15},
+		"suspended long ago":   {status: "Suspended", days: 15, staged: true},
 		"failed lately":        {status: "Failed", days: 13, stays: true},
 		"suspended lately":     {status: "Suspended", days: 13, stays: true},
 		"cancelled just now":   {status: "Cancelled"},
 		"in work for long":     {days: 400, stays: true},
-		"queued for long":      {status: "Pending", days: 400, stays: true},
+		"queued for long":      {status: "Pending", days: 400, stays: true, staged: true},
 		"archived":             {status: "archived", days: 60},
+		"archived, of a large": {status: "archived", days: 60, staged: true},
 		"waiting for an older": {status: "waiting", days: 400, stays: true},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -124,6 +127,9 @@ func TestJanitorRemovesWhatNobodyNeeds(t *testing.T) {
 			a := newArchive(t)
 			engine := a.Engine()
 			id := a.halfStored("sample", engine)
+			if tc.staged {
+				a.InStaging()
+			}
 			switch tc.status {
 			case "Failed", "Suspended", "Cancelled":
 				a.Fails(id, tc.status, "by-hand", tc.days)
@@ -165,7 +171,7 @@ func TestJanitorRemovesWhatNobodyNeeds(t *testing.T) {
 			if !maps.Equal(removes, removed) {
 				t.Errorf("it removed %v, and had said %v", removed, removes)
 			}
-			if n := pipelinetest.Value[int](a, `SELECT coalesce(sum(count), 0) FROM removals WHERE store IN ('staging', 'redis')`); n != before[0]+before[1]+before[2]-want[0]-want[1]-want[2] {
+			if n := pipelinetest.Value[int](a, `SELECT coalesce(sum(count), 0) FROM removals WHERE store IN ('staging', 'registry', 'redis')`); n != before[0]+before[1]+before[2]-want[0]-want[1]-want[2] {
 				t.Errorf("%d removals on record, of %v", n, before)
 			}
 			if again := counts(a.round(), Removed); len(again) > 0 {
