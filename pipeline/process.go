@@ -125,6 +125,8 @@ func (r *Runner) clear(ctx context.Context, w *Work, ended bool) {
 		return // the janitor keeps it first
 	case ended:
 		err = r.progress.Clear(ctx, w.Item.ID)
+	case w.First() && !w.wrote.Load():
+		return
 	default:
 		err = r.progress.ClearStage(ctx, w.Claim(), w.Pass())
 	}

@@ -1,9 +1,11 @@
 package pipeline
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync/atomic"
 
 	"github.com/farol-preservation/farol/claim"
 	"github.com/farol-preservation/farol/pipeline/cause"
@@ -24,10 +26,28 @@ type Work struct {
 	reset       resetAttempts // nil: every attempt counts
 	memory      *memoryBudget // of the process; nil: there is no bound
 	leaveMemory func()        // gives back what the bag has of it; nil if it needs none
+	wrote       atomic.Bool   // something may be in Redis by this claim
 }
 
-// Claim is the claim for Redis, where a newer one ends an older.
-func (w *Work) Claim() progress.Claim { return progress.Claim{Item: w.Item.ID, Token: w.Item.Token} }
+// Claim is the claim for what is about to be written to Redis, where a newer one ends an older.
+func (w *Work) Claim() progress.Claim {
+	w.wrote.Store(true)
+	return progress.Claim{Item: w.Item.ID, Token: w.Item.Token}
+}
+
+// First reports whether this claim is the first of its pass. Then nothing is in Redis under that, and
+// nobody who could still write there.
+func (w *Work) First() bool { return w.Item.Token == w.Item.Entered+1 }
+
+// Finished makes this claim the newest in Redis, and returns what earlier claims of the pass have
+// finished of the stage.
+func (w *Work) Finished(ctx context.Context) (map[int]string, error) {
+	if w.First() {
+		return nil, nil
+	}
+	results, err := w.Progress.Begin(ctx, w.Claim(), w.Pass())
+	return results, w.ProgressErr(err)
+}
 
 // Pass names the stage for Redis: an item that is requeued or sent back to a stage begins it
 // again, while a retry continues where the last attempt stopped.

@@ -10,7 +10,6 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/farol-preservation/farol/claim"
-	"github.com/farol-preservation/farol/claim/wake"
 	"github.com/farol-preservation/farol/pipeline/cause"
 	"github.com/farol-preservation/farol/pipeline/lists"
 	"github.com/farol-preservation/farol/progress"
@@ -25,12 +24,12 @@ const maxErrors = 30
 
 // each runs do for all files that the stage has not finished yet, several groups
 // at a time, and returns the result of each by its place in the inventory. Results go to
-// Redis as they come: a worker that is killed loses the files in progress, and those of the
-// last saveEvery. After a failure the other files are still done.
+// Redis every saveEvery: a worker that is killed loses the files in progress, and those that were
+// finished since. After a failure the other files are still done.
 func (w *work) each(ctx context.Context, atOnce int, groups [][]*lists.File, do doGroup) (map[int]string, error) {
-	results, err := w.Progress.Begin(ctx, w.Claim(), w.Pass())
+	results, err := w.Finished(ctx)
 	if err != nil {
-		return nil, w.ProgressErr(err)
+		return nil, err
 	}
 	todo, figures := w.left(groups, results)
 	w.StartCounting(ctx, figures)
@@ -55,8 +54,8 @@ func (w *work) each(ctx context.Context, atOnce int, groups [][]*lists.File, do 
 			return w.Hold.Do(func(context.Context) error { return w.tryGroup(groupCtx, files, do, saver, failed) })
 		})
 	}
-	err = group.Wait()
-	if err := errors.Join(err, errors.Join(failed.errs...), saver.close()); err != nil {
+	err = errors.Join(group.Wait(), errors.Join(failed.errs...))
+	if err := errors.Join(err, saver.close(err != nil)); err != nil {
 		return nil, err
 	}
 	return results, nil
@@ -181,16 +180,15 @@ func (f *failures) tooMany() bool {
 	return len(f.errs) >= maxErrors || f.inARow >= f.mostInARow
 }
 
-// saveEvery is the pause between two writes of results. The files that a killed worker had
-// finished during the pause are done again.
-const saveEvery = 3 * time.Millisecond
+// saveEvery is for how long results are gathered before they are written: a small bag is done sooner,
+// and writes none. The files that a killed worker had finished since are done again.
+const saveEvery = 50 * time.Millisecond
 
-// saver writes results to Redis in batches: those that arrive during a write and for saveEvery
-// after it. So few are unsaved at any moment, and many small files cost few round trips.
+// saver writes results to Redis in batches, so that many small files cost few round trips.
 type saver struct {
-	save func(map[int]string) error
-	more chan struct{}
-	end  chan struct{}
+	save   func(map[int]string) error
+	closed chan struct{}
+	end    chan struct{}
 
 	mu      sync.Mutex
 	pending map[int]string
@@ -200,7 +198,7 @@ type saver struct {
 
 // newSaver adds to the results that there are.
 func newSaver(all map[int]string, save func(map[int]string) error) *saver {
-	s := &saver{save: save, more: make(chan struct{}, 1), end: make(chan struct{}), pending: map[int]string{}, all: all}
+	s := &saver{save: save, closed: make(chan struct{}), end: make(chan struct{}), pending: map[int]string{}, all: all}
 	go s.run()
 	return s
 }
@@ -210,19 +208,20 @@ func (s *saver) add(index int, result string) {
 	s.pending[index] = result
 	s.all[index] = result
 	s.mu.Unlock()
-	wake.Signal(s.more)
 }
 
 func (s *saver) run() {
 	defer close(s.end)
-	pause := time.NewTimer(0)
+	pause := time.NewTicker(saveEvery)
 	defer pause.Stop()
-	for range s.more {
-		<-pause.C
-		s.flush()
-		pause.Reset(saveEvery)
+	for {
+		select {
+		case <-pause.C:
+			s.flush()
+		case <-s.closed:
+			return
+		}
 	}
-	s.flush()
 }
 
 func (s *saver) flush() {
@@ -239,11 +238,14 @@ func (s *saver) flush() {
 	s.mu.Unlock()
 }
 
-// close waits for the last write. Only the loss of the claim is an error: progress that Redis
-// does not accept costs time after a crash, and nothing more.
-func (s *saver) close() error {
-	close(s.more)
+// close writes what is left, if another attempt has to go on with it. Only the loss of the claim is an
+// error: progress that Redis does not accept costs time after a crash, and nothing more.
+func (s *saver) close(again bool) error {
+	close(s.closed)
 	<-s.end
+	if again {
+		s.flush()
+	}
 	if errors.Is(s.err, claim.ErrLost) {
 		return s.err
 	}

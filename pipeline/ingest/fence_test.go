@@ -15,6 +15,7 @@ import (
 	"github.com/farol-preservation/farol/claim"
 	"github.com/farol-preservation/farol/internal/rigs/testenv"
 	"github.com/farol-preservation/farol/internal/rigs/testenv/must"
+	"github.com/farol-preservation/farol/pipeline"
 	"github.com/farol-preservation/farol/pipeline/lists"
 	"github.com/farol-preservation/farol/pipeline/pipelinetest"
 	"github.com/farol-preservation/farol/progress"
@@ -51,14 +52,21 @@ func TestLostItemIsLeftAlone(t *testing.T) {
 	a.Intact(id)
 }
 
-// Redis may know of a newer claim before the older worker does.
+// second is the second claim of an item's pass through a stage.
+func (a *archive) second(e *claim.Engine, stage registry.Stage) *pipeline.Work {
+	a.T.Helper()
+	must.Do(a.T, a.Hold(e, stage).Hold.Settle(context.Background(), claim.Done{}, claim.Release("the test goes on")))
+	return a.Hold(e, stage)
+}
+
+// Redis may know of a newer claim before the older worker does. The first claim of a pass does not ask.
 func TestNewerClaimInRedisEndsTheOlder(t *testing.T) {
 	t.Parallel()
 	a := newArchive(t)
 	id := a.Deposit("sample.tar", a.Sample())
 	engine := a.Engine()
 	for _, s := range Steps(a.Deps) {
-		w := a.Hold(engine, s.Stage)
+		w := a.second(engine, s.Stage)
 		if s.Measure != progress.Unmeasured { // so that it keeps progress
 			newer := progress.Claim{Item: id, Token: w.Item.Token + 1}
 			must.Get(a.Deps.Progress.Begin(t.Context(), newer, "another"))(t)

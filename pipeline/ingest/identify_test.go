@@ -230,7 +230,7 @@ func TestOtherSignaturesBeginAgain(t *testing.T) {
 	for _, stage := range []string{"Receive", "Validate", "Reingest Check", "Copy To Staging"} {
 		a.One(engine, registry.Stage(stage))
 	}
-	w := a.Hold(engine, "Format Identification")
+	w := a.second(engine, "Format Identification")
 	old := lists.Format{By: "siegfried", MIME: "image/png", PUID: "fmt/11", Version: "siegfried 0.1", At: 1}
 	results := map[int]string{}
 	for i := range 3 {

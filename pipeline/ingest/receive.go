@@ -62,8 +62,8 @@ func (s *receive) Run(ctx context.Context, w *work) error {
 	if err != nil {
 		return fmt.Errorf("open the receiving bucket: %w", err)
 	}
-	if _, err := w.Progress.Begin(ctx, w.Claim(), w.Pass()); err != nil {
-		return w.ProgressErr(err)
+	if _, err := w.Finished(ctx); err != nil {
+		return err
 	}
 	b, err := s.proven(ctx, w, tar)
 	if err != nil {
@@ -95,9 +95,12 @@ func legalName(key string) error {
 // read reads the tar, from where an earlier attempt came to; inFile is whether that
 // may be within a file. It returns what the bucket says of the tar's bytes, too.
 func (s *receive) read(ctx context.Context, w *work, tar *storage.Bucket, inFile bool) (*bag.Bag, proof.Proof, error) {
-	resume, err := s.resume(ctx, w, inFile)
-	if err != nil {
-		return nil, proof.Proof{}, err
+	var resume *bag.Checkpoint
+	if !w.First() {
+		var err error
+		if resume, err = s.resume(ctx, w, inFile); err != nil {
+			return nil, proof.Proof{}, err
+		}
 	}
 	var start int64
 	files := 0
@@ -316,9 +319,12 @@ const lastRead = "last-read"
 // bucket reports the same digest, or two reads had the same. So bytes that were altered on
 // their way here are never taken for the bag's.
 func (s *receive) proven(ctx context.Context, w *work, tar *storage.Bucket) (*bag.Bag, error) {
-	before, err := w.Progress.Get(ctx, w.Item.ID, w.Pass(), lastRead)
-	if err != nil {
-		return nil, w.ProgressErr(err)
+	before := ""
+	if !w.First() {
+		var err error
+		if before, err = w.Progress.Get(ctx, w.Item.ID, w.Pass(), lastRead); err != nil {
+			return nil, w.ProgressErr(err)
+		}
 	}
 	for {
 		b, proof, err := s.readOn(ctx, w, tar)

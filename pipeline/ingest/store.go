@@ -37,8 +37,10 @@ func (s *store) Run(ctx context.Context, w *work) error {
 	if w.had, err = s.Registry.StageDone(ctx, w.Item.ID, w.Item.Stage); err != nil {
 		return err
 	}
-	if c.bad, err = w.Progress.Blobs(ctx, w.Item.ID, badCopies); err != nil {
-		return w.ProgressErr(err)
+	if w.had { // else Storage Validation has found none
+		if c.bad, err = w.Progress.Blobs(ctx, w.Item.ID, badCopies); err != nil {
+			return w.ProgressErr(err)
+		}
 	}
 	sends := make(chan struct{}, s.Files)
 	tar, sent := newSource(w, s.Receiving, s.Staging), int64(lists.SentFile)

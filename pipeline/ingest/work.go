@@ -98,7 +98,7 @@ func (w *work) upload(f *lists.File, encodePath bool) storage.Upload {
 
 // again tells whether the stage has had the item before: in this pass or, where that
 // was looked up, in one that it has finished.
-func (w *work) again() bool { return w.had || w.Item.Token > w.Item.Entered+1 }
+func (w *work) again() bool { return w.had || !w.First() }
 
 // there tells whether a bucket already has a file, whole and as it should be, although Redis
 // knows nothing of it: a worker may have died in between, or Redis have lost it. It asks only

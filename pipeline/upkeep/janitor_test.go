@@ -76,6 +76,11 @@ func (a *archive) storesAndDies(engine *claim.Engine) {
 	ctx, die := context.WithCancel(context.Background())
 	defer die() // the dead write nothing
 	must.Do(a.T, step.Run.Run(ctx, w))
+	finished := map[int]string{} // as a stage of more than a moment writes it
+	for i := range 30 {
+		finished[i] = ""
+	}
+	must.Do(a.T, a.Deps.Progress.Done(context.Background(), w.Claim(), w.Pass(), finished))
 }
 
 func prefixed(keys []string, prefix string) (n int) {
