@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -201,6 +202,16 @@ func BenchmarkFixityRead(b *testing.B) {
 		for _, slots := range []int{1, 2} {
 			b.Run(fmt.Sprintf("%s/slots=%d/farol", c.name, slots), func(b *testing.B) {
 				b.SetBytes(int64(c.files) * c.size)
+				server, err := rig.FindPostmaster(b.Context(), db)
+				if err != nil {
+					b.Fatal(err)
+				}
+				own, database := rig.CPU(syscall.RUSAGE_SELF), server.CPU()
+				defer func() {
+					checks := float64(b.N * c.files)
+					b.ReportMetric(1000*(rig.CPU(syscall.RUSAGE_SELF)-own)/checks, "own-cpu-ms/check")
+					b.ReportMetric(1000*(server.CPU()-database)/checks, "database-cpu-ms/check")
+				}()
 				for b.Loop() {
 					b.StopTimer()
 					run(b, db, `UPDATE storage_records SET last_fixity_at = now() - interval '1 year' WHERE key LIKE '`+c.name+`%'`,

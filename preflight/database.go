@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
@@ -55,7 +56,7 @@ func (s Surroundings) checkDatabase(ctx context.Context) []Finding {
 		}
 	}
 	if s.Database.Pooler == "prepared" {
-		keeps, err := registry.KeepsStatements(ctx, db)
+		keeps, err := keepsStatements(ctx, db)
 		if err != nil {
 			return append(list, databaseFailed(err))
 		}
@@ -152,6 +153,27 @@ func clockFits(skew time.Duration) Finding {
 		return warn(fault.Database, "clock", skewText(skew)+" that of the database", "synchronize the clocks of both hosts by NTP")
 	}
 	return good(fault.Database, "clock", "within a minute of this host's")
+}
+
+// keepsStatements reports whether connections lead to a pooler that keeps prepared statements for
+// its clients. It gives them other names in its sessions.
+func keepsStatements(ctx context.Context, db *pgxpool.Pool) (keeps bool, err error) {
+	err = db.AcquireFunc(ctx, func(c *pgxpool.Conn) error {
+		return pgx.BeginFunc(ctx, c, func(tx pgx.Tx) error { // in one session
+			const name = "farol_asks"
+			if _, err := tx.Prepare(ctx, name, `SELECT 1`); err != nil {
+				return err
+			}
+			if err := tx.QueryRow(ctx, `SELECT NOT EXISTS (SELECT FROM pg_prepared_statements p WHERE p.name = $1)`, pgx.QueryExecModeExec, name).Scan(&keeps); err != nil {
+				return err
+			}
+			return c.Conn().Deallocate(ctx, name)
+		})
+	})
+	if err != nil {
+		return false, fmt.Errorf("ask whether the pooler keeps prepared statements: %w", err)
+	}
+	return keeps, nil
 }
 
 func poolerFits(keeps bool) Finding {

@@ -44,27 +44,6 @@ func Pooled(c *pgx.ConnConfig) bool {
 	return c.DefaultQueryExecMode != pgx.QueryExecModeCacheStatement || c.RuntimeParams[pooledMark] != ""
 }
 
-// KeepsStatements reports whether connections lead to a pooler that keeps prepared statements for
-// its clients. It gives them other names in its sessions.
-func KeepsStatements(ctx context.Context, db *pgxpool.Pool) (keeps bool, err error) {
-	err = db.AcquireFunc(ctx, func(c *pgxpool.Conn) error {
-		return pgx.BeginFunc(ctx, c, func(tx pgx.Tx) error { // in one session
-			const name = "farol_asks"
-			if _, err := tx.Prepare(ctx, name, `SELECT 1`); err != nil {
-				return err
-			}
-			if err := tx.QueryRow(ctx, `SELECT NOT EXISTS (SELECT FROM pg_prepared_statements p WHERE p.name = $1)`, pgx.QueryExecModeExec, name).Scan(&keeps); err != nil {
-				return err
-			}
-			return c.Conn().Deallocate(ctx, name)
-		})
-	})
-	if err != nil {
-		return false, fmt.Errorf("ask whether the pooler keeps prepared statements: %w", err)
-	}
-	return keeps, nil
-}
-
 // Connect opens a pool on the database at url. Its connections plan each of our
 // statements once and never compile one: both cost more than any of them takes.
 // A process that is stopped, or cut off, in the middle of a transaction keeps what

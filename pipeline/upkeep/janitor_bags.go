@@ -63,7 +63,7 @@ func (r *round) deposits(ctx context.Context, in record.Institution, bucket *sto
 	for i, o := range objects {
 		uploads[i] = registry.Upload{Key: recordable(o.Key), ETag: o.ETag}
 	}
-	fates, err := r.Registry.UploadFates(ctx, in, uploads)
+	fates, err := upkeep.In(r.Registry).UploadFates(ctx, in, uploads)
 	if err != nil {
 		return err
 	}
