@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -99,15 +100,18 @@ func settingsTables() string {
 }
 
 func stagesTable(b *strings.Builder) {
-	b.WriteString("\n## Stages\n\n| stage | `<W>` | S3 | Redis | registry | CPU | memory | buffer | attempts |\n" +
-		"|---|---|---|---|---|---|---|---|---|\n")
+	b.WriteString("\n## Stages\n\n| stage | `<W>` | S3 | Redis | registry | CPU | memory | buffer | attempts | cap |\n" +
+		"|---|---|---|---|---|---|---|---|---|---|\n")
 	for _, w := range OldWorkers() {
-		stage, d := w.step(), w.uses.byDefault()
+		stage, capped, d := w.step(), "", w.uses.byDefault()
 		if stage == "" {
 			stage = "(fixity)"
 		}
-		fmt.Fprintf(b, "| %s | `%s` | %v | %v | %v | %v | %v | %d | %d |\n", stage, strings.Join(w.names, "` or `"),
-			w.uses.S3, w.uses.Redis, w.uses.Registry, w.uses.CPU, w.uses.Memory, d.Buffer, d.MaxAttempts)
+		if d.Cap > 0 {
+			capped = strconv.Itoa(d.Cap)
+		}
+		fmt.Fprintf(b, "| %s | `%s` | %v | %v | %v | %v | %v | %d | %d | %s |\n", stage, strings.Join(w.names, "` or `"),
+			w.uses.S3, w.uses.Redis, w.uses.Registry, w.uses.CPU, w.uses.Memory, d.Buffer, d.MaxAttempts, capped)
 	}
 }
 

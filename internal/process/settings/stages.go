@@ -34,6 +34,7 @@ type oldWorker struct {
 type treatment struct {
 	Buffer      int // items in one claim, at most
 	MaxAttempts int
+	Cap         int // of items at once in all processes; 0: any number
 
 	// Of a worker that cannot heartbeat: how long the stage may take, and how long
 	// silence means death, which is three times that.
@@ -41,7 +42,8 @@ type treatment struct {
 }
 
 // byDefault derives it: a stage that moves bytes to and from S3 takes few items at
-// once and has a quarter of an hour; one that writes many records is tried more often.
+// once and has a quarter of an hour; one that writes many records must not flood
+// the registry, and is tried more often.
 func (r resources) byDefault() treatment {
 	t := treatment{Buffer: 20, MaxAttempts: 3, UnrenewedTimeout: 20 * time.Second}
 	if slices.Max([]level{r.S3, r.Redis, r.Registry, r.CPU, r.Memory}) > low {
@@ -51,7 +53,7 @@ func (r resources) byDefault() treatment {
 		t.Buffer, t.UnrenewedTimeout = 4, 15*time.Minute
 	}
 	if r.Registry == high {
-		t.MaxAttempts = 5
+		t.MaxAttempts, t.Cap = 5, 8
 	}
 	t.UnrenewedLease = 3 * t.UnrenewedTimeout
 	return t

@@ -120,16 +120,16 @@ func TestDefaultsFollowFromResources(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(db.Close)
-	rows, _ := db.Query(t.Context(), `SELECT action || ' ' || stage, max_attempts, unrenewed_timeout, unrenewed_lease,
-		cap IS NULL AND processing_timeout IS NULL AND heartbeat = '10 seconds' AND lease = '30 seconds' FROM stage_settings`)
+	rows, _ := db.Query(t.Context(), `SELECT action || ' ' || stage, max_attempts, coalesce(cap, 0), unrenewed_timeout, unrenewed_lease,
+		processing_timeout IS NULL AND heartbeat = '10 seconds' AND lease = '30 seconds' FROM stage_settings`)
 	written := map[string]treatment{}
 	var stage string
 	var row treatment
 	var usual bool
-	_, err = pgx.ForEachRow(rows, []any{&stage, &row.MaxAttempts, &row.UnrenewedTimeout, &row.UnrenewedLease, &usual}, func() error {
+	_, err = pgx.ForEachRow(rows, []any{&stage, &row.MaxAttempts, &row.Cap, &row.UnrenewedTimeout, &row.UnrenewedLease, &usual}, func() error {
 		written[stage] = row
 		if !usual {
-			t.Errorf("%s: heartbeat, lease, timeout or cap are not the usual ones", stage)
+			t.Errorf("%s: heartbeat, lease or timeout are not the usual ones", stage)
 		}
 		return nil
 	})
