@@ -53,6 +53,15 @@ var ofS3 = func() map[string]Kind {
 	return all
 }()
 
+// AsksPatience reports whether S3 asks for fewer requests, and not only for another try.
+func AsksPatience(code string, status int) bool {
+	switch code {
+	case "SlowDown", "SlowDownRead", "SlowDownWrite", "Throttling", "ThrottlingException", "RequestLimitExceeded", "TooManyRequests", "BandwidthLimitExceeded":
+		return true
+	}
+	return status == http.StatusTooManyRequests
+}
+
 // OfS3 sorts an error that S3 gave as an answer to an operation, by its code and, for answers
 // without a body, by the status (Amazon S3 API Reference, "Error responses"). ok is false for
 // what is about one object; it is never so for a request that we made, and the store does not

@@ -133,7 +133,7 @@ func (s Surroundings) Examine(ctx context.Context) []Finding {
 	ctx, cancel := context.WithTimeout(ctx, allChecks+trials)
 	defer cancel()
 	s.tried = &sync.Map{}
-	client := storage.NewClient(storage.Options{Stall: checkTime})
+	client := storage.NewClient(storage.Options{Stall: checkTime, Patience: time.Second})
 	defer client.Close()
 	checks := s.checks(client)
 	results := make([]chan []Finding, len(checks))

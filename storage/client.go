@@ -19,6 +19,9 @@ type Target = wire.Target
 // A Secret is a string that does not show itself: see [wire.Secret].
 type Secret = wire.Secret
 
+// A Spell is a time in which a store asks for fewer requests: see [wire.Spell].
+type Spell = wire.Spell
+
 // A ChecksumMode says what a server can be asked to check and keep: see [wire.ChecksumMode].
 type ChecksumMode = wire.ChecksumMode
 
@@ -38,7 +41,10 @@ type Options struct {
 	IdleConns   int           // connections kept open to each endpoint; 64
 	Stall       time.Duration // silence of a connection in use before it is given up; 60 s
 	ServerWork  time.Duration // the same while the server copies or assembles; 10 min
+	Patience    time.Duration // for a store that answers that requests are to come later; 2 min
 	CopyAbove   int64         // bytes above which a copy on the server is made in parts; 5 GiB, S3's limit
+
+	Slow func(Spell) // called when a store asks for fewer requests, and when that is over; must be quick
 }
 
 func (o Options) withDefaults() Options {
@@ -46,6 +52,10 @@ func (o Options) withDefaults() Options {
 	o.IdleConns = cmp.Or(o.IdleConns, 64)
 	o.Stall = cmp.Or(o.Stall, 60*time.Second)
 	o.ServerWork = cmp.Or(o.ServerWork, 10*time.Minute)
+	o.Patience = cmp.Or(o.Patience, wire.Patience)
+	if o.Slow == nil {
+		o.Slow = func(Spell) {}
+	}
 	o.CopyAbove = cmp.Or(o.CopyAbove, 5*gibibyte)
 	return o
 }
@@ -61,11 +71,14 @@ type Client struct {
 // NewClient returns a client without connections.
 func NewClient(o Options) *Client {
 	o = o.withDefaults()
-	return &Client{options: o, pool: wire.NewPool(o.IdleConns, o.Stall, o.ServerWork)}
+	return &Client{options: o, pool: wire.NewPool(o.IdleConns, o.Stall, o.ServerWork, o.Patience, o.Slow)}
 }
 
 // Close closes the idle connections. Requests under way are not disturbed.
 func (c *Client) Close() { c.pool.Close() }
+
+// Slowdowns counts the answers that asked for fewer requests, by the bucket as a service.
+func (c *Client) Slowdowns() map[string]int64 { return c.pool.Slowdowns() }
 
 // A Bucket is one place where objects are.
 type Bucket struct {

@@ -149,7 +149,7 @@ func (b *Bucket) copyThrough(ctx context.Context, src Source, key string, up Upl
 	var o Object
 	body := io.NopCloser(http.NoBody)
 	defer func() { _ = body.Close() }() // what was read of it has been checked
-	err := retried(ctx, func() (err error) {
+	err := b.retried(ctx, func() (err error) {
 		o, err = b.putFrom(ctx, key, up, func() (io.Reader, error) {
 			again, err := src.open(ctx, 0, up.Size)
 			if err == nil {

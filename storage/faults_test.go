@@ -42,7 +42,7 @@ func TestABusyServerIsAskedAgain(t *testing.T) {
 		t.Errorf("Head = %v, want a transient error", err)
 	}
 	busy.Store(1)
-	content := noise(1 << 20)
+	content := noise(1 << 20) // and the store answers once some of it has left
 	if _, err := b.Put(t.Context(), "large", onlyReader{bytes.NewReader(content)}, describe(content)); err == nil || isFinal(err) {
 		t.Errorf("Put of a stream = %v, want a transient error", err)
 	}

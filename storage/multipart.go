@@ -279,7 +279,7 @@ func (u *upload) sendMissing(ctx context.Context, count int32, send transfer) er
 
 func (u *upload) send(ctx context.Context, p part, send transfer) error {
 	var sent types.CompletedPart
-	err := retried(ctx, func() (err error) {
+	err := u.bucket.retried(ctx, func() (err error) {
 		sent, err = send(ctx, p)
 		return err
 	})
@@ -599,14 +599,19 @@ func (b *Bucket) abort(ctx context.Context, key, id string) error {
 	return fmt.Errorf("abort upload %s of %s/%s: %w", id, b.conn.Name(), key, err)
 }
 
-// retried calls f until it succeeds, fails for good, or has failed often enough.
-func retried(ctx context.Context, f func() error) error {
-	for attempt := 1; ; attempt++ {
+// retried calls f until it succeeds, fails for good, or has failed often enough: a store that asks for
+// patience is given it.
+func (b *Bucket) retried(ctx context.Context, f func() error) error {
+	began, failed := time.Now(), 0
+	for {
 		err := f()
-		if err == nil || attempt == wire.Attempts || final(ctx, err) {
+		if !wire.AsksPatience(err) || time.Since(began) > b.options.Patience {
+			failed++
+		}
+		if err == nil || failed == wire.Attempts || final(ctx, err) {
 			return err
 		}
-		limit := min(200*time.Millisecond<<attempt, wire.MaxBackoff)
+		limit := min(400*time.Millisecond<<failed, wire.MaxBackoff)
 		if !retry.Pause(ctx, rand.N(limit)) {
 			return err
 		}

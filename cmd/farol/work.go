@@ -150,7 +150,7 @@ func runWork(ctx context.Context, f workFlags) error {
 		return cli.Usage(err, help)
 	}
 	log.InfoContext(ctx, "working", "worker", engine.Worker(), "pools", pools, "memory_for_lists", memory)
-	metrics.Registry.MustRegister(monitor.NewLeases(engine), monitor.NewStores(s.Detours))
+	metrics.Registry.MustRegister(monitor.NewLeases(engine), monitor.NewStores(s.Detours, s.Slowdowns))
 	audits, err := auditing(deps, s, config, engine.Worker(), metrics)
 	if err != nil {
 		return err

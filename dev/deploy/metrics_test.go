@@ -37,7 +37,7 @@ func groups(t *testing.T) []group {
 	figures := must.Get(monitor.NewQueue(t.Context(), "test", settings.Database{URL: "postgres://nobody@127.0.0.1:1/none"}, nil))(t)
 	t.Cleanup(figures.Close)
 	work, jobs := monitor.NewWork(), monitor.NewRuns([]string{"janitor", "send-mail"})
-	work.Registry.MustRegister(monitor.NewLeases(nil), monitor.NewServices(nil), monitor.NewStores(nil))
+	work.Registry.MustRegister(monitor.NewLeases(nil), monitor.NewServices(nil), monitor.NewStores(nil, nil))
 	jobs.Registry.MustRegister(monitor.NewJobs(nil), monitor.NewOutbox(nil))
 	requests := prometheus.NewRegistry()
 	monitor.NewRequests(requests)

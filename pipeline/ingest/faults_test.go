@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -485,6 +486,44 @@ func (a *archive) disagreeing(b *storage.Bucket) *storage.Bucket {
 		}
 		return proxy
 	})
+}
+
+// While stores refuse requests, as S3 does while it splits a partition, a bag is stored as ever: no
+// attempt ends for it, and nothing is held.
+func TestStoresThatAskForFewerRequestsHoldNothing(t *testing.T) {
+	t.Parallel()
+	a := newArchive(t)
+	const refuses = 12 * time.Second // longer than other failures are tried again
+	var refused atomic.Int64
+	slow := func(b *storage.Bucket) *storage.Bucket {
+		var once sync.Once
+		var began time.Time // of the first copy
+		return a.Behind(b, func(proxy *httputil.ReverseProxy) http.Handler {
+			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if once.Do(func() { began = time.Now() }); time.Since(began) > refuses {
+					proxy.ServeHTTP(w, r)
+					return
+				}
+				refused.Add(1)
+				answers(http.StatusServiceUnavailable, "SlowDown")(w, r)
+			})
+		})
+	}
+	id := a.Deposit("sample.tar", a.Sample())
+	for name, b := range a.Deps.Targets {
+		a.Deps.Targets[name] = slow(b)
+	}
+	a.Work()
+	a.Intact(id)
+	if refused.Load() == 0 {
+		t.Error("no request was refused")
+	}
+	if bad := pipelinetest.Value[string](a, `SELECT coalesce(string_agg(stage || ' ' || outcome || ' ' || error_code, ', '), '') FROM work_item_attempts WHERE outcome <> 'done'`); bad != "" {
+		t.Errorf("attempts ended otherwise: %s", bad)
+	}
+	if n := pipelinetest.Value[int](a, `SELECT count(*) FROM service_reports WHERE state <> 'ok'`); n > 0 {
+		t.Errorf("%d services were held", n)
+	}
 }
 
 // changeInventory puts another inventory in place of the item's.

@@ -39,7 +39,7 @@ func fromS3(t *testing.T, serve http.HandlerFunc) error {
 	t.Helper()
 	server := httptest.NewServer(serve)
 	t.Cleanup(server.Close)
-	client := storage.NewClient(storage.Options{Stall: 200 * time.Millisecond})
+	client := storage.NewClient(storage.Options{Stall: 200 * time.Millisecond, Patience: 1})
 	t.Cleanup(client.Close)
 	b := must.Get(client.Bucket(storage.Target{
 		Name: "test", Bucket: "staging", Endpoint: server.URL, Region: "us-east-1", PathStyle: true, AccessKeyID: "a", SecretAccessKey: "b",

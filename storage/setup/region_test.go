@@ -24,7 +24,7 @@ func TestRegionsOfAWSAreNamedAtOnce(t *testing.T) {
 		{"https://s3.eu-central-2.wasabisys.com", "eu-central-2", "eu-central-2", false},
 		{"https://amazonaws.com.example.org", "us-west-2", "us-west-2", false},
 	} {
-		c := must.Get(wire.NewPool(1, time.Minute, time.Minute).Conn(wire.Target{Bucket: "b", Endpoint: tt.endpoint, Region: tt.region, AccessKeyID: "id", SecretAccessKey: "x"}, nil, nil))(t)
+		c := must.Get(wire.NewPool(1, time.Minute, time.Minute, time.Minute, nil).Conn(wire.Target{Bucket: "b", Endpoint: tt.endpoint, Region: tt.region, AccessKeyID: "id", SecretAccessKey: "x"}, nil, nil))(t)
 		where := ""
 		if l := location(c); l != nil {
 			where = string(l.LocationConstraint)

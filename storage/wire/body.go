@@ -13,7 +13,6 @@ import (
 	"io"
 	"sync"
 
-	"github.com/aws/aws-sdk-go-v2/aws"
 	v4 "github.com/aws/aws-sdk-go-v2/aws/signer/v4"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 	"github.com/aws/smithy-go/middleware"
@@ -180,7 +179,7 @@ func (c *Conn) Prepare(body *Body) (io.Reader, func(*s3.Options), error) {
 	payload := c.payload(body.want)
 	if body.Left > SmallBody {
 		return body, func(o *s3.Options) {
-			o.Retryer = aws.NopRetryer{}
+			o.Retryer = once{c.retryer}
 			signAs(payload)(o)
 		}, nil
 	}

@@ -27,7 +27,7 @@ func conn(t *testing.T, pool *wire.Pool, endpoint, bucket string) *wire.Conn {
 
 func newPool(t *testing.T) *wire.Pool {
 	t.Helper()
-	pool := wire.NewPool(4, time.Minute, time.Minute)
+	pool := wire.NewPool(4, time.Minute, time.Minute, time.Minute, func(wire.Spell) {})
 	t.Cleanup(pool.Close)
 	return pool
 }

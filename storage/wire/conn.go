@@ -50,7 +50,8 @@ type Conn struct {
 	at         *url.URL          // the bucket
 	direct     http.RoundTripper // what API sends by, for a request of our own
 	directWork http.RoundTripper // likewise of Work
-	retryer    aws.Retryer
+	retryer    patientRetryer
+	pace       *pace
 	signer     signer
 	clock      *clock
 	heard      func(began time.Time, h http.Header, err error)
@@ -88,8 +89,9 @@ func (p *Pool) conn(t Target, heard func(began time.Time, h http.Header, err err
 	if err != nil {
 		return nil, err
 	}
+	own := p.paceOf(endpoint.Host+"/"+t.Bucket, fault.Bucket(t.name()))
 	c := &Conn{
-		Target: t, Endpoint: endpoint, at: t.bucketURL(endpoint), retryer: newRetryer(), signer: newSigner(),
+		Target: t, Endpoint: endpoint, at: t.bucketURL(endpoint), retryer: patientRetryer{newRetryer(), own}, pace: own, signer: newSigner(),
 		clock: p.clockOf(endpoint.Host), heard: heard, detour: detour,
 	}
 	c.direct = askingTransport{c.clock.transport(transport), &c.clock.unasked, detour}
@@ -177,7 +179,7 @@ func (c *Conn) listen(stack *middleware.Stack) error {
 		ctx context.Context, in middleware.InitializeInput, next middleware.InitializeHandler,
 	) (middleware.InitializeOutput, middleware.Metadata, error) {
 		began := time.Now()
-		out, metadata, err := next.HandleInitialize(ctx, in)
+		out, metadata, err := next.HandleInitialize(context.WithValue(ctx, requestKey{}, &request{began: began}), in)
 		c.heard(began, nil, err)
 		return out, metadata, err
 	}), middleware.Before)

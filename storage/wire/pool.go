@@ -23,10 +23,13 @@ const (
 type Pool struct {
 	idle              int           // connections kept open to each endpoint
 	stall, serverWork time.Duration // of a connection; see [NewPool]
+	patience          time.Duration
+	tell              func(Spell)
 
 	mu         sync.Mutex
 	transports map[route]*http.Transport
 	clocks     map[string]*clock // by the host of an endpoint
+	paces      map[string]*pace  // by the host of an endpoint and the bucket
 }
 
 // A route is what decides whether two requests may share a connection. Work on
@@ -38,9 +41,13 @@ type route struct {
 
 // NewPool returns a pool without connections. It keeps idleConns of them open to each endpoint, and
 // gives up one in use that is silent for stall, or for serverWork while the server copies or
-// assembles.
-func NewPool(idleConns int, stall, serverWork time.Duration) *Pool {
-	return &Pool{idle: idleConns, stall: stall, serverWork: serverWork, transports: make(map[route]*http.Transport), clocks: make(map[string]*clock)}
+// assembles. It repeats requests for the time of patience to which a store answers that they are to come
+// later, and calls tell when that begins and when it is over; tell must be quick.
+func NewPool(idleConns int, stall, serverWork, patience time.Duration, tell func(Spell)) *Pool {
+	return &Pool{
+		idle: idleConns, stall: stall, serverWork: serverWork, patience: patience, tell: tell,
+		transports: make(map[route]*http.Transport), clocks: make(map[string]*clock), paces: make(map[string]*pace),
+	}
 }
 
 // Close closes the idle connections. Requests under way are not disturbed.
@@ -59,6 +66,15 @@ func (p *Pool) clockOf(host string) *clock {
 		p.clocks[host] = &clock{}
 	}
 	return p.clocks[host]
+}
+
+func (p *Pool) paceOf(bucket, service string) *pace {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.paces[bucket] == nil {
+		p.paces[bucket] = newPace(service, p.patience, p.tell)
+	}
+	return p.paces[bucket]
 }
 
 func (p *Pool) transport(at route) (*http.Transport, error) {

@@ -94,17 +94,24 @@ func (c *Conn) Send(ctx context.Context, r *Request) (*Reply, error) {
 	return &Reply{response.Header, response.ContentLength, response.Body}, nil
 }
 
-// sendAgain tries as often as the SDK would, with the same pauses.
+// sendAgain tries as often as the SDK would, with the same pauses, and for longer where the store asks for
+// patience. A body that can be sent only once is, unless the answer came before its first byte left.
 func (c *Conn) sendAgain(ctx context.Context, r *Request) (*http.Response, error) {
-	most := c.retryer.MaxAttempts()
-	if r.stream != nil {
-		most = 1
-	}
+	began, failed := time.Now(), 0
 	for attempt := 1; ; attempt++ {
-		offset := c.clock.signWith()
+		ended, err := c.pace.wait(ctx)
+		if err != nil {
+			return nil, &smithy.CanceledError{Err: ctx.Err()}
+		}
+		unsent, offset := r.left(), c.clock.signWith()
 		response, err := c.sendOnce(ctx, r, time.Now().Add(offset))
+		ended(err)
 		err = c.clock.judged(err, offset)
-		if err == nil || attempt == most || !c.retryer.IsErrorRetryable(err) {
+		patient := c.pace.asksPatience(err) && time.Since(began) < c.pace.patience
+		if !patient {
+			failed++
+		}
+		if err == nil || failed == Attempts || r.left() != unsent || r.stream != nil && !patient || !c.retryer.IsErrorRetryable(err) {
 			return response, err
 		}
 		pause, err := c.retryer.RetryDelay(attempt, err)
@@ -115,6 +122,14 @@ func (c *Conn) sendAgain(ctx context.Context, r *Request) (*http.Response, error
 			return nil, &smithy.CanceledError{Err: ctx.Err()}
 		}
 	}
+}
+
+// left is how much of a body that can be sent only once has not left yet.
+func (r *Request) left() int64 {
+	if r.stream == nil {
+		return 0
+	}
+	return r.stream.Left
 }
 
 func (c *Conn) sendOnce(ctx context.Context, r *Request, at time.Time) (*http.Response, error) {
@@ -166,7 +181,7 @@ func (c *Conn) build(ctx context.Context, r *Request) *http.Request {
 		out.ContentLength = r.stream.Left
 		out.Body = &lentBody{src: r.stream}
 	}
-	if out.ContentLength >= announced {
+	if out.ContentLength >= announced || r.stream != nil && c.pace.slow() {
 		out.Header["Expect"] = []string{"100-continue"}
 	}
 	return out

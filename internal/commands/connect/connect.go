@@ -87,7 +87,7 @@ func Open(ctx context.Context, command string, n Needs) (_ *Services, err error)
 		n.S3 = &n.Storage.S3
 	}
 	if n.S3 != nil {
-		s.client = storage.NewClient(storage.Options{})
+		s.client = storage.NewClient(storage.Options{Slow: n.slow})
 		s.closers = append(s.closers, func() error { s.client.Close(); return nil })
 		s.Receiving = cachedBuckets(s.client, *n.S3)
 		n.warn(ctx)
@@ -101,6 +101,17 @@ func Open(ctx context.Context, command string, n Needs) (_ *Services, err error)
 		s.shareAbilities(ctx)
 	}
 	return s, nil
+}
+
+// slow logs that a store asks for fewer requests, once, and that it takes all again.
+func (n Needs) slow(s storage.Spell) {
+	switch ctx := context.Background(); {
+	case n.Log == nil:
+	case s.Ended.IsZero():
+		n.Log.WarnContext(ctx, "a store asks for fewer requests; sending fewer, and repeating those that it did not take", "service", s.Service, "said", s.Said)
+	default:
+		n.Log.InfoContext(ctx, "the store takes all requests again", "service", s.Service, "took", s.Ended.Sub(s.Began), "not_taken", s.Answers)
+	}
 }
 
 // warn says once which S3 services are reached without encryption.

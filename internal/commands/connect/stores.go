@@ -95,5 +95,8 @@ func tell(ctx context.Context, records stores.Records, client *storage.Client, t
 	return changes
 }
 
+// Slowdowns is [storage.Client.Slowdowns] of the buckets that are open.
+func (s *Services) Slowdowns() map[string]int64 { return s.client.Slowdowns() }
+
 // Detours is [storage.Client.Detours] of the buckets that are open.
 func (s *Services) Detours() (bytes, requests int64) { return s.client.Detours() }

@@ -43,8 +43,8 @@ func (f *figures) gauge(name, help string, labels ...string) figure {
 	return f.add(prometheus.GaugeValue, name, help, labels)
 }
 
-func (f *figures) counter(name, help string) figure {
-	return f.add(prometheus.CounterValue, name, help, nil)
+func (f *figures) counter(name, help string, labels ...string) figure {
+	return f.add(prometheus.CounterValue, name, help, labels)
 }
 
 // Describe is of prometheus.Collector.

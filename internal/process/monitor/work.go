@@ -100,12 +100,17 @@ func NewServices(r *pipeline.Runner) prometheus.Collector {
 }
 
 // NewStores counts what the stores' missing abilities cost this process. detours returns the bytes
-// that were read a second time to be hashed, and the requests more.
-func NewStores(detours func() (bytes, requests int64)) prometheus.Collector {
+// that were read a second time to be hashed, and the requests more; slowdowns returns by bucket the
+// answers that asked for fewer requests.
+func NewStores(detours func() (bytes, requests int64), slowdowns func() map[string]int64) prometheus.Collector {
 	f := &figures{}
 	bytes := f.counter("farol_storage_read_back_bytes_total", "Bytes that were read back to be hashed, since their store proves nothing of them.")
 	requests := f.counter("farol_storage_detours_total", "Requests that a store with all abilities would not have needed.")
+	slow := f.counter("farol_storage_slowdowns_total", "Answers of a store that asked for fewer requests.", "service")
 	f.collect = func(_ context.Context, ch chan<- prometheus.Metric) {
+		for service, n := range slowdowns() {
+			ch <- slow(float64(n), service)
+		}
 		n, m := detours()
 		ch <- bytes(float64(n))
 		ch <- requests(float64(m))
