@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httputil"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -556,6 +557,48 @@ func TestListOfAnotherInventoryIsMadeAgain(t *testing.T) {
 
 func portOf(a *archive) string {
 	return pipelinetest.Value[string](a, `SELECT inet_server_port()::text`)
+}
+
+// A tar that is larger than stores give in one answer is read in ranges, each byte once; a smaller one by
+// one request.
+func TestReceiveReadsAHugeTarInRanges(t *testing.T) {
+	t.Parallel()
+	for name, most := range map[string]int64{"huge": 1 << 20, "small": 0} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			a := newArchive(t)
+			a.receiveWith(func(s *receive) { s.rangeBytes = most })
+			id := a.Deposit("sample.tar", a.Sample())
+			size := a.Item(id).Size
+			wire := a.Wired()
+			a.UpTo(a.Engine(), "Validate")
+			var got, want []string
+			for _, asked := range wire.Asked() {
+				if method, at, _ := strings.Cut(asked, " "); method == http.MethodGet && strings.Contains(at, "/sample.tar ") {
+					_, bytes, _ := strings.Cut(at, " ")
+					got = append(got, bytes)
+				}
+			}
+			for from := int64(0); most > 0 && from < size; from += most {
+				to := strconv.FormatInt(from+most-1, 10)
+				if from+most >= size {
+					to = ""
+				}
+				want = append(want, fmt.Sprintf("bytes=%d-%s", from, to))
+			}
+			if most == 0 {
+				want = []string{""}
+			}
+			if !slices.Equal(got, want) || most > 0 && len(got) < 4 {
+				t.Errorf("asked for %q, want %q", got, want)
+			}
+			if read := wire.Moved().Read; read < size || read > size+100_000 {
+				t.Errorf("%d bytes were read of %d", read, size)
+			}
+			a.Work()
+			a.Intact(id)
+		})
+	}
 }
 
 // A large bag whose reading broke off is read on from its last checkpoint.

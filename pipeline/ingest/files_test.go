@@ -27,7 +27,7 @@ func TestStreamOutlivesBrokenConnections(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			opened := 0
-			p := &patient{ctx: t.Context(), size: int64(len(content)), open: func(offset int64) (io.ReadCloser, error) {
+			p := &patient{ctx: t.Context(), size: int64(len(content)), most: 1000, open: func(offset, _ int64) (io.ReadCloser, error) {
 				n := tc.each[opened]
 				opened++
 				rest := content[offset:]

@@ -19,11 +19,16 @@ func (a *archive) entered(w *pipeline.Work) *work {
 
 // checkpointEvery has Receive keep a checkpoint after so many bytes.
 func (a *archive) checkpointEvery(bytes int64) {
+	a.receiveWith(func(s *receive) { s.checkpointEvery = bytes })
+}
+
+// receiveWith changes the stage Receive.
+func (a *archive) receiveWith(change func(s *receive)) {
 	a.Steps = func(d pipeline.Deps) []pipeline.Step {
 		list := table(d)
 		for _, r := range list {
 			if s, ok := r.does.(*receive); ok {
-				s.checkpointEvery = bytes
+				change(s)
 			}
 		}
 		return enter(d, list)

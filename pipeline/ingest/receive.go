@@ -2,6 +2,7 @@ package ingest
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/hex"
 	"errors"
@@ -40,7 +41,12 @@ type receive struct {
 	MaxFiles  int // of a bag
 
 	checkpointEvery int64 // bytes of the tar; 0 is what package bag has
+	rangeBytes      int64 // that are asked for at once; 0 is rangeBytes
 }
+
+// rangeBytes is how much of a tar one request asks for: stores have long given at most 5 TB in one
+// answer, and a proxy ends a connection that lasts for a day. An upload of less is one request.
+const rangeBytes = 64 << 30
 
 func (s *receive) Run(ctx context.Context, w *work) error {
 	// Nothing is read of what could not be given back: the key may not even be the one
@@ -129,7 +135,7 @@ func (s *receive) read(ctx context.Context, w *work, tar *storage.Bucket, inFile
 		Whole:           proof.New(),
 		Resume:          resume,
 		Reopen: func(f *bag.File) (io.ReadCloser, error) {
-			return tar.Get(ctx, w.Item.Name, storage.Range{Offset: f.Offset, Length: f.Size, IfMatch: w.Item.ETag})
+			return s.stream(ctx, w, tar, f.Offset, f.Offset+f.Size), nil
 		},
 		Checkpoint: func(ctx context.Context, c bag.Checkpoint) error {
 			return s.keep(ctx, w, c, func(line string) error {
@@ -155,10 +161,9 @@ func (s *receive) read(ctx context.Context, w *work, tar *storage.Bucket, inFile
 // open opens the tar at an offset, and says what its bucket says of all its bytes, which at the
 // beginning comes with them.
 func (s *receive) open(ctx context.Context, w *work, tar *storage.Bucket, start int64) (stream *patient, proof proof.Proof, err error) {
-	stream = &patient{ctx: ctx, offset: start, size: w.Item.Size, open: func(offset int64) (io.ReadCloser, error) {
-		return tar.Get(ctx, w.Item.Name, storage.Range{Offset: offset, Length: -1, IfMatch: w.Item.ETag})
-	}}
-	if start == 0 {
+	stream = s.stream(ctx, w, tar, start, w.Item.Size)
+	if start == 0 && stream.size <= stream.most {
+		stream.until = stream.size
 		stream.body, proof, err = tar.GetProven(ctx, w.Item.Name, w.Item.ETag)
 		return stream, proof, err
 	}
@@ -167,6 +172,16 @@ func (s *receive) open(ctx context.Context, w *work, tar *storage.Bucket, start 
 		err = nil
 	}
 	return stream, proof, err
+}
+
+// stream is the tar from one offset to another, in ranges of the upload that was announced: each is of its ETag.
+func (s *receive) stream(ctx context.Context, w *work, tar *storage.Bucket, from, to int64) *patient {
+	return &patient{ctx: ctx, offset: from, size: to, most: cmp.Or(s.rangeBytes, rangeBytes), open: func(offset, length int64) (io.ReadCloser, error) {
+		if offset+length == w.Item.Size {
+			length = -1
+		}
+		return tar.Get(ctx, w.Item.Name, storage.Range{Offset: offset, Length: length, IfMatch: w.Item.ETag})
+	}}
 }
 
 // keep keeps how far the stage came. A failure costs time after a crash and is no
@@ -245,14 +260,16 @@ func (s *receive) resumeInFile(ctx context.Context, w *work, z *zstd.Decoder, al
 }
 
 // patient is the tar as one stream that outlives broken connections: it opens the tar again
-// where the last connection broke off, as long as each brings some bytes.
+// where the last connection broke off, as long as each brings some bytes, and where a range ends.
 type patient struct {
 	ctx    context.Context //nolint:containedctx // io.Reader has no space for it
-	open   func(offset int64) (io.ReadCloser, error)
+	open   func(offset, length int64) (io.ReadCloser, error)
 	body   io.ReadCloser
 	offset int64
 	size   int64
-	broken int // times in a row without a byte between
+	most   int64 // bytes of a range
+	until  int64 // end of the range that is open
+	broken int   // times in a row without a byte between
 }
 
 func (p *patient) Read(b []byte) (int, error) {
@@ -261,11 +278,12 @@ func (p *patient) Read(b []byte) (int, error) {
 			if p.offset >= p.size {
 				return 0, io.EOF
 			}
-			body, err := p.open(p.offset)
+			length := min(p.size-p.offset, p.most)
+			body, err := p.open(p.offset, length)
 			if err != nil {
 				return 0, err
 			}
-			p.body = body
+			p.body, p.until = body, p.offset+length
 		}
 		n, err := p.body.Read(b)
 		p.offset += int64(n)
@@ -277,8 +295,8 @@ func (p *patient) Read(b []byte) (int, error) {
 			continue
 		}
 		closeErr := p.Close()
-		if errors.Is(err, io.EOF) && p.offset >= p.size {
-			return 0, io.EOF
+		if errors.Is(err, io.EOF) && p.offset >= p.until {
+			continue // the next range, or the end
 		}
 		p.broken++
 		if p.broken > tries || final(err) || p.ctx.Err() != nil {
