@@ -5,7 +5,7 @@
 -- if it is new. A recording that adds the same at this moment is waited for.
 CREATE OR REPLACE FUNCTION event_number(at integer, about text, event_type text, detail text, outcome text, outcome_detail text, outcome_information text,
 	object text, agent text) RETURNS integer
-LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+LANGUAGE plpgsql AS $$
 DECLARE
 	of   bytea := sha256(convert_to(jsonb_build_array($1, $2, $3, $4, $5, $6, $7, $8, $9)::text, 'UTF8'));
 	n    integer;

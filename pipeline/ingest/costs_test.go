@@ -34,7 +34,7 @@ type cost struct {
 // The requests to S3 have bounds of their own, in TestRequestsOfABag.
 func costs() []cost {
 	return []cost{
-		{bags: 200, turns: 1, files: 3, size: 4 << 10, statements: 3.6, commits: 1, empty: 0.1}, // 9 commits for a bag
+		{bags: 200, turns: 1, files: 3, size: 4 << 10, statements: 3.5, commits: 0.95, empty: 0.1}, // 8.5 commits for a bag
 		{bags: 30, turns: 1, files: 3, size: 4 << 10, statements: 3.5, commits: 1.1, empty: 0.1},
 		{bags: 15, turns: 1, files: 20, size: 16 << 10, statements: 3.8, commits: 1.2, empty: 0.2, registry: 3_800},
 		{bags: 1, turns: 5, files: 3, size: 4 << 10, statements: 5, commits: 1.6, empty: 0.3},

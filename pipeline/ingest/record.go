@@ -54,6 +54,9 @@ func (s *recording) Run(ctx context.Context, w *work) error {
 	if err := r.sameBuckets(); err != nil {
 		return err
 	}
+	if err := w.Hold.Check(ctx); err != nil { // an item that was lost is not worth the work
+		return err
+	}
 	_, err = s.Registry.Record(ctx, registry.Recording{
 		Item: w.Item.ID, Token: w.Item.Token, Object: r.object(), Validation: registry.Validation(verdict),
 		Files: r.files(),

@@ -186,7 +186,7 @@ func (r Records) WithdrawDeletions(ctx context.Context, w DeletionWork, there []
 func (r Records) deleting(ctx context.Context, w DeletionWork, do func(tx pgx.Tx) error) error {
 	return registry.Again(func() error {
 		return pgx.BeginFunc(ctx, r.db, func(tx pgx.Tx) error {
-			if err := registry.Fence(ctx, tx, w.Item, w.Token, "FOR UPDATE"); err != nil {
+			if err := registry.Fence(ctx, tx, w.Item, w.Token); err != nil {
 				return err
 			}
 			return do(tx)
