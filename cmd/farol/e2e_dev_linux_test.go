@@ -174,7 +174,7 @@ func (d *devSite) deposit(bags []devBag) {
 // whileRecording lets something happen while a bag is being put on record.
 func (d *devSite) whileRecording(happen func()) {
 	d.t.Helper()
-	release := d.holdRecord("Record")
+	release := d.holdEnd("Record")
 	d.dev.eventually("a bag to be recorded", d.someoneWaits)
 	happen()
 	release()
