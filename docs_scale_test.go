@@ -69,17 +69,11 @@ func TestMakeTargetsInDocumentsExist(t *testing.T) {
 	}
 }
 
-// A person who measures the costs again changes the first table, and sees here what follows from it.
+// A person who measures the costs again changes the first tables, and sees here what follows from them.
 func TestArithmeticOfScaleIsRight(t *testing.T) {
 	t.Parallel()
 	text := documents(t)["docs/scale.md"]
-	costs := table(t, text, "costs | a bag")
-	if len(costs) != 2 || len(costs[0]) != 3 || len(costs[1]) != 3 {
-		t.Fatalf("the costs are %v", costs)
-	}
-	seconds := func(cost []float64, mb, files float64) float64 { // of CPU
-		return (cost[0] + cost[1]*files + cost[2]*mb*1e6/(1<<30)) / 1000
-	}
+	const day, transitions = 86_400, 9
 	check := func(row []float64, given int, want ...float64) {
 		t.Helper()
 		if len(row) != given+len(want) {
@@ -91,20 +85,29 @@ func TestArithmeticOfScaleIsRight(t *testing.T) {
 			}
 		}
 	}
-	const day, transitions = 86_400, 9
+	costs, checks := table(t, text, "costs | a bag"), table(t, text, "checks | a file")
+	if len(costs) != 3 || len(checks) != 2 {
+		t.Fatalf("the costs are %v and %v", costs, checks)
+	}
+	of := func(cost []float64, mb, files float64) float64 {
+		return cost[0] + cost[1]*files + cost[2]*mb*1e6/(1<<30)
+	}
 	plans := table(t, text, "TB a day | MB a bag")
 	for _, row := range plans {
 		mb, files := row[1], row[2]
 		bags := row[0] * 1e6 / mb / day
-		check(row, 3, bags, transitions*bags, files*bags, bags*seconds(costs[0], mb, files), bags*seconds(costs[1], mb, files))
+		check(row, 3, bags, transitions*bags, files*bags, bags*of(costs[0], mb, files)/1000, bags*of(costs[1], mb, files)/1000, bags*of(costs[2], mb, files))
 	}
-	cores := table(t, text, "MB a bag | files a bag")
-	for _, row := range cores {
-		database, worker := day/seconds(costs[0], row[0], row[1]), day/seconds(costs[1], row[0], row[1])
-		check(row, 2, database, database*row[0]/1e6, worker, worker*row[0]/1e6)
+	custody := table(t, text, "TB a day | MB a file")
+	for _, row := range custody {
+		const interval = 90 // days
+		stored := row[0] * 365 * row[2]
+		files := stored / interval * 1e6 / row[1] / day
+		seconds := func(cost []float64) float64 { return files * (cost[0] + cost[1]*row[1]*1e6/(1<<30)) / 1000 }
+		check(row, 3, stored, stored/interval, files, seconds(checks[0]), seconds(checks[1]))
 	}
-	if len(plans) < 9 || len(cores) < 3 {
-		t.Errorf("the tables have %d and %d rows", len(plans), len(cores))
+	if len(plans) < 8 || len(custody) < 4 {
+		t.Errorf("the tables have %d and %d rows", len(plans), len(custody))
 	}
 }
 

@@ -100,7 +100,18 @@ type claimer struct {
 	claims  *claims
 	filter  Filter
 	cursors *cursor.Cursors
-	round   atomic.Int64 // which size band comes first, so that none of a pool's bands waits until another is empty
+	// Which size band comes first, so that none of a pool's bands waits until another is empty. A
+	// call claims of stages without a cap and with one in turn: if both moved one number, each would
+	// begin with the same of two bands for ever.
+	free, capped atomic.Int64
+}
+
+// round is that of stages with a cap, or of the others.
+func (c *claimer) round(capped bool) *atomic.Int64 {
+	if capped {
+		return &c.capped
+	}
+	return &c.free
 }
 
 func newClaimer(all *claims, f Filter) *claimer {
@@ -136,10 +147,11 @@ func (c *claims) serve(ctx context.Context, requests []request) ([]answer, error
 func (c *claimer) scans(known *stages.All, w Want) []cursor.Scan {
 	bands := known.BandsWithin(c.filter.MinSize, c.filter.MaxSize)
 	scans := make([]cursor.Scan, 0, len(bands))
-	round := int(c.round.Load())
+	capped := known.Of(c.filter.action(), w.Stage).Capped
+	round := int(c.round(capped).Load())
 	for i := range bands {
 		at := cursor.Partition{Stage: w.Stage, Band: bands[(i+round)%len(bands)]}
-		scans = append(scans, cursor.Scan{Partition: at, Most: w.Most, Capped: known.Of(c.filter.action(), w.Stage).Capped})
+		scans = append(scans, cursor.Scan{Partition: at, Most: w.Most, Capped: capped})
 	}
 	return scans
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/farol-preservation/farol/claim"
 	"github.com/farol-preservation/farol/internal/rigs/testenv"
 	"github.com/farol-preservation/farol/internal/rigs/testenv/must"
+	"github.com/farol-preservation/farol/registry"
 )
 
 // cost is what an item adds to its institution's virtual time: its bytes, and a
@@ -336,4 +337,32 @@ func (f *finishes) Pop() any {
 	last := (*f)[len(*f)-1]
 	*f = (*f)[:len(*f)-1]
 	return last
+}
+
+// The bands of a pool come first in turn, of stages with a cap as of others, which the same call
+// claims: if both took their turns from one number, a full band would keep the other from all slots.
+func TestBandsTakeTurnsBesideACap(t *testing.T) {
+	t.Parallel()
+	q := newQueue(t)
+	q.exec(`UPDATE stage_settings SET cap = 100 WHERE stage = 'Record'`)
+	e := q.engine()
+	const turns = 6
+	for range turns {
+		for _, stage := range []registry.Stage{"Receive", "Record"} {
+			q.put(stage, mib)
+			q.put(stage, 100<<30)
+		}
+	}
+	got := map[string]int{}
+	for range turns {
+		items := must.Get(e.Claim(t.Context(), claim.Filter{Stages: []claim.Want{{Stage: "Receive", Most: 1}, {Stage: "Record", Most: 1}}}, 2))(t)
+		for _, item := range items {
+			got[fmt.Sprint(item.Stage, " large ", item.Size > mib)]++
+		}
+	}
+	for _, kind := range []string{"Receive large true", "Receive large false", "Record large true", "Record large false"} {
+		if got[kind] < turns/2-1 {
+			t.Errorf("%d claims got %v", turns, got)
+		}
+	}
 }

@@ -75,7 +75,9 @@ func (p *party) want(known *stages.All) {
 	for _, w := range wants {
 		p.scans = append(p.scans, p.of.scans(known, w)...)
 	}
-	p.of.round.Add(1)
+	if len(p.scans) > 0 {
+		p.of.round(p.scans[0].Capped).Add(1)
+	}
 }
 
 // take is the claim of a party, for this process if nobody else is named.
