@@ -10,6 +10,7 @@ package wire
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -179,7 +180,11 @@ func (c *Conn) listen(stack *middleware.Stack) error {
 		ctx context.Context, in middleware.InitializeInput, next middleware.InitializeHandler,
 	) (middleware.InitializeOutput, middleware.Metadata, error) {
 		began := time.Now()
-		out, metadata, err := next.HandleInitialize(context.WithValue(ctx, requestKey{}, &request{began: began}), in)
+		asked := &request{began: began}
+		out, metadata, err := next.HandleInitialize(context.WithValue(ctx, requestKey{}, asked), in)
+		if errors.Is(err, context.DeadlineExceeded) && AsksPatience(asked.refusal) {
+			err = asked.refusal // what took the time is that the store asked for it
+		}
 		c.heard(began, nil, err)
 		return out, metadata, err
 	}), middleware.Before)
