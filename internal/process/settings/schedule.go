@@ -8,7 +8,7 @@ import (
 // settings, and how much they do.
 type Schedule struct {
 	FixityEvery   time.Duration `env:"FAROL_FIXITY_FEED_INTERVAL" old:"QUEUE_FIXITY_INTERVAL" envDefault:"30m" min:"0" doc:"Time between two releases of copies for fixity checks; 0 disables them"`
-	FixityItems   int           `env:"FAROL_FIXITY_FEED" old:"MAX_FIXITY_ITEMS_PER_RUN" envDefault:"0" min:"0" doc:"Limit of copies in one release; 0 releases four times what comes due by the policies, and at least 2500"`
+	FixityItems   int           `env:"FAROL_FIXITY_FEED" old:"MAX_FIXITY_ITEMS_PER_RUN" envDefault:"0" min:"0" doc:"Limit of copies in one release; 0 releases four times as many as come due by the policies, and at least 2500"`
 	GlacierEvery  time.Duration `env:"FAROL_GLACIER_POLL_INTERVAL" envDefault:"15m" min:"0" doc:"Time between two polls of all pending retrievals from archive classes; 0 disables them, and each item polls on its own schedule"`
 	SpotEvery     time.Duration `env:"FAROL_SPOT_INTERVAL" envDefault:"24h" min:"0" doc:"Time between two searches for institutions that are due for a spot restoration; 0 disables them"`
 	TopicLogEvery time.Duration `env:"FAROL_TOPIC_LOG_INTERVAL" envDefault:"1m" min:"0" doc:"Time between two rounds that create and drop partitions of the topic log; 0 disables them, and the log grows without limit"`
