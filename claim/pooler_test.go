@@ -31,6 +31,7 @@ func TestTheQueueWorksThroughAPooler(t *testing.T) {
 }
 
 func worksThrough(t *testing.T, mode string) {
+	t.Helper()
 	direct := testenv.DatabaseURL(t)
 	pooled := testenv.Pooled(t, direct)
 	c := newCrew(t, testPool(t, direct), 300)
