@@ -57,7 +57,7 @@ const timesThatStay = `
 	queues.created_at removals.at repair_stops.stopped_at retired_copies.retired_at retrievals.approved_at retrievals.readable_until
 	schedules.ended_at schedules.paused_at schema_repeatables.applied_at service_reports.probe_at spot_restores.ended_at spot_restores.requested_at stage_settings.paused_at stage_settings_audit.at
 	storage_records.created_at storage_records.fixity_since storage_records.last_fixity_at storage_records.stored_at storage_records.updated_at
-	storage_records.verified_at stores.measured_at stores.seen_at topic_deliveries.created_at topic_deliveries.run_at topic_requests.at topic_retries.created_at unrecorded_copies.noted_at
+	storage_records.verified_at stores.measured_at stores.seen_at topic_deliveries.created_at topic_deliveries.run_at topic_requests.at topic_retries.created_at unrecorded_copies.noted_at work_item_lists.written_at
 	users.created_at users.deactivated_at users.updated_at work_item_attempts.ended_at work_item_attempts_archive.claimed_at
 	work_item_attempts_archive.ended_at work_item_attempts_archive.heartbeat_at work_item_audit.at work_items.bag_date
 	work_items.created_at work_items.date_processed work_items.queued_at work_items.stage_started_at work_items_archive.bag_date
