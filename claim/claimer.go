@@ -102,7 +102,7 @@ type claimer struct {
 	cursors *cursor.Cursors
 	// Which size band comes first, so that none of a pool's bands waits until another is empty. A
 	// call claims of stages without a cap and with one in turn: if both moved one number, each would
-	// begin with the same of two bands for ever.
+	// always begin with the same of two bands.
 	free, capped atomic.Int64
 }
 

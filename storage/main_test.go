@@ -45,7 +45,7 @@ func target(t *testing.T, name string) storage.Target {
 // open connects to a target, with a client of its own.
 func open(t *testing.T, at storage.Target, o storage.Options) *storage.Bucket {
 	t.Helper()
-	o.Patience = cmp.Or(o.Patience, 1) // most servers of tests say the same for ever
+	o.Patience = cmp.Or(o.Patience, 1) // most servers of tests say the same each time
 	client := storage.NewClient(o)
 	t.Cleanup(client.Close)
 	return must.Get(client.Bucket(at))(t)
