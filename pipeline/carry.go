@@ -44,7 +44,8 @@ func (r *Runner) leaveStep(step string) {
 // and reserves what it needs of that step's bound. It may if a claim for this slot would take it
 // before all others: its pool takes the stage, and no item is known to wait there, at a later
 // stage, or for another action of the pool. If the slot is lent, no item waits for the pool
-// itself either.
+// itself either. Where some may wait, one slot gives way, and the others when its claim has found that
+// there are more: if all did, each of their items would be one that another process gives way to.
 func (r *Runner) enterNext(s *slot, item claim.Item, done claim.Done) (ok bool) {
 	if s == nil || s.claiming.Err() != nil || done.Next == "" || item.Action != registry.Ingest {
 		return false
@@ -56,16 +57,25 @@ func (r *Runner) enterNext(s *slot, item claim.Item, done claim.Done) (ok bool) 
 	if !slices.Contains(s.of.Stages, step) || !f.StillTakes(item, done.MemoryNeed) {
 		return false
 	}
-	if !s.pool.places.emptyAt(s.of, r.notBefore(step)) || s.of.Name != s.pool.Name && !s.pool.places.emptyAt(s.pool.Pool, r.order) {
-		return false
-	}
+	waits := !s.pool.places.emptyAt(s.of, r.notBefore(step)) || s.of.Name != s.pool.Name && !s.pool.places.emptyAt(s.pool.Pool, r.order)
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if waits && !s.pool.gaveWay {
+		s.pool.gaveWay = true
+		return false
+	}
 	if slots, bounded := r.options.StageSlots[step]; bounded && r.running[step] >= slots {
 		return false
 	}
 	r.running[step]++
 	return true
+}
+
+// looked notes that a claim has looked for what a slot gave way to.
+func (r *Runner) looked(p *poolRun) {
+	r.mu.Lock()
+	p.gaveWay = false
+	r.mu.Unlock()
 }
 
 // notBefore lists the steps whose items a claim takes before those of an ingest's earlier

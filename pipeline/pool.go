@@ -122,12 +122,13 @@ func (p Pool) helps(neighbour Pool) int {
 type poolRun struct {
 	Pool
 
-	freed  chan struct{}  // gets a value when a slot of any pool is free again
-	lent   map[string]int // slots with a neighbour's items, by the neighbour's name; guarded by Runner.mu
-	inUse  int            // slots; guarded by Runner.mu
-	round  int            // which action comes first
-	helped []Pool         // the pools that it helps
-	places places         // where nothing lies, as far as is known
+	freed   chan struct{}  // gets a value when a slot of any pool is free again
+	lent    map[string]int // slots with a neighbour's items, by the neighbour's name; guarded by Runner.mu
+	inUse   int            // slots; guarded by Runner.mu
+	gaveWay bool           // a slot has, and no claim has looked since; guarded by Runner.mu
+	round   int            // which action comes first
+	helped  []Pool         // the pools that it helps
+	places  places         // where nothing lies, as far as is known
 }
 
 func newPoolRuns(pools []Pool) []*poolRun {

@@ -129,9 +129,6 @@ func TestPoolAsksWhereSomethingMayLie(t *testing.T) {
 // slot. One that would not be claimed for the slot does not go on either.
 func TestItemGoesOnWhereNoneWaits(t *testing.T) {
 	t.Parallel()
-	steps := []Step{{Action: "Ingest", Stage: "Receive"}, {Action: "Ingest", Stage: "Store"}, {Action: "Ingest", Stage: "Record"}, {Action: "Restore Object", Stage: "Requested"}}
-	own := Pool{Name: "own", Stages: []string{"Receive", "Store", "Record", "Restore Object"}, Slots: 4}
-	small := Pool{Name: "small", Stages: []string{"Receive", "Store"}, Slots: 2, StorageOptions: []string{"Standard"}}
 	for name, tc := range map[string]struct {
 		waits   []place // known to wait; all other places are known to be empty
 		lent    bool    // the slot, to the pool small
@@ -161,25 +158,9 @@ func TestItemGoesOnWhereNoneWaits(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := &Runner{
-				engine: &claim.Engine{}, steps: map[string]Step{}, running: map[string]int{"Receive": 1},
-				options:  RunnerOptions{Memory: 1 << 20, StageSlots: map[string]int{"Store": 3}, Pools: []Pool{own, small}},
-				breakers: &breakers{engine: noHolds{}, byName: map[string]*breaker{}},
-			}
-			for _, s := range steps {
-				r.steps[s.Name()] = s
-				r.order = append(r.order, s.Name())
-			}
-			ctx, stop := context.WithCancel(t.Context())
-			defer stop()
-			s := &slot{pool: newPoolRuns(r.options.Pools)[0], of: own, claiming: ctx}
+			r, s, stop := slotOfOwn(t, tc.waits...)
 			if tc.lent {
-				s.of = small
-			}
-			for _, p := range r.options.Pools {
-				for _, step := range r.order {
-					s.pool.places.empty[place{p.Name, step}] = !slices.Contains(tc.waits, place{p.Name, step})
-				}
+				s.of = r.options.Pools[1]
 			}
 			item, done := claim.Item{Action: "Ingest", Stage: "Receive"}, claim.Done{Next: "Store", StorageOption: "Standard"}
 			if tc.change != nil {
@@ -200,3 +181,49 @@ func TestItemGoesOnWhereNoneWaits(t *testing.T) {
 type noHolds struct{ serviceBoard }
 
 func (noHolds) ServiceHolds() []claim.ServiceHold { return nil }
+
+// Where items wait, one slot at a time gives way to them: all others go on until its claim has looked,
+// and then the next gives way if there are more.
+func TestOneSlotAtATimeGivesWay(t *testing.T) {
+	t.Parallel()
+	r, s, _ := slotOfOwn(t, place{"own", "Record"})
+	goesOn := func() bool {
+		return r.enterNext(s, claim.Item{Action: "Ingest", Stage: "Receive"}, claim.Done{Next: "Store", StorageOption: "Standard"})
+	}
+	if first, second, third := goesOn(), goesOn(), goesOn(); first || !second || !third {
+		t.Errorf("three slots go on: %v, %v, %v; the first is to give way", first, second, third)
+	}
+	r.looked(s.pool)
+	if next := goesOn(); next {
+		t.Error("the claim has left items, and no slot gives way to them")
+	}
+	r.looked(s.pool)
+	s.pool.places.empty[place{"own", "Record"}] = true
+	if next := goesOn(); !next {
+		t.Error("the claim has left nothing, and a slot gives way")
+	}
+}
+
+// slotOfOwn is a slot of the first of two pools. Items are known to wait at some places, and nowhere else.
+func slotOfOwn(t *testing.T, waits ...place) (r *Runner, s *slot, stopClaiming func()) {
+	own := Pool{Name: "own", Stages: []string{"Receive", "Store", "Record", "Restore Object"}, Slots: 4}
+	small := Pool{Name: "small", Stages: []string{"Receive", "Store"}, Slots: 2, StorageOptions: []string{"Standard"}}
+	r = &Runner{
+		engine: &claim.Engine{}, steps: map[string]Step{}, running: map[string]int{"Receive": 1},
+		options:  RunnerOptions{Memory: 1 << 20, StageSlots: map[string]int{"Store": 3}, Pools: []Pool{own, small}},
+		breakers: &breakers{engine: noHolds{}, byName: map[string]*breaker{}},
+	}
+	for _, step := range []Step{{Action: "Ingest", Stage: "Receive"}, {Action: "Ingest", Stage: "Store"}, {Action: "Ingest", Stage: "Record"}, {Action: "Restore Object", Stage: "Requested"}} {
+		r.steps[step.Name()] = step
+		r.order = append(r.order, step.Name())
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	t.Cleanup(stop)
+	s = &slot{pool: newPoolRuns(r.options.Pools)[0], of: own, claiming: ctx}
+	for _, p := range r.options.Pools {
+		for _, step := range r.order {
+			s.pool.places.empty[place{p.Name, step}] = !slices.Contains(waits, place{p.Name, step})
+		}
+	}
+	return r, s, stop
+}

@@ -166,6 +166,9 @@ func (r *Runner) pool(ctx, work context.Context, p *poolRun, items *sync.WaitGro
 		p.places.hear(look.News(), r.liesAt)
 		free := r.freeSlots(p)
 		got := r.claim(ctx, p, p.Pool, free)
+		if free > 0 {
+			r.looked(p)
+		}
 		r.start(ctx, work, p, p.Pool, got, items)
 		if free > 0 && (len(got) == free || r.cut(got)) {
 			continue // there may be more items: a slot was freed since, or a claim takes only so many

@@ -75,6 +75,9 @@ func Start(ctx context.Context, dir string, o devstack.Options) (_ *Servers, err
 		if s.Dir, err = os.MkdirTemp("", "farol-bench-"); err != nil {
 			return nil, fmt.Errorf("make the data directory: %w", err)
 		}
+		if err = os.Chmod(s.Dir, 0o711); err != nil { // #nosec G302 -- servers that refuse to run as root have another user, who has to pass through it
+			return nil, fmt.Errorf("open the way to the data directory: %w", err)
+		}
 	}
 	defer func() {
 		if err != nil {
