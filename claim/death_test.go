@@ -113,6 +113,27 @@ func TestDeadNeighbourIsFoundAtOnce(t *testing.T) {
 	}
 }
 
+// A worker looks after sixteen of its host, and comes to all the others when those are dead.
+func TestAllOfAHostAreFoundDead(t *testing.T) {
+	t.Parallel()
+	q := newQueue(t)
+	q.put("Receive", 1)
+	q.childDies("kill")
+	q.exec(`INSERT INTO worker_processes (worker, node, pid, host, pid_started, heartbeat, heartbeat_at)
+		SELECT n || w.worker, w.node, w.pid, w.host, w.pid_started, w.heartbeat, now() FROM worker_processes w, generate_series(1, 39) n`)
+	e := q.engine()
+	ended, reaped := 0, 0
+	for _, want := range []int{16, 32, 40} {
+		reaped += q.reap(e)
+		if ended = value[int](q, `SELECT count(*) FROM worker_processes WHERE ending = 'killed'`); ended != want {
+			t.Fatalf("%d dead workers were found, want %d", ended, want)
+		}
+	}
+	if reaped != 1 {
+		t.Errorf("reaped %d items, want one", reaped)
+	}
+}
+
 // The database may be at a dead worker's last statement for some time, and its item
 // locked. The next round that finds it free still knows the cause and the file.
 func TestDeadWorkersItemMayBeLocked(t *testing.T) {

@@ -1,6 +1,8 @@
--- reap_due: lists the other workers of a host that have not ended as far as is known, and
--- says whether there is anything to reap whatever became of these: a lease that lapsed not
+-- reap_due: lists the workers of a host that have not ended as far as is known, of the others the
+-- sixteen that follow this one, and says whether there is anything to reap whatever became of these: a lease that lapsed not
 -- longer ago than a time, or a process that is silent. Without any worker it is one row.
+-- Each worker looks after some, since a hundred that all read the state of all others would do
+-- little else; if it finds them dead, the ones behind them follow it.
 -- Index: work_items_lease
 -- Parameters: $1 host, or NULL; $2 this worker; $3 the time.
 SELECT d.due, coalesce(w.worker, ''), coalesce(w.pid, 0), coalesce(w.pid_started, 0), coalesce(w.cgroup, ''), coalesce(w.oom_kills, 0), coalesce(w.draining, false)
@@ -17,4 +19,8 @@ FROM (
 		SELECT FROM worker_processes WHERE ended_at IS NULL AND heartbeat_at < now() - 6 * heartbeat
 	) AS due
 ) d
-LEFT JOIN worker_processes w ON w.host = $1 AND w.worker <> $2 AND w.ended_at IS NULL
+LEFT JOIN (
+	SELECT * FROM worker_processes WHERE host = $1 AND worker <> $2 AND ended_at IS NULL
+	ORDER BY worker < $2, worker
+	LIMIT 16
+) w ON true
