@@ -114,24 +114,47 @@ func (r Records) IncompleteFiles(ctx context.Context, targets map[string][]strin
 // CopyKeys walks the keys of all copies on record in a target, in the order of
 // their bytes, a page at a time (storage_records_copy).
 func (r Records) CopyKeys(ctx context.Context, target string) iter.Seq2[string, error] {
-	return func(yield func(string, error) bool) {
+	return inPages(ctx, r, target, `SELECT key FROM storage_records WHERE target = $1 AND key > $2 ORDER BY target, key LIMIT $3`,
+		pgx.RowTo[string], func(key string) string { return key })
+}
+
+// A RecordedCopy is a copy on record in a target.
+type RecordedCopy struct {
+	Key      string
+	Size     int64     // of its file; -1 if it is not known
+	StoredAt time.Time // by the provider's clock
+}
+
+// CopySizes is [Records.CopyKeys] with the sizes, which the index does not have: it reads the rows
+// of copies and files too, one by one.
+func (r Records) CopySizes(ctx context.Context, target string) iter.Seq2[RecordedCopy, error] {
+	return inPages(ctx, r, target, `
+		SELECT key, coalesce((SELECT f.size FROM generic_files f WHERE f.id = generic_file_id), -1) AS size, stored_at
+		FROM storage_records WHERE target = $1 AND key > $2 ORDER BY target, key LIMIT $3`,
+		pgx.RowToStructByName[RecordedCopy], func(c RecordedCopy) string { return c.Key })
+}
+
+// inPages walks the copies of a target page by page, each after the last key of the one before.
+func inPages[T any](ctx context.Context, r Records, target, sql string, scan pgx.RowToFunc[T], keyOf func(T) string) iter.Seq2[T, error] {
+	return func(yield func(T, error) bool) {
 		const page = 2000
 		for after := ""; ; {
-			rows, _ := r.db.Query(ctx, `SELECT key FROM storage_records WHERE target = $1 AND key > $2 ORDER BY target, key LIMIT $3`, target, after, page)
-			keys, err := pgx.CollectRows(rows, pgx.RowTo[string])
+			rows, _ := r.db.Query(ctx, sql, target, after, page)
+			list, err := pgx.CollectRows(rows, scan)
 			if err != nil {
-				yield("", fmt.Errorf("read the recorded copies in %s: %w", target, err))
+				var none T
+				yield(none, fmt.Errorf("read the recorded copies in %s: %w", target, err))
 				return
 			}
-			for _, key := range keys {
-				if !yield(key, nil) {
+			for _, one := range list {
+				if !yield(one, nil) {
 					return
 				}
 			}
-			if len(keys) < page {
+			if len(list) < page {
 				return
 			}
-			after = keys[len(keys)-1]
+			after = keyOf(list[len(list)-1])
 		}
 	}
 }
