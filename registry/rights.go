@@ -187,6 +187,7 @@ links DELETE
 sign_in_failures DELETE
 idempotency_keys DELETE
 fixity_feed UPDATE
+fixity_checks INSERT UPDATE
 objects_in_work DELETE
 removals INSERT
 work_item_lists DELETE

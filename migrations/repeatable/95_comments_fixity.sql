@@ -13,7 +13,7 @@ COMMENT ON COLUMN fixity_policies.set_at IS 'When paused_until was written.';
 COMMENT ON TABLE fixity_checks IS 'Fixity checks in progress, requested by a person, or waiting for another attempt; other copies have no row.';
 COMMENT ON COLUMN fixity_checks.storage_record_id IS 'Copy to check.';
 COMMENT ON COLUMN fixity_checks.target IS 'Storage target of the copy.';
-COMMENT ON COLUMN fixity_checks.requested IS 'A person requested the check: it goes before all others.';
+COMMENT ON COLUMN fixity_checks.requested IS 'A person requested the check, or an S3 Inventory has the copy otherwise: it goes before all others.';
 COMMENT ON COLUMN fixity_checks.token IS 'Fencing token of its last claim; NULL: it was never claimed.';
 COMMENT ON COLUMN fixity_checks.worker IS 'Worker that checks the copy; empty: none.';
 COMMENT ON COLUMN fixity_checks.run_at IS 'Not claimed before: the end of a lease, or of a backoff.';

@@ -76,6 +76,31 @@ func (r Records) Request(ctx context.Context, identifier, target string, again b
 		pgx.NamedArgs{"identifier": identifier, "target": target, "again": again, "recent": recently})
 }
 
+// putForwardSQL leaves out what is known to be bad (fixity_failures_open), and what was requested
+// and waits (fixity_checks_pkey): its next try has a time (storage_records_copy).
+const putForwardSQL = `
+INSERT INTO fixity_checks AS c (storage_record_id, target, requested)
+SELECT s.id, s.target, true FROM storage_records s
+WHERE s.target = $1 AND s.key = ANY ($2::text[]) AND s.active
+  AND NOT EXISTS (SELECT FROM fixity_failures b WHERE b.storage_record_id = s.id AND b.state = 'open')
+ORDER BY s.id
+ON CONFLICT (storage_record_id) DO UPDATE SET requested = true, run_at = CASE c.worker WHEN '' THEN now() ELSE c.run_at END
+	WHERE NOT c.requested`
+
+// PutForward has the copies that a target has under some keys checked before all others, as
+// [Records.Request] does for a person, and returns how many these are.
+func (r Records) PutForward(ctx context.Context, target string, keys []string) (n int64, err error) {
+	err = registry.Again(func() error {
+		tag, err := r.db.Exec(ctx, putForwardSQL, target, keys)
+		n = tag.RowsAffected()
+		return err
+	})
+	if err != nil {
+		return 0, fmt.Errorf("put %d copies in %s forward for a check: %w", len(keys), target, err)
+	}
+	return n, nil
+}
+
 // Stored reports whether there is an active file or object with an identifier.
 func (r Records) Stored(ctx context.Context, identifier string) (bool, error) {
 	return registry.Value[bool](ctx, r.db, fmt.Sprintf("look up %q", identifier), `
