@@ -22,6 +22,7 @@ import (
 	"github.com/farol-preservation/farol/progress"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/storage"
+	"github.com/farol-preservation/farol/storage/inventory"
 )
 
 // Load reads from the environment of this process what a command needs: see [settings.Load].
@@ -52,6 +53,8 @@ type Services struct {
 	Staging   *storage.Bucket
 	Kept      *storage.Bucket            // for interim metadata; nil: it is not kept
 	Targets   map[string]*storage.Bucket // by name
+
+	Inventories map[string]inventory.Source // by target
 
 	closers []func() error
 }
@@ -172,6 +175,14 @@ func (s *Services) openBuckets(c settings.Storage) (err error) {
 		if s.Targets[t.Name], err = s.client.Bucket(t); err != nil {
 			return fmt.Errorf("target %s: %w", t.Name, err)
 		}
+	}
+	s.Inventories = map[string]inventory.Source{}
+	for target, i := range c.Inventories {
+		b, err := s.client.Bucket(i.Target)
+		if err != nil {
+			return fmt.Errorf("%s: %w", i.Setting, err)
+		}
+		s.Inventories[target] = inventory.Source{Bucket: b, Folder: i.Folder, Setting: i.Setting}
 	}
 	return nil
 }

@@ -153,6 +153,9 @@ func TestAllWrongSettingsAreReportedAtOnce(t *testing.T) {
 		{"FAROL_TARGET_WASABI_OR_BUCKET", "a/b", "it must be a bucket name"},
 		{"FAROL_TARGET_WASABI_VA_ENDPOINT", "ftp://x", "it must be an http(s) URL"},
 		{"FAROL_TARGET_GLACIER_VA_CHECKSUM", "crc32", "it must be auto, sha256 or etag"},
+		{"FAROL_TARGET_STANDARD_VA_INVENTORY", "inventories", "it must be a bucket and a folder such as "},
+		{"FAROL_TARGET_STANDARD_OR_INVENTORY", "s3:///daily/x", "it must be a bucket and a folder such as "},
+		{"FAROL_TARGET_GLACIER_OH_INVENTORY", "glacier-oh/daily", "like that of Glacier-OH; it must be in a bucket of its own"},
 		{"FAROL_HEARTBEAT", "ten", "it must be a duration"},
 		{"FAROL_POLL", "0s", "it must be longer"},
 		{"FAROL_GRACE", "-1s", "it must be longer"},
@@ -191,6 +194,24 @@ func TestAllWrongSettingsAreReportedAtOnce(t *testing.T) {
 	}
 	if t.Failed() {
 		t.Log(err)
+	}
+}
+
+// Targets may share the bucket of their inventories, which is reached as they are.
+func TestInventoriesAreOfTheirTargets(t *testing.T) {
+	t.Parallel()
+	c := parsed(t, map[string]string{
+		"FAROL_TARGET_STANDARD_VA_INVENTORY": "s3://inventories/daily/preservation-va/farol/", "FAROL_TARGET_GLACIER_OH_INVENTORY": "inventories/x",
+		"FAROL_TARGET_GLACIER_OH_ACCESS_KEY_ID": "other", "FAROL_TARGET_GLACIER_OH_SECRET_ACCESS_KEY": "geheim",
+	}).Storage.Inventories
+	for target, want := range map[string]string{
+		"Standard-VA": "inventories daily/preservation-va/farol/ FAROL_TARGET_STANDARD_VA_INVENTORY us-east-1 AKIA",
+		"Glacier-OH":  "inventories x/ FAROL_TARGET_GLACIER_OH_INVENTORY us-east-2 other",
+	} {
+		i := c[target]
+		if got := strings.Join([]string{i.Bucket, i.Folder, i.Setting, i.Region, i.AccessKeyID}, " "); got != want || len(c) != 2 {
+			t.Errorf("%s: %q, want %q; %d inventories", target, got, want, len(c))
+		}
 	}
 }
 

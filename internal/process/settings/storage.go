@@ -49,6 +49,15 @@ type Target struct {
 	SecretAccessKey storage.Secret `env:"SECRET_ACCESS_KEY" is:"a secret access key" doc:"Secret of that access key"`
 	StorageClass    string         `env:"STORAGE_CLASS" is:"an S3 storage class" doc:"Storage class of every write"`
 	Checksum        string         `env:"CHECKSUM" envDefault:"auto" is:"auto, sha256 or etag" oneof:"auto sha256 etag" doc:"Proof of stored bytes: auto finds out if the store keeps checksums; sha256 takes them for given, etag an ETag that is the MD5"`
+	Inventory       string         `env:"INVENTORY" is:"a bucket and a folder such as inventories/daily/preservation-va/farol" doc:"Destination of the S3 Inventory of the bucket, down to the folder that has those of the dates. doctor reads it and does not list the target; schedule compares it with the records"`
+}
+
+// An Inventory is where the S3 Inventory of a target is.
+type Inventory struct {
+	storage.Target
+
+	Folder  string // with a slash at the end
+	Setting string // name of its setting
 }
 
 // Storage is all the buckets that a worker writes to.
@@ -57,6 +66,8 @@ type Storage struct {
 	Staging string
 	Keep    string           // bucket for interim metadata; "": it is not kept
 	Targets []storage.Target // by restore priority
+
+	Inventories map[string]Inventory // by target
 }
 
 func (c *Storage) check(s *reader) {
@@ -91,6 +102,30 @@ func (c *Storage) check(s *reader) {
 		places[place] = "that of " + t.Name
 		c.Targets = append(c.Targets, t)
 	}
+	c.Inventories = map[string]Inventory{}
+	for _, t := range c.Targets {
+		if i, ok := s.readInventory(t); ok {
+			c.Inventories[t.Name] = i
+			// The reports would be objects without a record, or be cleaned up.
+			if other, taken := places[[2]string{i.Endpoint, i.Bucket}]; taken {
+				s.wrong(i.Setting, `is in the bucket "`+i.Bucket+`", like `+other+`; it must be in a bucket of its own`)
+			}
+		}
+	}
+}
+
+// readInventory reads where the S3 Inventory of a target is. Its bucket has to be in the region of
+// the target, and is reached as that is.
+func (s *reader) readInventory(t storage.Target) (Inventory, bool) {
+	var own Target
+	s.readBlock(TargetPrefix(t.Name), &own)
+	i := Inventory{Target: t, Setting: TargetPrefix(t.Name) + "INVENTORY"}
+	bucket, folder, _ := strings.Cut(strings.TrimPrefix(own.Inventory, "s3://"), "/")
+	i.Name, i.Bucket, i.Folder = "", bucket, strings.Trim(folder, "/")+"/"
+	if own.Inventory != "" && (bucket == "" || i.Folder == "/") {
+		s.wrong(i.Setting, `is "`+own.Inventory+`"; it must be `+allowed(&own, "Inventory"))
+	}
+	return i, own.Inventory != ""
 }
 
 func (s *reader) readTarget(shared S3, spec storage.TargetSpec) storage.Target {
