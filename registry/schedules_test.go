@@ -267,7 +267,7 @@ func TestScheduleFollowsTheSettings(t *testing.T) {
 	if err := upkeep.In(a.Registry).SetSchedule(ctx, "No Name", time.Hour); !errors.Is(err, registry.ErrRefused) {
 		t.Errorf("SetSchedule of a bad name = %v", err)
 	}
-	want := []string{"count-holdings", "fixity-feed", "glacier-poll", "janitor", "new-job", "raise-alerts", "read-buckets", "send-mail", "spot-restore", "topic-log"}
+	want := []string{"count-holdings", "fixity-feed", "glacier-poll", "inventories", "janitor", "new-job", "raise-alerts", "read-buckets", "send-mail", "spot-restore", "topic-log"}
 	list, err := upkeep.In(a.Registry).Schedules(ctx)
 	var names []string
 	for _, s := range list {

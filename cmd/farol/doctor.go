@@ -23,7 +23,8 @@ func doctorCommand() *cobra.Command {
 		Long: `Check the database, Redis and all buckets. Report data that belongs to no item,
 recorded data that is missing, and what the janitor will do about each. Nothing is
 changed, and items in progress are not reported. Every preservation bucket is listed
-in full and compared with the records.
+in full and compared with the records, or its S3 Inventory is if
+FAROL_TARGET_<NAME>_INVENTORY is set: then each difference is looked up in the bucket.
 
 Exit codes: 0 nothing needs a person; 1 something does; 2 a server or bucket could not
 be checked.`,
@@ -39,7 +40,7 @@ type diagnosis struct {
 
 func runDoctor(c *op.Call) error {
 	ctx := c.Cmd.Context()
-	j, done, err := connectJanitor(ctx, "doctor")
+	d, done, err := connectDoctor(ctx, "doctor")
 	if err != nil {
 		if f := cli.FailureOf(err); f.Code == cli.ExitFailed { // if a server does not answer, the result is unknown
 			f.Code = cli.ExitUsage
@@ -48,9 +49,9 @@ func runDoctor(c *op.Call) error {
 		return err
 	}
 	defer done()
-	report := (&upkeeppkg.Doctor{Janitor: j}).Examine(ctx)
+	report := d.Examine(ctx)
 	v := diagnosis{Report: report}
-	if last, err := upkeep.In(j.Registry).LastRound(ctx); err == nil {
+	if last, err := upkeep.In(d.Registry).LastRound(ctx); err == nil {
 		v.Janitor = &last
 	} else {
 		report.Unchecked = append(report.Unchecked, upkeeppkg.Unchecked{Store: "database", Error: err.Error()})
@@ -127,6 +128,9 @@ func writeFindings(out io.Writer, report *upkeeppkg.Report) error {
 	}
 	if b.Len() == 0 {
 		b.WriteString("No orphans, and nothing to remove.\n")
+	}
+	for _, i := range report.Inventories {
+		fmt.Fprintf(&b, "%s was compared with its S3 Inventory of %s (%s). Newer copies, which were not looked for: %d.\n", i.Store, human.Time(i.Taken), human.Line(i.Manifest), i.Newer)
 	}
 	_, err := io.WriteString(out, b.String())
 	return err

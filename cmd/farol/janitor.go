@@ -45,7 +45,7 @@ func runJanitor(c *op.Call) error {
 	if err != nil {
 		return err
 	}
-	j, done, err := connectJanitor(ctx, "janitor")
+	j, done, err := connectDoctor(ctx, "janitor")
 	if err != nil {
 		return err
 	}
@@ -85,8 +85,8 @@ func newJanitor(s *connect.Services, c settings.Janitor, name string, log *slog.
 	}
 }
 
-// connectJanitor opens all stores for a command that inspects them.
-func connectJanitor(ctx context.Context, command string) (*upkeep.Janitor, func(), error) {
+// connectDoctor opens all stores for a command that inspects them. The janitor is within.
+func connectDoctor(ctx context.Context, command string) (*upkeep.Doctor, func(), error) {
 	config, err := connect.Load(settings.Stores{})
 	if err != nil {
 		return nil, nil, err
@@ -96,7 +96,7 @@ func connectJanitor(ctx context.Context, command string) (*upkeep.Janitor, func(
 	if err != nil {
 		return nil, nil, err
 	}
-	return newJanitor(s, config.Janitor, holderName(command), log), s.Close, nil
+	return &upkeep.Doctor{Janitor: newJanitor(s, config.Janitor, holderName(command), log), Inventories: s.Inventories}, s.Close, nil
 }
 
 func thatJanitor(list []upkeep.Finding, kinds ...string) []upkeep.Finding {

@@ -29,6 +29,10 @@ func jobs() []job {
 			},
 		},
 		{
+			name: upkeep.InventoryJob, does: "compare the records with the S3 Inventory of each target", setting: "FAROL_INVENTORY_INTERVAL", needs: needsStorage,
+			make: func(c *scheduling) upkeep.Job { return c.recurring().CompareInventories(c.config.InventoryEvery) },
+		},
+		{
 			name: upkeep.GlacierPollJob, does: "poll archived objects that are being made readable", setting: "FAROL_GLACIER_POLL_INTERVAL", needs: needsStorage,
 			make: func(c *scheduling) upkeep.Job { return c.recurring().GlacierPoll(c.config.GlacierEvery) },
 		},
@@ -91,7 +95,7 @@ func jobNames() (names []string) {
 }
 
 func (c *scheduling) recurring() upkeep.Jobs {
-	return upkeep.Jobs{Registry: c.Services.Registry, Targets: c.Targets, Log: c.Log}
+	return upkeep.Jobs{Registry: c.Services.Registry, Targets: c.Targets, Log: c.Log, Inventories: c.Inventories}
 }
 
 func (c *scheduling) reader() *upkeep.BucketReader {

@@ -12,12 +12,17 @@ import (
 	"github.com/farol-preservation/farol/pipeline/lists"
 	"github.com/farol-preservation/farol/registry/upkeep"
 	"github.com/farol-preservation/farol/storage"
+	"github.com/farol-preservation/farol/storage/inventory"
 )
 
 // Doctor looks whether what must hold does, in the database and between it and all
 // stores. It changes nothing, and needs as much memory for a hundred files as for
 // ten million.
-type Doctor struct{ *Janitor }
+type Doctor struct {
+	*Janitor
+
+	Inventories map[string]inventory.Source // by target; the others are listed
+}
 
 // Examine looks at everything. What it could not reach is in the report as
 // unchecked, never as empty.
@@ -35,6 +40,8 @@ func (d *Doctor) Examine(ctx context.Context) *Report {
 			c := &comparison{Doctor: d, report: report, name: name, target: target, now: time.Now(), owners: map[string]owner{}}
 			if err := c.run(ctx); err != nil {
 				report.failed(name, err)
+			} else if c.inventory != nil {
+				report.Inventories = append(report.Inventories, c.compared())
 			}
 		}
 	}
@@ -79,7 +86,8 @@ func (d *Doctor) files(ctx context.Context, report *Report) {
 }
 
 // A comparison holds what is in a bucket against what is on record of it, both in
-// the order of their keys.
+// the order of their keys. In place of the bucket it reads the S3 Inventory, if there is one:
+// whatever that does not settle, the bucket is asked for.
 type comparison struct {
 	*Doctor
 	report *Report
@@ -91,8 +99,17 @@ type comparison struct {
 	asked   int              // copies whose owner was asked for
 	copying time.Duration    // since the first live item came to Store; 0: none has
 
-	unnamed []storage.Object // in the bucket, and perhaps not on record
-	absent  []string         // on record, and perhaps not in the bucket
+	unnamed []storage.Object      // in the bucket, and perhaps not on record
+	absent  []upkeep.RecordedCopy // on record, and perhaps not in the bucket, or not as it should be
+
+	inventory *inventory.Report // nil: the bucket is listed
+	same      int64             // copies that the inventory has as they are on record
+	wrong     int64             // those that it has not, and the bucket has
+	newer     int64             // those that it cannot have
+
+	// lost takes the keys of copies that are missing or resized. With it, objects without a
+	// record are passed over. It may be nil.
+	lost func(ctx context.Context, keys []string) error
 }
 
 // atATime is how many doubtful keys are looked at together.
@@ -102,39 +119,51 @@ func (c *comparison) run(ctx context.Context) (err error) {
 	if c.copying, err = upkeep.In(c.Registry).CopyingSince(ctx); err != nil {
 		return err
 	}
-	next, stop := iter.Pull2(upkeep.In(c.Registry).CopyKeys(ctx, c.name))
+	objects, records, err := c.sides(ctx)
+	if err != nil {
+		return err
+	}
+	next, stop := iter.Pull2(records)
 	defer stop()
-	key, err, more := next()
-	for o, listErr := range c.target.List(ctx, "", "") {
+	copied, err, more := next()
+	for o, listErr := range objects {
 		if listErr != nil {
 			return listErr
 		}
-		for more && err == nil && key < o.Key {
-			if err := c.misses(ctx, key); err != nil {
+		for more && err == nil && copied.Key < o.Key {
+			if err := c.misses(ctx, copied); err != nil {
 				return err
 			}
-			key, err, more = next()
+			copied, err, more = next()
 		}
-		if more && key == o.Key {
-			key, err, more = next()
+		if more && copied.Key == o.Key {
+			c.matches(copied, o)
+			copied, err, more = next()
 		} else {
-			c.unnamed = append(c.unnamed, o)
+			c.exceeds(o)
 		}
 		if err = errors.Join(err, c.settle(ctx, atATime)); err != nil {
 			return err
 		}
 	}
-	for ; more && err == nil; key, err, more = next() {
-		if err := c.misses(ctx, key); err != nil {
+	for ; more && err == nil; copied, err, more = next() {
+		if err := c.misses(ctx, copied); err != nil {
 			return err
 		}
 	}
 	return errors.Join(err, c.settle(ctx, 1))
 }
 
-// misses notes a key that the bucket was not seen to have.
-func (c *comparison) misses(ctx context.Context, key string) error {
-	c.absent = append(c.absent, key)
+// exceeds notes an object that was not seen on record.
+func (c *comparison) exceeds(o storage.Object) {
+	if c.lost == nil {
+		c.unnamed = append(c.unnamed, o)
+	}
+}
+
+// misses notes a copy that the bucket was not seen to have.
+func (c *comparison) misses(ctx context.Context, copied upkeep.RecordedCopy) error {
+	c.doubts(copied)
 	return c.settle(ctx, atATime)
 }
 
@@ -146,6 +175,9 @@ func (c *comparison) settle(ctx context.Context, least int) error {
 			return err
 		}
 		c.absent = c.absent[:0]
+		if err := c.trusted(); err != nil {
+			return err
+		}
 	}
 	if len(c.unnamed) >= least {
 		if err := c.settleUnnamed(ctx); err != nil {
@@ -157,22 +189,40 @@ func (c *comparison) settle(ctx context.Context, least int) error {
 }
 
 func (c *comparison) settleAbsent(ctx context.Context) error {
-	there, err := heads(ctx, c.target, c.absent)
+	keys := make([]string, len(c.absent))
+	for i, copied := range c.absent {
+		keys[i] = copied.Key
+	}
+	there, err := heads(ctx, c.target, keys)
 	if err != nil {
 		return err
 	}
-	found := map[string]bool{}
+	found := map[string]storage.Object{}
 	for _, o := range there {
-		found[o.Key] = true
+		found[o.Key] = o
 	}
-	uses, err := upkeep.In(c.Registry).KeyUses(ctx, c.name, c.absent) // after the bucket: it may have been replaced
+	uses, err := upkeep.In(c.Registry).KeyUses(ctx, c.name, keys) // after the bucket: it may have been replaced
 	if err != nil {
 		return err
 	}
-	for _, key := range c.absent {
-		if uses[key].Recorded && !found[key] {
-			c.report.add(thing{store: c.name, what: "copies", why: whyMissing, name: key, count: 1, janitor: Leaves, person: true})
+	var bad []string
+	for _, copied := range c.absent {
+		t := thing{store: c.name, what: "copies", why: whyMissing, name: copied.Key, count: 1, janitor: Leaves, person: true}
+		o, there := found[copied.Key]
+		switch {
+		case !uses[copied.Key].Recorded:
+			continue
+		case there && (copied.Size < 0 || copied.Size == o.Size):
+			c.wrong++
+			continue
+		case there:
+			t.why, t.bytes, t.since = whyResized, o.Size, o.LastModified
 		}
+		c.report.add(t)
+		bad = append(bad, copied.Key)
+	}
+	if c.lost != nil && len(bad) > 0 {
+		return c.lost(ctx, bad)
 	}
 	return nil
 }
@@ -180,6 +230,16 @@ func (c *comparison) settleAbsent(ctx context.Context) error {
 // settleUnnamed asks for the owners first and for the records last, so that an item
 // that comes on record in the meantime is seen in one place or the other.
 func (c *comparison) settleUnnamed(ctx context.Context) error {
+	if c.inventory != nil { // they may be gone since
+		keys := make([]string, len(c.unnamed))
+		for i, o := range c.unnamed {
+			keys[i] = o.Key
+		}
+		var err error
+		if c.unnamed, err = heads(ctx, c.target, keys); err != nil {
+			return err
+		}
+	}
 	clear(c.owners) // what was found out before these copies were listed may be wrong by now
 	owners := make([]owner, len(c.unnamed))
 	keys := make([]string, len(c.unnamed))

@@ -17,7 +17,7 @@ import (
 )
 
 func (a *archive) examine() *Report {
-	return (&Doctor{a.janitor()}).Examine(context.Background())
+	return (&Doctor{Janitor: a.janitor()}).Examine(context.Background())
 }
 
 // found returns the names of a finding; nil if it is not there.
@@ -149,7 +149,7 @@ func TestCopyThatIsYoungerThanItemsInWorkMayBeTheirs(t *testing.T) {
 	a := newArchive(t)
 	engine := a.Engine()
 	id := a.halfStored("running", engine)
-	d := &Doctor{a.janitor()}
+	d := &Doctor{Janitor: a.janitor()}
 	compare := func() int64 {
 		t.Helper()
 		copying := must.Get(upkeep.In(a.Deps.Registry).CopyingSince(t.Context()))(t)

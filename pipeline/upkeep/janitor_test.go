@@ -236,7 +236,7 @@ func TestSweptItemCompletesOnceItIsRequeued(t *testing.T) {
 // orphan of any kind.
 func (a *archive) healthy() {
 	a.T.Helper()
-	report := (&Doctor{a.janitor()}).Examine(context.Background())
+	report := (&Doctor{Janitor: a.janitor()}).Examine(context.Background())
 	if len(report.Findings) > 0 || len(report.Unchecked) > 0 {
 		a.T.Errorf("the doctor found %+v", report)
 	}
@@ -291,7 +291,7 @@ func TestUnrecordedCopiesGoWithACancelledItem(t *testing.T) {
 	if n := len(a.Keys(va)); n != stored+len(recorded) {
 		t.Errorf("%d copies are left of an item that can be requeued, want %d", n-len(recorded), stored)
 	}
-	report := (&Doctor{a.janitor()}).Examine(t.Context())
+	report := (&Doctor{Janitor: a.janitor()}).Examine(t.Context())
 	if kept := counts(report, Leaves)["Standard-VA copies kept"]; kept != int64(stored) || !report.NeedsPerson() {
 		t.Errorf("the doctor found %+v", report)
 	}

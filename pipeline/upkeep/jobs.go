@@ -16,12 +16,14 @@ import (
 	"github.com/farol-preservation/farol/registry/reports"
 	"github.com/farol-preservation/farol/registry/topiclog"
 	"github.com/farol-preservation/farol/registry/upkeep"
+	"github.com/farol-preservation/farol/storage/inventory"
 )
 
 // The recurring jobs by their names.
 const (
 	ReadBucketsJob = "read-buckets"
 	FixityFeedJob  = "fixity-feed"
+	InventoryJob   = "inventories"
 	GlacierPollJob = "glacier-poll"
 	JanitorJob     = upkeep.JanitorJob
 	RaiseAlertsJob = "raise-alerts"
@@ -44,6 +46,8 @@ type Jobs struct {
 	Registry *registry.Registry
 	Targets  copies.Targets
 	Log      *slog.Logger
+
+	Inventories map[string]inventory.Source // by target
 }
 
 // FixityFeed lets copies be checked from each run to the next: up to n, or, if that is 0, as many

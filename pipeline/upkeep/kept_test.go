@@ -87,7 +87,7 @@ func TestReplacedCopiesThatTheStoreKeepsStay(t *testing.T) {
 	if n := pipelinetest.Value[int](a, `SELECT count(*) FROM retired_copies`); n != 0 {
 		t.Errorf("%d copies are still to be removed", n)
 	}
-	if bad := (&Doctor{a.janitor()}).Examine(t.Context()); bad.NeedsPerson() {
+	if bad := (&Doctor{Janitor: a.janitor()}).Examine(t.Context()); bad.NeedsPerson() {
 		t.Errorf("findings = %+v", bad.Findings)
 	}
 }
@@ -113,7 +113,7 @@ func TestUnrecordedCopiesThatTheStoreKeepsStay(t *testing.T) {
 	if got := a.Keys(a.Deps.Targets["Standard-OR"]); !slices.Equal(got, copies[:2]) {
 		t.Errorf("left: %v, want %v", got, copies[:2])
 	}
-	for _, f := range (&Doctor{a.janitor()}).Examine(t.Context()).Findings {
+	for _, f := range (&Doctor{Janitor: a.janitor()}).Examine(t.Context()).Findings {
 		if f.Store == "Standard-OR" && (f.Why != "kept-by-store" || f.Count != 2 || f.Person) {
 			t.Errorf("finding = %+v", f)
 		}

@@ -37,8 +37,9 @@ const mostNames = 10
 
 // A Report is what a look at all stores came to.
 type Report struct {
-	Findings  []Finding   `json:"findings"`
-	Unchecked []Unchecked `json:"unchecked"`
+	Findings    []Finding   `json:"findings"`
+	Unchecked   []Unchecked `json:"unchecked"`
+	Inventories []Compared  `json:"inventories,omitempty"` // those that the doctor has read in place of buckets
 }
 
 // Unchecked is what could not be looked at, or not be removed.
@@ -91,6 +92,7 @@ func (f Finding) Text() string {
 		whyLocked:                "to be removed, and kept by the store under Object Lock until a time or under a legal hold",
 		whyOrphan:                "no record names them, and no live item will record them",
 		whyMissing:               "on record, and not in the bucket",
+		whyResized:               "on record with another size than in the bucket",
 		whyRefused:               "refused as invalid",
 		whyUndecided:             "ended without being ingested: a person has to decide",
 		whyNoBag:                 "not bags: no item will ever take them up; inform the person who uploaded them, or remove them",
@@ -127,6 +129,7 @@ const (
 	whyLocked    = "kept-by-store"
 	whyOrphan    = "orphan"
 	whyMissing   = "missing"
+	whyResized   = "resized"
 	whyRefused   = "refused"
 	whyUndecided = "undecided"
 	whyNoBag     = "no-bag"
