@@ -338,8 +338,20 @@ func commonColumns(moves []move) []any {
 func doneColumns(moves []move) []any {
 	return []any{
 		lane.Column(moves, func(m *move) string { return string(m.Status) }), lane.Column(moves, func(m *move) *string { return some(&m.Outcome) }),
-		lane.Column(moves, func(m *move) *int64 { return m.ObjectID }), lane.Column(moves, func(m *move) bool { return m.carried }),
+		lane.Column(moves, func(m *move) *int64 { return m.ObjectID }), countCarried(moves),
 	}
+}
+
+// countCarried counts, at each move that is carried on, those to the same stage so far.
+func countCarried(moves []move) []int32 {
+	to := map[registry.Stage]int32{}
+	return lane.Column(moves, func(m *move) int32 {
+		if !m.carried {
+			return 0
+		}
+		to[m.Stage]++
+		return to[m.Stage]
+	})
 }
 
 // endColumns are the rest of the parameters of settle.

@@ -9,8 +9,8 @@
 -- It writes the columns that the function moved returns for such a move, what record_moves adds,
 -- and what claim_ingest writes. It is a statement of its own because calling move_items costs a
 -- tenth of a transition. Tests make the same moves in the other ways and compare every column.
--- Parameters: $1 to $9 as in settle; $10 to $12 status, outcome and object; $13 which are carried
--- on; $14 to $16 node, process and worker; $17, $18 leases that differ from the settings, and their stages;
+-- Parameters: $1 to $9 as in settle; $10 to $12 status, outcome and object; $13 how many, with
+-- this one, are carried on to its stage, 0 if it is not; $14 to $16 node, process and worker; $17, $18 leases that differ from the settings, and their stages;
 -- $19, $20 what each stage leaves for the next ones, and its name. It goes when the item has ended.
 WITH moved AS (
 	UPDATE work_items w SET
@@ -37,14 +37,14 @@ WITH moved AS (
 	FROM (
 		SELECT m.*,
 			CASE WHEN s.stage IS NOT NULL AND (s.cap IS NULL
-				OR row_number() OVER (PARTITION BY m.stage, m.carried ORDER BY m.id) <= s.cap - (
+				OR m.nth <= s.cap - (
 					SELECT count(*) FROM work_items r
 					WHERE r.status = 'Started' AND r.stage = s.stage AND r.action = s.action AND r.lease_expires_at > now() - s.lease))
 			THEN coalesce(($17::interval[])[array_position($18::text[], m.stage)], s.lease) END AS lease
 		FROM unnest($1::bigint[], $2::bigint[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::text[], $9::bigint[],
-				$10::text[], $11::text[], $12::bigint[], $13::boolean[], $19::bytea[], $20::text[])
-			AS m (id, token, stage, note, topic, file, error, storage_option, memory_need, status, outcome, object, carried, content, list)
-		LEFT JOIN stage_settings s ON m.carried AND s.action = 'Ingest' AND s.stage = m.stage AND NOT s.paused
+				$10::text[], $11::text[], $12::bigint[], $13::int[], $19::bytea[], $20::text[])
+			AS m (id, token, stage, note, topic, file, error, storage_option, memory_need, status, outcome, object, nth, content, list)
+		LEFT JOIN stage_settings s ON m.nth > 0 AND s.action = 'Ingest' AND s.stage = m.stage AND NOT s.paused
 	) m
 	WHERE w.id = m.id AND w.claim_token = m.token
 	RETURNING w.id, m.token, w.claim_token, w.stage, m.topic, m.file, m.error, m.lease, clock_timestamp() AS ended_at, m.status, m.content, m.list
