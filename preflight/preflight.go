@@ -110,6 +110,9 @@ func (s Surroundings) storeChecks(client *storage.Client, add func(service, what
 		}
 		for _, t := range s.Storage.Targets {
 			add(fault.Bucket(t.Name), "target", func(ctx context.Context) []Finding { return s.checkTarget(ctx, client, t) })
+			if i, ok := s.Storage.Inventories[t.Name]; ok {
+				add(fault.Bucket(t.Name), "inventory", func(ctx context.Context) []Finding { return checkInventory(ctx, client, t, i) })
+			}
 		}
 	}
 	for _, t := range s.endpoints() {

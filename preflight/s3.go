@@ -12,10 +12,12 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/farol-preservation/farol/fault"
+	"github.com/farol-preservation/farol/internal/human"
 	"github.com/farol-preservation/farol/internal/process/settings"
 	"github.com/farol-preservation/farol/preflight/trial"
 	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/storage"
+	"github.com/farol-preservation/farol/storage/inventory"
 	"github.com/farol-preservation/farol/storage/setup"
 )
 
@@ -261,6 +263,20 @@ func (s Surroundings) institutionBucket(ctx context.Context, client *storage.Cli
 		}
 	}
 	return good(service, what, "bucket answers")
+}
+
+// checkInventory looks for the newest S3 Inventory of a target. Nothing but the doctor and a schedule
+// depends on it.
+func checkInventory(ctx context.Context, client *storage.Client, t storage.Target, i settings.Inventory) []Finding {
+	const what = "inventory"
+	source, err := i.Source(client)
+	if err == nil {
+		var report *inventory.Report
+		if report, err = source.Newest(ctx, t.Bucket); err == nil {
+			return []Finding{good(fault.Bucket(t.Name), what, "the newest report is of "+human.Time(report.Taken))}
+		}
+	}
+	return []Finding{warn(fault.Bucket(t.Name), what, err.Error(), "correct "+i.Setting+", or unset it: until then `farol doctor` leaves the target unchecked")}
 }
 
 // endpoints has one target for each service that has buckets of ours.

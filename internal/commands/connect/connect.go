@@ -178,11 +178,9 @@ func (s *Services) openBuckets(c settings.Storage) (err error) {
 	}
 	s.Inventories = map[string]inventory.Source{}
 	for target, i := range c.Inventories {
-		b, err := s.client.Bucket(i.Target)
-		if err != nil {
-			return fmt.Errorf("%s: %w", i.Setting, err)
+		if s.Inventories[target], err = i.Source(s.client); err != nil {
+			return err
 		}
-		s.Inventories[target] = inventory.Source{Bucket: b, Folder: i.Folder, Setting: i.Setting}
 	}
 	return nil
 }

@@ -2,11 +2,13 @@ package settings
 
 import (
 	"cmp"
+	"fmt"
 	"net/url"
 	"slices"
 	"strings"
 
 	"github.com/farol-preservation/farol/storage"
+	"github.com/farol-preservation/farol/storage/inventory"
 )
 
 // S3 is where the receiving, staging and restoration buckets are, and the
@@ -58,6 +60,15 @@ type Inventory struct {
 
 	Folder  string // with a slash at the end
 	Setting string // name of its setting
+}
+
+// Source is where its reports are read.
+func (i Inventory) Source(client *storage.Client) (inventory.Source, error) {
+	b, err := client.Bucket(i.Target)
+	if err != nil {
+		return inventory.Source{}, fmt.Errorf("%s: %w", i.Setting, err)
+	}
+	return inventory.Source{Bucket: b, Folder: i.Folder, Setting: i.Setting}, nil
 }
 
 // Storage is all the buckets that a worker writes to.
