@@ -6,6 +6,7 @@ import (
 	"context"
 	_ "embed" // the statement
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -198,16 +199,20 @@ func (l *listener) next(ctx context.Context) (*pgconn.Notification, error) {
 	}
 	quiet, cancel := context.WithTimeout(ctx, while)
 	defer cancel()
-	go func() {
+	var turned sync.WaitGroup
+	turned.Go(func() {
 		select {
 		case <-quiet.Done():
 		case <-l.Turned:
 			cancel()
 		}
-	}()
+	})
 	n, err := l.WaitForNotification(quiet)
-	if err != nil && ctx.Err() == nil && quiet.Err() != nil {
-		return nil, nil
+	ended := quiet.Err() != nil
+	cancel()
+	turned.Wait() // or it would take a value that is for the next call
+	if err != nil && ctx.Err() == nil && ended {
+		return n, nil
 	}
 	return n, err //nolint:wrapcheck // as its own
 }
