@@ -206,6 +206,7 @@ func TestOneSlotAtATimeGivesWay(t *testing.T) {
 
 // slotOfOwn is a slot of the first of two pools. Items are known to wait at some places, and nowhere else.
 func slotOfOwn(t *testing.T, waits ...place) (r *Runner, s *slot, stopClaiming func()) {
+	t.Helper()
 	own := Pool{Name: "own", Stages: []string{"Receive", "Store", "Record", "Restore Object"}, Slots: 4}
 	small := Pool{Name: "small", Stages: []string{"Receive", "Store"}, Slots: 2, StorageOptions: []string{"Standard"}}
 	r = &Runner{
