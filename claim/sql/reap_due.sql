@@ -1,6 +1,6 @@
--- reap_due: lists the workers of a host that have not ended as far as is known, of the others the
--- sixteen that follow this one, and says whether there is anything to reap whatever became of these: a lease that lapsed not
--- longer ago than a time, or a process that is silent. Without any worker it is one row.
+-- reap_due: lists workers of a host that have not ended as far as is known: the sixteen that follow
+-- this one. It says also whether there is anything to reap whatever became of these: a lease that
+-- lapsed not longer ago than a time, or a process that is silent. Without any worker it is one row.
 -- Each worker looks after some, since a hundred that all read the state of all others would do
 -- little else; if it finds them dead, the ones behind them follow it.
 -- Index: work_items_lease

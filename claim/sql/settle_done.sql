@@ -10,8 +10,9 @@
 -- and what claim_ingest writes. It is a statement of its own because calling move_items costs a
 -- tenth of a transition. Tests make the same moves in the other ways and compare every column.
 -- Parameters: $1 to $9 as in settle; $10 to $12 status, outcome and object; $13 how many, with
--- this one, are carried on to its stage, 0 if it is not; $14 to $16 node, process and worker; $17, $18 leases that differ from the settings, and their stages;
--- $19, $20 what each stage leaves for the next ones, and its name. It goes when the item has ended.
+-- this one, are carried on to its stage, 0 if it is not; $14 to $16 node, process and worker;
+-- $17, $18 leases that differ from the settings, and their stages; $19, $20 what each stage leaves
+-- for the next ones, and its name. It goes when the item has ended.
 WITH moved AS (
 	UPDATE work_items w SET
 		stage              = m.stage,

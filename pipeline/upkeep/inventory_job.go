@@ -57,7 +57,7 @@ func (d Jobs) compareInventory(ctx context.Context, name string) (text string, e
 	}
 	err = c.run(ctx)
 	if forward > 0 {
-		d.Log.ErrorContext(ctx, "copies are missing or resized; their fixity checks are due now", "target", name, "copies", forward)
+		d.Log.ErrorContext(ctx, "copies are missing or resized; their fixity checks are due now", "target", name, "copies", forward, "to_do", "run `farol doctor`, and see who removed or changed them")
 	}
 	if c.inventory == nil {
 		return "not compared", err
