@@ -16,10 +16,7 @@ func processExperiments() []experiment {
 		trial("none", "nothing fails", "no fault, for comparison", 0, nil).inShort().
 			prepared(func(s *site) error { s.workers[len(s.workers)-1].Env["TZ"] = "Pacific/Chatham"; return nil }),
 		trial("kill-9", "a random worker is killed (SIGKILL) every 2 s while there is work, for a minute at most", "nothing lost or done twice; attempts may be used up", 0,
-			untilDone(time.Minute, repeated("kill", 2*time.Second, func(_ context.Context, s *site) error {
-				s.workers[s.rng.IntN(len(s.workers))].Signal(syscall.SIGKILL)
-				return nil
-			}))).inShort().spends(),
+			untilDone(time.Minute, kills())).inShort().spends(),
 		trial("kill-all", "all workers are killed at once, three times, 12 s apart", "nothing lost or done twice; attempts may be used up", 0,
 			hold(38*time.Second, repeated("kill", 12*time.Second, func(_ context.Context, s *site) error {
 				for _, p := range s.workers {
@@ -53,7 +50,7 @@ func settingsExperiments() []experiment {
 				env["FAROL_TARGET_STANDARD_VA_BUCKET"] = s.Bucket("mistyped")
 			})),
 		trial("one-wrong-staging", "one worker starts with the name of a staging bucket that is not there", "the others process all bags", 0, nil).
-			prepared(wrong(func(s *site, env map[string]string) { env["FAROL_STAGING_BUCKET"] = s.Bucket("mistyped-staging") })),
+			prepared(wrong(func(s *site, env map[string]string) { env["FAROL_STAGING_BUCKET"] = s.Bucket("mistyped-staging") })).of(listed),
 		trial("one-wrong-endpoint", "one worker starts with an S3 endpoint where nobody listens", "the others process all bags", 0, nil).
 			prepared(wrong(func(_ *site, env map[string]string) { env["FAROL_S3_ENDPOINT"] = "https://127.0.0.1:9" })),
 		trial("one-wrong-name", "one worker, in another time zone, starts with an S3 host name that DNS does not know", "the others process all bags", 0, nil).
@@ -162,4 +159,12 @@ func freeDisk(_ context.Context, s *site) error {
 		s.note("the worker's disk could not be freed, since it has restarted: %v", err)
 	}
 	return nil
+}
+
+// kills kills a random worker now and then.
+func kills() fault {
+	return repeated("kill", 2*time.Second, func(_ context.Context, s *site) error {
+		s.workers[s.rng.IntN(len(s.workers))].Signal(syscall.SIGKILL)
+		return nil
+	})
 }

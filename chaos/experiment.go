@@ -87,6 +87,10 @@ func otherStores(list []experiment) (again []experiment) {
 // is invalid.
 func usual(bags int) mix { return mix{Bags: bags, Large: 1, Many: 1} }
 
+// listed is usual with more bags whose lists are too large for the registry, and so go to the staging
+// bucket.
+func listed(bags int) mix { return mix{Bags: bags, Large: 1, Many: 12} }
+
 const (
 	firstProgress = 30 * time.Second // from the end of the faults to the first stage that is done
 	pollPause     = 100 * time.Millisecond

@@ -238,8 +238,8 @@ func (b *breaker) needs(item claim.Item) bool {
 }
 
 // judge says what a result means for the item: if a service failed, the item is held. It also
-// tells the breakers.
-func (g *breakers) judge(item claim.Item, result error) error {
+// tells the breakers: that a service works is shown by what has used it, and by nothing else.
+func (g *breakers) judge(item claim.Item, result error, answers *fault.Answers) error {
 	f := claim.FaultIn(result)
 	misled, doubted := claim.InDoubt(result)
 	g.mu.Lock()
@@ -260,10 +260,11 @@ func (g *breakers) judge(item claim.Item, result error) error {
 	case f == nil:
 		delete(g.items, item.ID)
 		for _, one := range g.byName {
-			if one.needs(item) {
+			if one.needs(item) && answers.Has(one.service) {
 				one.ok(now, item)
 			}
 		}
+		g.untry(item, now) // of a service that it did not use
 		return result
 	}
 	if f.Service == fault.Settings {

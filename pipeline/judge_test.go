@@ -34,17 +34,17 @@ func TestItemThatFailsOnTrialWaitsLonger(t *testing.T) {
 	one := &breaker{service: bad.Service, state: claim.ServiceOK, scopes: []claim.Scope{{Steps: []string{item.Step()}}}}
 	g.byName[bad.Service] = one
 	for one.state == claim.ServiceOK {
-		g.judge(item, bad)
+		g.judge(item, bad, &fault.Answers{})
 	}
 	before := g.items[item.ID]
-	g.judge(item, bad) // it was claimed before the breaker tripped
+	g.judge(item, bad, &fault.Answers{}) // it was claimed before the breaker tripped
 	if n := g.items[item.ID]; n != before {
 		t.Errorf("what was under way when the service failed waits as if it had failed %d times, want %d", n, before)
 	}
 	for n := 1; n <= 4; n++ {
 		one.probed(time.Now(), nil)
 		one.trial = item.ID
-		g.judge(item, bad)
+		g.judge(item, bad, &fault.Answers{})
 		if got := g.items[item.ID]; got != before+n || one.state != claim.ServiceFailing {
 			t.Fatalf("after %d failures on trial it waits as if it had failed %d times, and the service is %s", n, got, one.state)
 		}
@@ -60,34 +60,40 @@ func TestServiceThatFailsOneItemAlone(t *testing.T) {
 	elsewhere := claim.Item{Action: "Ingest", Stage: "Cleanup", StorageOption: "Standard"}
 	bad := &fault.Error{Service: "s3:Standard-OR", Kind: fault.Overloaded, Err: errors.New("503")}
 	for name, tc := range map[string]struct {
+		unused         bool    // by what ends well
 		others         []error // how items of others end before
 		away           int     // of another step, that end well
 		alone          bool
 		served, probed bool // what is known then
 	}{
-		"it serves others":              {make([]error, 10), 0, true, true, true},
-		"nobody else needs it":          {nil, 0, true, false, false},
-		"it fails one of five others":   {[]error{nil, nil, nil, nil, bad}, 0, false, true, true},
-		"it fails one of twelve others": {append(make([]error, 11), bad), 0, true, true, true},
-		"it serves another step":        {nil, 10, true, false, true},
-		"it fails this step":            {[]error{bad, nil}, 40, false, true, true},
+		"it serves others":              {false, make([]error, 10), 0, true, true, true},
+		"nobody else needs it":          {false, nil, 0, true, false, false},
+		"it fails one of five others":   {false, []error{nil, nil, nil, nil, bad}, 0, false, true, true},
+		"it fails one of twelve others": {false, append(make([]error, 11), bad), 0, true, true, true},
+		"others had no need of it":      {true, make([]error, 10), 10, true, false, false},
+		"it serves another step":        {false, nil, 10, true, false, true},
+		"it fails this step":            {false, []error{bad, nil}, 40, false, true, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			g := newBreakers(Deps{}, nil, silentBoard{}, slog.New(slog.DiscardHandler))
 			one := &breaker{service: bad.Service, state: claim.ServiceOK, scopes: []claim.Scope{{Steps: []string{item.Step(), elsewhere.Step()}}}}
 			g.byName[bad.Service] = one
+			var used fault.Answers
+			if !tc.unused {
+				used.Note(bad.Service)
+			}
 			for i := range tc.away {
 				other := elsewhere
 				other.ID = int64(1000 + i)
-				g.judge(other, nil)
+				g.judge(other, nil, &used)
 			}
 			for i, result := range tc.others {
 				other := item
 				other.ID = int64(100 + i)
-				g.judge(other, result)
+				g.judge(other, result, &used)
 			}
-			if _, alone := claim.InDoubt(g.judge(item, bad)); alone != tc.alone {
+			if _, alone := claim.InDoubt(g.judge(item, bad, &fault.Answers{})); alone != tc.alone {
 				t.Errorf("it fails the item alone: %t, want %t", alone, tc.alone)
 			}
 			if known := one.alone(time.Now(), item, false); known.Served > 0 != tc.served || known.Probed != tc.probed {
@@ -113,7 +119,7 @@ func TestWorkerWithWrongSettingsLeavesItemsToOthers(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			g := newBreakers(Deps{}, nil, silentBoard{}, slog.New(slog.DiscardHandler))
-			g.judge(item, tc.fault)
+			g.judge(item, tc.fault, &fault.Answers{})
 			got := g.without(false)
 			if len(got) != tc.want || tc.want == 1 && (!slices.Equal(got[0].Steps, []string{item.Step()}) || !slices.Equal(got[0].StorageOptions, []string{"Standard"})) {
 				t.Errorf("after %v it leaves out %+v", tc.fault, got)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/farol-preservation/farol/claim"
 	"github.com/farol-preservation/farol/claim/stages"
+	"github.com/farol-preservation/farol/fault"
 	"github.com/farol-preservation/farol/progress"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/retry"
@@ -29,8 +30,9 @@ func (r *Runner) process(ctx context.Context, item claim.Item, s *slot) (next *c
 	}
 	defer w.leave()
 	start := time.Now()
-	result := hold.Verdict(hold.Do(func(ctx context.Context) error { return step.Run.Run(ctx, w) }))
-	result = r.judge(ctx, item, result)
+	var answers fault.Answers
+	result := hold.Verdict(hold.Do(func(ctx context.Context) error { return step.Run.Run(fault.WithAnswers(ctx, &answers), w) }))
+	result = r.judge(ctx, item, result, &answers)
 	took := time.Since(start)
 	w.Count.end(ctx, result == nil)
 	if r.options.Observe != nil {
@@ -61,10 +63,10 @@ func (r *Runner) process(ctx context.Context, item claim.Item, s *slot) (next *c
 }
 
 // judge says what a result means for the item: see [breakers.judge].
-func (r *Runner) judge(ctx context.Context, item claim.Item, result error) error {
+func (r *Runner) judge(ctx context.Context, item claim.Item, result error, answers *fault.Answers) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), probeTime)
 	defer cancel()
-	return r.engine.Believe(ctx, item, r.breakers.judge(item, r.engine.Believe(ctx, item, result)))
+	return r.engine.Believe(ctx, item, r.breakers.judge(item, r.engine.Believe(ctx, item, result), answers))
 }
 
 // settle records the outcome, again and again while the database does not

@@ -1,12 +1,14 @@
 package progress_test
 
 import (
+	"context"
 	"errors"
 	"strings"
 	"testing"
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/farol-preservation/farol/fault"
 	"github.com/farol-preservation/farol/internal/rigs/testenv"
 	"github.com/farol-preservation/farol/progress"
 )
@@ -56,4 +58,32 @@ func TestAnOutageIsAnError(t *testing.T) {
 	}
 	proxy.Resume()
 	equal(t, "afterwards", map[int]string{1: "a"}, begin(t, s, 1))
+}
+
+// Redis is noted for the work that it answered, also that it has nothing; and not where it did not.
+func TestAnswersOfRedisAreNoted(t *testing.T) {
+	t.Parallel()
+	url := testenv.RedisURL(t)
+	options, err := redis.ParseURL(url)
+	must(t, err)
+	proxy := testenv.NewProxy(t, options.Addr)
+	s, err := progress.Connect(t.Context(), strings.Replace(url, options.Addr, proxy.Addr(), 1), "farol")
+	must(t, err)
+	t.Cleanup(func() { must(t, s.Close()) })
+	for name, ask := range map[string]func(ctx context.Context) error{
+		"nothing":    func(ctx context.Context) error { _, err := s.Get(ctx, item, stage, "none"); return err },
+		"a write":    func(ctx context.Context) error { return s.Done(ctx, claim(1), stage, map[int]string{1: "a"}) },
+		"a pipeline": func(ctx context.Context) error { _, err := s.Summary(ctx, item); return err },
+	} {
+		var there, away fault.Answers
+		must(t, ask(fault.WithAnswers(t.Context(), &there)))
+		proxy.Cut()
+		if err := ask(fault.WithAnswers(t.Context(), &away)); err == nil {
+			t.Errorf("%s: no error while Redis is away", name)
+		}
+		proxy.Resume()
+		if !there.Has(fault.Redis) || away.Has(fault.Redis) {
+			t.Errorf("%s: noted %t while Redis was there, and %t while it was away", name, there.Has(fault.Redis), away.Has(fault.Redis))
+		}
+	}
 }

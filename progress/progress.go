@@ -70,6 +70,7 @@ type Store struct {
 // New returns a Store whose keys begin with the prefix. The client's own
 // timeouts, pool and retries apply; [Connect] sets them.
 func New(client *redis.Client, prefix string) *Store {
+	client.AddHook(answered{})
 	return &Store{
 		client:     client,
 		prefix:     prefix,

@@ -2,6 +2,7 @@ package storage_test
 
 import (
 	"bytes"
+	"context"
 	"net/http"
 	"sync"
 	"sync/atomic"
@@ -10,6 +11,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/farol-preservation/farol/fault"
 	"github.com/farol-preservation/farol/internal/rigs/testenv"
 	"github.com/farol-preservation/farol/internal/rigs/testenv/must"
 	"github.com/farol-preservation/farol/storage"
@@ -165,5 +167,35 @@ func TestASpellIsToldWhenItBeginsAndWhenItIsOver(t *testing.T) {
 	})
 	if told := said.all(); len(told) != 2 || told[0].Said != "SlowDown" || told[0].Service != b.Service() || told[1].Answers != 2 {
 		t.Errorf("the spells are %+v", told)
+	}
+}
+
+// A bucket is noted for the work that it answered, also that it has no such key; and not where it did
+// not answer.
+func TestAnswersOfBucketsAreNoted(t *testing.T) {
+	t.Parallel()
+	at := target(t, "answers")
+	put(t, create(t, at), "key", noise(10))
+	var away atomic.Bool
+	g := newGate(t, at, func(w http.ResponseWriter, _ *http.Request) bool {
+		if away.Load() {
+			answer(w, http.StatusInternalServerError, "InternalError")
+		}
+		return away.Load()
+	})
+	b := open(t, g.through(at), storage.Options{})
+	for name, ask := range map[string]func(ctx context.Context) error{
+		"a head":    func(ctx context.Context) error { _, err := b.Head(ctx, "key"); return err },
+		"no key":    func(ctx context.Context) error { _, err := b.Get(ctx, "none", storage.Range{Length: -1}); return err },
+		"a listing": func(ctx context.Context) error { _, err := b.KeepsVersions(ctx); return err },
+	} {
+		for _, gone := range []bool{false, true} {
+			var noted fault.Answers
+			away.Store(gone)
+			err := ask(fault.WithAnswers(t.Context(), &noted))
+			if noted.Has(b.Service()) == gone {
+				t.Errorf("%s, the bucket is away: %t: noted %t, %v", name, gone, noted.Has(b.Service()), err)
+			}
+		}
 	}
 }

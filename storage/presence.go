@@ -64,8 +64,9 @@ func refused(err error) bool {
 
 // heard notes what came of a request that began at a time: whether it shows that the bucket is there,
 // and what the answer says of the store.
-func (b *Bucket) heard(began time.Time, h http.Header, err error) {
+func (b *Bucket) heard(ctx context.Context, began time.Time, h http.Header, err error) {
 	if err == nil || speaksOfKeys(err) {
+		fault.Answered(ctx, b.Service())
 		b.lastAnswer.Store(began.UnixNano())
 	}
 	b.store.Heard(h)

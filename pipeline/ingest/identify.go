@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/farol-preservation/farol/claim"
+	"github.com/farol-preservation/farol/fault"
 	"github.com/farol-preservation/farol/format"
 	"github.com/farol-preservation/farol/pipeline/cause"
 	"github.com/farol-preservation/farol/pipeline/lists"
@@ -48,6 +49,7 @@ func (s *identify) Run(ctx context.Context, w *work) error {
 			if err != nil {
 				return notIdentified(ctx, err)
 			}
+			fault.Answered(ctx, fault.Identifier)
 			result, err := s.scan(ctx, f, found, func() (io.ReadCloser, error) { return open(ctx, f.Offset, f.Size) })
 			if err != nil {
 				return err
@@ -63,6 +65,7 @@ func (s *identify) Run(ctx context.Context, w *work) error {
 			if err != nil {
 				return notIdentified(ctx, err)
 			}
+			fault.Answered(ctx, fault.Identifier)
 			result, err := s.scan(ctx, f, found, func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(content)), nil })
 			if err != nil {
 				return err
@@ -93,6 +96,7 @@ func (s *identify) identifyOnce(ctx context.Context, f *lists.File, content []by
 	found, err := s.Formats.Identify(ctx, f.Path, f.Size, bytes.NewReader(content))
 	if err == nil {
 		s.known.keep(key, found)
+		fault.Answered(ctx, fault.Identifier)
 	}
 	return found, err
 }
@@ -117,6 +121,7 @@ func (s *identify) scan(ctx context.Context, f *lists.File, found format.Result,
 	if err != nil {
 		return lists.Format{}, fmt.Errorf("check for viruses: %w", cause.Scanner(ctx, err))
 	}
+	fault.Answered(ctx, fault.Scanner)
 	out.Scanner, out.Infection, out.Unchecked = v.Scanner, v.Signature, v.Unchecked
 	return out, nil
 }

@@ -10,6 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/farol-preservation/farol/claim"
+	"github.com/farol-preservation/farol/fault"
 	"github.com/farol-preservation/farol/internal/rigs/testenv/must"
 	"github.com/farol-preservation/farol/pipeline/pipelinetest"
 )
@@ -141,6 +142,11 @@ func TestSpilledBytesComeBack(t *testing.T) {
 			}
 			if onDisk := s.file != nil; onDisk != (size > largestKept) || s.size != int64(size) {
 				t.Errorf("on disk: %v, size %d", onDisk, s.size)
+			}
+			var noted fault.Answers
+			s.answered(fault.WithAnswers(t.Context(), &noted))
+			if noted.Has(fault.Disk) != (size > largestKept) {
+				t.Errorf("the disk is noted: %v", noted.Has(fault.Disk))
 			}
 			got, err := io.ReadAll(fromStart(s))
 			if err != nil || !bytes.Equal(got, want) {

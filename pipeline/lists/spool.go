@@ -12,6 +12,7 @@ import (
 	"os"
 
 	"github.com/farol-preservation/farol/claim"
+	"github.com/farol-preservation/farol/fault"
 	"github.com/farol-preservation/farol/pipeline/cause"
 	"github.com/farol-preservation/farol/storage"
 )
@@ -37,6 +38,7 @@ func (a *Area) fetch(ctx context.Context, name string) (spool spooled, id string
 	if _, err = io.Copy(io.MultiWriter(s, hash), body); err != nil {
 		return nil, "", fmt.Errorf("spool %s: %w", name, cause.Host(errors.Join(err, s.Close())))
 	}
+	s.answered(ctx)
 	return s, hex.EncodeToString(hash.Sum(nil)), nil
 }
 
@@ -49,6 +51,13 @@ type spill struct {
 	memory []byte
 	file   *os.File
 	size   int64
+}
+
+// answered notes that the disk took what was too much for memory.
+func (s *spill) answered(ctx context.Context) {
+	if s.file != nil {
+		fault.Answered(ctx, fault.Disk)
+	}
 }
 
 // Write adds bytes at the end.
@@ -148,6 +157,7 @@ func (o Spooled) Put(ctx context.Context, write func(io.Writer) error) (small []
 	if err := errors.Join(write(buffered), buffered.Flush()); err != nil {
 		return nil, fmt.Errorf("spool %s: %w", o.Key, cause.Host(err))
 	}
+	aside.answered(ctx)
 	if err := o.Check(ctx); err != nil {
 		return nil, err
 	}

@@ -22,7 +22,7 @@ import (
 func conn(t *testing.T, pool *wire.Pool, endpoint, bucket string) *wire.Conn {
 	t.Helper()
 	at := wire.Target{Bucket: bucket, Endpoint: endpoint, AccessKeyID: "id", SecretAccessKey: "x", PathStyle: true}
-	return must.Get(pool.Conn(at, func(time.Time, http.Header, error) {}, func() {}))(t)
+	return must.Get(pool.Conn(at, func(context.Context, time.Time, http.Header, error) {}, func() {}))(t)
 }
 
 func newPool(t *testing.T) *wire.Pool {

@@ -55,7 +55,7 @@ type Conn struct {
 	pace       *pace
 	signer     signer
 	clock      *clock
-	heard      func(began time.Time, h http.Header, err error)
+	heard      func(ctx context.Context, began time.Time, h http.Header, err error)
 	detour     func()
 }
 
@@ -64,7 +64,7 @@ type Conn struct {
 // it began, its error and, after a success of [Conn.Send], the header of the answer. It is called
 // by several goroutines at a time, and must be quick; so is detour, for each request that S3 itself
 // would not have needed.
-func (p *Pool) Conn(t Target, heard func(began time.Time, h http.Header, err error), detour func()) (*Conn, error) {
+func (p *Pool) Conn(t Target, heard func(ctx context.Context, began time.Time, h http.Header, err error), detour func()) (*Conn, error) {
 	c, err := p.conn(t, heard, detour)
 	if err != nil {
 		return nil, fmt.Errorf("target %s: %w", t.name(), err)
@@ -72,7 +72,7 @@ func (p *Pool) Conn(t Target, heard func(began time.Time, h http.Header, err err
 	return c, nil
 }
 
-func (p *Pool) conn(t Target, heard func(began time.Time, h http.Header, err error), detour func()) (*Conn, error) {
+func (p *Pool) conn(t Target, heard func(ctx context.Context, began time.Time, h http.Header, err error), detour func()) (*Conn, error) {
 	if err := t.check(); err != nil {
 		return nil, err
 	}
@@ -185,7 +185,7 @@ func (c *Conn) listen(stack *middleware.Stack) error {
 		if errors.Is(err, context.DeadlineExceeded) && AsksPatience(asked.refusal) {
 			err = asked.refusal // what took the time is that the store asked for it
 		}
-		c.heard(began, nil, err)
+		c.heard(ctx, began, nil, err)
 		return out, metadata, err
 	}), middleware.Before)
 }

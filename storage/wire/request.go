@@ -87,10 +87,10 @@ func (c *Conn) Send(ctx context.Context, r *Request) (*Reply, error) {
 		response, err = c.sized(ctx, r, response) //nolint:bodyclose // the caller closes it
 	}
 	if err != nil {
-		c.heard(began, nil, err)
+		c.heard(ctx, began, nil, err)
 		return nil, &smithy.OperationError{ServiceID: s3.ServiceID, OperationName: r.Operation, Err: err}
 	}
-	c.heard(began, response.Header, nil)
+	c.heard(ctx, began, response.Header, nil)
 	return &Reply{response.Header, response.ContentLength, response.Body}, nil
 }
 

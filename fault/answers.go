@@ -1,0 +1,45 @@
+package fault
+
+import (
+	"context"
+	"slices"
+	"sync"
+)
+
+// Answers are the services that have done something for a piece of work. That it ended well says
+// nothing of a service that it might have needed, and had no need of. Its methods may be called at
+// the same time as any other.
+type Answers struct {
+	mu       sync.Mutex
+	services []string
+}
+
+type answersKey struct{}
+
+// WithAnswers has [Answered] note in a what is done under the context that it returns.
+func WithAnswers(ctx context.Context, a *Answers) context.Context {
+	return context.WithValue(ctx, answersKey{}, a)
+}
+
+// Answered notes that a service has done what was asked of it. Packages that speak to services call it.
+func Answered(ctx context.Context, service string) {
+	if a, ok := ctx.Value(answersKey{}).(*Answers); ok {
+		a.Note(service)
+	}
+}
+
+// Note adds a service.
+func (a *Answers) Note(service string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if !slices.Contains(a.services, service) {
+		a.services = append(a.services, service)
+	}
+}
+
+// Has reports whether a service is among them.
+func (a *Answers) Has(service string) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return slices.Contains(a.services, service)
+}
