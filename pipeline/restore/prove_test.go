@@ -225,7 +225,7 @@ func TestProofGoesOnAfterAnyDeath(t *testing.T) {
 		to := a.S3.Proxy(t)
 		gate := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if dies(r) && !died.Swap(true) {
-				if _, err := a.DB.Exec(r.Context(), `SELECT release(id) FROM work_items WHERE status = 'Started'`); err != nil {
+				if _, err := a.DB.Exec(context.WithoutCancel(r.Context()), `SELECT release(id) FROM work_items WHERE status = 'Started'`); err != nil {
 					t.Error(err)
 				}
 				panic(http.ErrAbortHandler)
