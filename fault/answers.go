@@ -6,9 +6,9 @@ import (
 	"sync"
 )
 
-// Answers are the services that have done something for a piece of work. That it ended well says
-// nothing of a service that it might have needed, and had no need of. Its methods may be called at
-// the same time as any other.
+// Answers are the services, by the names that an [Error] has, which have done something for a piece of
+// work. That the work ended well says nothing of a service that it could have used and did not. The
+// zero value has none. Its methods may be called at the same time as any other.
 type Answers struct {
 	mu       sync.Mutex
 	services []string
@@ -16,7 +16,7 @@ type Answers struct {
 
 type answersKey struct{}
 
-// WithAnswers has [Answered] note in a what is done under the context that it returns.
+// WithAnswers returns a context under which [Answered] adds services to a.
 func WithAnswers(ctx context.Context, a *Answers) context.Context {
 	return context.WithValue(ctx, answersKey{}, a)
 }

@@ -103,6 +103,25 @@ func TestServiceThatFailsOneItemAlone(t *testing.T) {
 	}
 }
 
+// An item on trial that had no need of the service says nothing of it, and makes room for another.
+func TestItemOnTrialThatDidNotUseTheService(t *testing.T) {
+	t.Parallel()
+	item := claim.Item{ID: 7, Action: "Ingest", Stage: "Store", StorageOption: "Standard"}
+	for _, used := range []bool{false, true} {
+		g := newBreakers(Deps{}, nil, silentBoard{}, slog.New(slog.DiscardHandler))
+		one := &breaker{service: fault.Redis, state: claim.ServiceTrying, trial: item.ID, scopes: []claim.Scope{{Steps: []string{item.Step()}}}}
+		g.byName[one.service] = one
+		var answers fault.Answers
+		if used {
+			answers.Note(fault.Redis)
+		}
+		g.judge(item, nil, &answers)
+		if works := one.state == claim.ServiceOK; works != used || one.trial != 0 {
+			t.Errorf("used %t: the service is %s, on trial is %d", used, one.state, one.trial)
+		}
+	}
+}
+
 // A worker whose settings do not fit an item leaves the like of it to others for
 // longer than the item is held: it knows first when that is due again.
 func TestWorkerWithWrongSettingsLeavesItemsToOthers(t *testing.T) {

@@ -14,7 +14,7 @@ type answered struct{}
 // DialHook changes nothing.
 func (answered) DialHook(next redis.DialHook) redis.DialHook { return next }
 
-// ProcessHook notes a command that was answered, also by an error that is Redis's nothing.
+// ProcessHook notes that a command was answered, also where the answer is that there is nothing.
 func (answered) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
 		return heard(ctx, next(ctx, cmd))
