@@ -56,17 +56,18 @@ func mayImport() map[string][]string {
 		"registry/topiclog": {"registry"},
 		"registry/upkeep":   {"registry", "registry/requests"},
 
-		"claim":             {"fault", "registry", "retry"},
-		"storage":           {"fault", "registry", "retry", "storage/..."},
-		"storage/ability":   {"storage/wire"},
-		"storage/inventory": {"storage"},
-		"storage/lock":      {"fault", "storage/wire"},
-		"storage/proof":     nil,
-		"storage/setup":     {"storage/lock", "storage/wire"},
-		"storage/wire":      {"fault", "retry"},
-		"progress":          {"fault", "registry", "retry"},
-		"explain":           {"claim/...", "explain/estimate", "fault", "internal/human", "progress", "registry/..."},
-		"explain/estimate":  {"registry"},
+		"claim":               {"fault", "registry", "retry"},
+		"storage":             {"fault", "registry", "retry", "storage/..."},
+		"storage/ability":     {"storage/wire"},
+		"storage/credentials": {"fault"},
+		"storage/inventory":   {"storage"},
+		"storage/lock":        {"fault", "storage/wire"},
+		"storage/proof":       nil,
+		"storage/setup":       {"storage/lock", "storage/wire"},
+		"storage/wire":        {"fault", "retry", "storage/credentials"},
+		"progress":            {"fault", "registry", "retry"},
+		"explain":             {"claim/...", "explain/estimate", "fault", "internal/human", "progress", "registry/..."},
+		"explain/estimate":    {"registry"},
 
 		// The runner is given its steps and knows none.
 		"pipeline":              with("pipeline/cause", "pipeline/copies"),
@@ -139,7 +140,7 @@ func mayImport() map[string][]string {
 		"internal/process/memory":    nil,
 		"internal/process/monitor":   {"claim", "internal/commands/cli", "internal/process/settings", "nsqcompat", "pipeline/...", "registry/...", "storage", "web/pull"},
 		"internal/rigs/reference":    nil, // it is for tests
-		"internal/process/settings":  with("internal/human", "pipeline", "pipeline/ingest", "pipeline/steps"),
+		"internal/process/settings":  with("internal/human", "storage/credentials", "pipeline", "pipeline/ingest", "pipeline/steps"),
 		"preflight":                  with("internal/human", "internal/process/memory", "internal/process/settings", "migrations", "pipeline", "storage/setup"),
 		"cmd":                        with("explain", "internal/...", "migrations", "nsqcompat", "pipeline/...", "preflight", "web/..."),
 	}

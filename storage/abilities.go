@@ -15,7 +15,10 @@ func (b *Bucket) Can(w ability.Way) (can, known bool) {
 	if m := b.conn.Target.Checksum; !m.Measured() && slices.Contains([]ability.Way{ability.SHA256, ability.PartSHA256, ability.CopiedSHA256, ability.Trailers}, w) {
 		return m == ChecksumSHA256, true
 	}
-	if w == ability.ETagMD5 && b.conn.Target.Checksum == ChecksumETag {
+	switch {
+	case w == ability.ETagMD5 && b.ownETags():
+		return false, true
+	case w == ability.ETagMD5 && b.conn.Target.Checksum == ChecksumETag:
 		return true, true
 	}
 	return b.store.Can(w)
@@ -30,8 +33,15 @@ func (b *Bucket) can(w ability.Way) bool {
 // Lacks tells whether the bucket's store is known not to go a way.
 func (b *Bucket) Lacks(w ability.Way) bool { return !b.can(w) }
 
+// ownETags reports whether objects are encrypted with a key of KMS: their ETags are no MD5s, whatever
+// other buckets of the store have.
+func (b *Bucket) ownETags() bool { return strings.HasPrefix(b.conn.Target.Encryption, "aws:kms") }
+
 // learn notes what was seen of a way: why is nil if the store goes it.
 func (b *Bucket) learn(w ability.Way, why error) {
+	if w == ability.ETagMD5 && b.ownETags() {
+		return
+	}
 	if why == nil {
 		b.store.Learn(w, true, "")
 		return

@@ -100,9 +100,7 @@ func (s Source) inParts(up Upload, p Parts) bool {
 // Reaches reports whether requests to b may name objects of src: both are at one endpoint, with
 // one key.
 func (b *Bucket) Reaches(src *Bucket) bool {
-	return *b.conn.Endpoint == *src.conn.Endpoint &&
-		b.conn.Target.AccessKeyID == src.conn.Target.AccessKeyID &&
-		b.conn.Target.SecretAccessKey == src.conn.Target.SecretAccessKey
+	return *b.conn.Endpoint == *src.conn.Endpoint && b.conn.Target.Credentials() == src.conn.Target.Credentials()
 }
 
 // unable reports whether the bytes should be tried by way of this process. If it
@@ -213,6 +211,9 @@ func (b *Bucket) copyOnce(ctx context.Context, src Source, key string, up Upload
 	made, err := out.Copied()
 	if err != nil {
 		return Object{}, b.conn.Wrong(err)
+	}
+	if err := b.encrypted(out.Header.Get(encryptionHeader)); err != nil {
+		return Object{}, b.discard(ctx, key, err)
 	}
 	o := b.written(key, up, made.ETag, made.ChecksumSHA256, out.Header.Get("X-Amz-Version-Id"))
 	o.LastModified = made.LastModified

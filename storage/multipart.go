@@ -227,6 +227,9 @@ func (u *upload) begin(ctx context.Context, up Upload, sum bool) error {
 		ContentType:  nonEmpty(up.ContentType),
 		Metadata:     up.Metadata,
 		StorageClass: types.StorageClass(u.bucket.conn.Target.StorageClass),
+
+		ServerSideEncryption: types.ServerSideEncryption(u.bucket.conn.Target.Encryption),
+		SSEKMSKeyId:          nonEmpty(u.bucket.conn.Target.KMSKey),
 	}
 	if sum {
 		in.ChecksumAlgorithm = types.ChecksumAlgorithmSha256
@@ -243,6 +246,10 @@ func (u *upload) begin(ctx context.Context, up Upload, sum bool) error {
 		u.abort(ctx)
 	}
 	u.id, u.up = *out.UploadId, up
+	if err := u.bucket.encrypted(string(out.ServerSideEncryption)); err != nil {
+		u.abort(ctx)
+		return err
+	}
 	if !sum && u.checksums() {
 		u.proof = byETag
 	}

@@ -173,6 +173,9 @@ func (b *Bucket) putOnce(ctx context.Context, key string, up Upload, sum bool, o
 	if err != nil {
 		return Object{}, b.conn.Unsent(ctx, body, err)
 	}
+	if err := b.encrypted(out.Header.Get(encryptionHeader)); err != nil {
+		return Object{}, b.discard(ctx, key, err)
+	}
 	o := b.written(key, up, out.ETag(), out.Header.Get("X-Amz-Checksum-Sha256"), out.Header.Get("X-Amz-Version-Id"))
 	if o.ETag == "" {
 		if o, err = b.lookedAt(ctx, key, up.Size); err != nil {
@@ -254,7 +257,20 @@ func (b *Bucket) learnETag(sum [16]byte, etag string) {
 func (b *Bucket) describe(r *wire.Request, up Upload) {
 	r.Set("Content-Type", up.ContentType)
 	r.Set("X-Amz-Storage-Class", b.conn.Target.StorageClass)
+	r.Set(encryptionHeader, b.conn.Target.Encryption)
+	r.Set(encryptionHeader+"-Aws-Kms-Key-Id", b.conn.Target.KMSKey)
 	r.SetMetadata(up.Metadata)
+}
+
+const encryptionHeader = "X-Amz-Server-Side-Encryption"
+
+// encrypted fails if the server has not encrypted what was sent as it was asked to: there are stores
+// that ignore the header.
+func (b *Bucket) encrypted(by string) error {
+	if want := b.conn.Target.Encryption; want != "" && by != want {
+		return b.conn.Wrong(fmt.Errorf("the server was asked for encryption by %s, and says that it encrypted by %q", want, by))
+	}
+	return nil
 }
 
 // readBack reads a range of an object and hashes it, since its server proves nothing. An object in

@@ -66,7 +66,9 @@ func TestServerShowsItemsInProgress(t *testing.T) {
 		t.Errorf("fixity: %d %s", status, text)
 	}
 
-	delete(with, "AWS_ACCESS_KEY_ID")
+	for _, name := range []string{"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_REGION"} {
+		delete(with, name)
+	}
 	get = s.servedWeb(with, secret)
 	if status, text := get(at + "/files"); status != http.StatusServiceUnavailable || !strings.Contains(text, "does not read the staging bucket") {
 		t.Errorf("files without S3: %d %s", status, text)

@@ -53,6 +53,7 @@ type Conn struct {
 	directWork http.RoundTripper // likewise of Work
 	retryer    patientRetryer
 	pace       *pace
+	keys       *keys
 	signer     signer
 	clock      *clock
 	heard      func(ctx context.Context, began time.Time, h http.Header, err error)
@@ -92,9 +93,11 @@ func (p *Pool) conn(t Target, heard func(ctx context.Context, began time.Time, h
 	}
 	own := p.paceOf(endpoint.Host+"/"+t.Bucket, fault.Bucket(t.name()))
 	c := &Conn{
-		Target: t, Endpoint: endpoint, at: t.bucketURL(endpoint), retryer: patientRetryer{newRetryer(), own}, pace: own, signer: newSigner(),
+		Target: t, Endpoint: endpoint, at: t.bucketURL(endpoint), retryer: patientRetryer{newRetryer(), own}, pace: own,
+		keys:  &keys{p.keysOf(t.Credentials()), fault.Bucket(t.name())},
 		clock: p.clockOf(endpoint.Host), heard: heard, detour: detour,
 	}
+	c.signer = newSigner(c.keys)
 	c.direct = askingTransport{c.clock.transport(transport), &c.clock.unasked, detour}
 	c.directWork = c.clock.transport(forWork)
 	c.API, c.Work = c.connect(c.direct), c.connect(c.directWork)
@@ -104,11 +107,10 @@ func (p *Pool) conn(t Target, heard func(ctx context.Context, began time.Time, h
 // connect makes a client of the SDK's, for what is not a [Request].
 func (c *Conn) connect(transport http.RoundTripper) *s3.Client {
 	t := c.Target
-	key := t.credentials()
 	return s3.New(s3.Options{
 		Region: t.region(),
 		Credentials: aws.CredentialsProviderFunc(func(context.Context) (aws.Credentials, error) {
-			return key, nil
+			return aws.Credentials{AccessKeyID: "of", SecretAccessKey: "the signer"}, nil // it is had for each try
 		}),
 		EndpointResolverV2: fixedEndpoint{*c.at, t.region()},
 		HTTPClient: &http.Client{
@@ -125,7 +127,7 @@ func (c *Conn) connect(transport http.RoundTripper) *s3.Client {
 		ContinueHeaderThresholdBytes:              -1,   // it would ask, and not wait for the answer
 		HTTPSignerV4:                              c.signer,
 		APIOptions: []func(*middleware.Stack) error{strict, c.listen, func(stack *middleware.Stack) error {
-			return stack.Finalize.Insert(c.clock, "Retry", middleware.After)
+			return errors.Join(stack.Finalize.Insert(c.clock, "Retry", middleware.After), stack.Finalize.Insert(c.keys, "Retry", middleware.After))
 		}},
 		Logger: logging.Nop{},
 	})

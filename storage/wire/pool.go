@@ -11,6 +11,8 @@ import (
 	"os"
 	"sync"
 	"time"
+
+	"github.com/farol-preservation/farol/storage/credentials"
 )
 
 const (
@@ -29,7 +31,8 @@ type Pool struct {
 	mu         sync.Mutex
 	transports map[route]*http.Transport
 	clocks     map[string]*clock // by the host of an endpoint
-	paces      map[string]*pace  // by the host of an endpoint and the bucket
+	keys       map[credentials.Source]*credentials.Provider
+	paces      map[string]*pace // by the host of an endpoint and the bucket
 }
 
 // A route is what decides whether two requests may share a connection. Work on
@@ -46,7 +49,7 @@ type route struct {
 func NewPool(idleConns int, stall, serverWork, patience time.Duration, tell func(Spell)) *Pool {
 	return &Pool{
 		idle: idleConns, stall: stall, serverWork: serverWork, patience: patience, tell: tell,
-		transports: make(map[route]*http.Transport), clocks: make(map[string]*clock), paces: make(map[string]*pace),
+		transports: make(map[route]*http.Transport), clocks: make(map[string]*clock), keys: make(map[credentials.Source]*credentials.Provider), paces: make(map[string]*pace),
 	}
 }
 
@@ -66,6 +69,15 @@ func (p *Pool) clockOf(host string) *clock {
 		p.clocks[host] = &clock{}
 	}
 	return p.clocks[host]
+}
+
+func (p *Pool) keysOf(s credentials.Source) *credentials.Provider {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.keys[s] == nil {
+		p.keys[s] = credentials.New(s)
+	}
+	return p.keys[s]
 }
 
 func (p *Pool) paceOf(bucket, service string) *pace {

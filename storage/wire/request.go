@@ -104,9 +104,14 @@ func (c *Conn) sendAgain(ctx context.Context, r *Request) (*http.Response, error
 			return nil, &smithy.CanceledError{Err: ctx.Err()}
 		}
 		unsent, offset := r.left(), c.clock.signWith()
-		response, err := c.sendOnce(ctx, r, time.Now().Add(offset))
+		key, err := c.keys.now(ctx)
+		if err != nil {
+			ended(nil)
+			return nil, err
+		}
+		response, err := c.sendOnce(ctx, r, key, time.Now().Add(offset))
 		ended(err)
-		err = c.clock.judged(err, offset)
+		err = c.keys.judged(ctx, c.clock.judged(err, offset), key)
 		patient := c.pace.asksPatience(err) && time.Since(began) < c.pace.patience
 		if !patient {
 			failed++
@@ -132,9 +137,9 @@ func (r *Request) left() int64 {
 	return r.stream.Left
 }
 
-func (c *Conn) sendOnce(ctx context.Context, r *Request, at time.Time) (*http.Response, error) {
+func (c *Conn) sendOnce(ctx context.Context, r *Request, key aws.Credentials, at time.Time) (*http.Response, error) {
 	out := c.build(ctx, r)
-	if err := c.signer.sign(ctx, c.Target.credentials(), out, r.payload, "s3", c.Region(), at); err != nil {
+	if err := c.signer.sign(ctx, key, out, r.payload, "s3", c.Region(), at); err != nil {
 		return nil, err
 	}
 	transport := c.direct
@@ -193,8 +198,12 @@ func (c *Conn) Presign(ctx context.Context, r *Request, length int64, valid time
 	out := c.build(ctx, r)
 	out.ContentLength, out.Header = length, r.Header
 	out.URL.RawQuery = "X-Amz-Expires=" + strconv.Itoa(int(valid.Seconds())) + "&" + r.Query
+	key, err := c.keys.now(ctx)
+	if err != nil {
+		return "", err
+	}
 	at := time.Now().Add(c.clock.signWith())
-	signed, _, err := c.signer.PresignHTTP(ctx, c.Target.credentials(), out, unsigned, "s3", c.Region(), at, func(o *v4.SignerOptions) {
+	signed, _, err := c.signer.PresignHTTP(ctx, key, out, unsigned, "s3", c.Region(), at, func(o *v4.SignerOptions) {
 		o.DisableURIPathEscaping, o.DisableHeaderHoisting = true, true
 	})
 	return signed, err

@@ -14,16 +14,24 @@ import (
 // A signer signs requests by what S3 demands: the host, the length, and the headers that say
 // what is asked and what the content is. What a proxy on the way may add, change or take away
 // is not covered, or the store would refuse a request that nobody has forged.
-type signer struct{ *v4.Signer }
+type signer struct {
+	*v4.Signer
 
-func newSigner() signer {
-	return signer{v4.NewSigner(func(o *v4.SignerOptions) { o.DisableURIPathEscaping = true })} // as the SDK's own for S3
+	keys *keys
+}
+
+func newSigner(k *keys) signer {
+	return signer{v4.NewSigner(func(o *v4.SignerOptions) { o.DisableURIPathEscaping = true }), k} // as the SDK's own for S3
 }
 
 // SignHTTP signs a request of the SDK's, at the time that the server's clock is believed to show.
 func (s signer) SignHTTP(
-	ctx context.Context, key aws.Credentials, r *http.Request, payload, service, region string, at time.Time, o ...func(*v4.SignerOptions),
+	ctx context.Context, _ aws.Credentials, r *http.Request, payload, service, region string, at time.Time, o ...func(*v4.SignerOptions),
 ) error {
+	key, err := s.keys.now(ctx)
+	if err != nil {
+		return err
+	}
 	offset, _ := ctx.Value(offsetKey{}).(time.Duration)
 	r.URL.RawQuery = withoutID(r.URL.RawQuery)
 	return s.sign(ctx, key, r, payload, service, region, at.Add(offset), o...)

@@ -3,11 +3,10 @@ package wire
 import (
 	"errors"
 	"fmt"
-	"log/slog"
 	"net/url"
 	"strings"
 
-	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/farol-preservation/farol/storage/credentials"
 )
 
 // A Target is one bucket and the way to it.
@@ -18,28 +17,23 @@ type Target struct {
 	Region          string // "" is us-east-1
 	Provider        string // AWS, Wasabi-VA, …; recorded, never interpreted
 	StorageClass    string // S3's name, sent with every write; "" sends none
-	AccessKeyID     string
+	Encryption      string // likewise: AES256, aws:kms or aws:kms:dsse; "" leaves it to the bucket
+	KMSKey          string // that the last two encrypt by; "" is the account's own
+	AccessKeyID     string // with the two below, the key that requests are signed by; "": that of the platform
 	SecretAccessKey Secret
-	CAFile          string // PEM certificates trusted in addition to the system's; "" adds none
-	PathStyle       bool   // bucket in the path; buckets with a dot in their name are addressed so anyway
+	SessionToken    Secret            // of a key that ends at some time
+	KeyFiles        credentials.Files // that have these three, and are read again
+	Profile         string            // of the shared configuration of AWS, for a key of the platform
+	RoleARN         string            // of the role that requests are made by; "" is none
+	ExternalID      string            // that this role asks for
+	CAFile          string            // PEM certificates trusted in addition to the system's; "" adds none
+	PathStyle       bool              // bucket in the path; buckets with a dot in their name are addressed so anyway
 	Checksum        ChecksumMode
 	RestorePriority int // lower is preferred when a file is restored
 }
 
-// A Secret is a string that does not show itself in logs, JSON or messages.
-type Secret string
-
-// String returns stars.
-func (Secret) String() string { return "***" }
-
-// GoString returns stars, so that %#v of a struct shows no secret either.
-func (Secret) GoString() string { return "***" }
-
-// LogValue returns stars.
-func (Secret) LogValue() slog.Value { return slog.StringValue("***") }
-
-// MarshalText returns stars; encoding/json uses it too.
-func (Secret) MarshalText() ([]byte, error) { return []byte("***"), nil }
+// A Secret is a string that does not show itself: see [credentials.Secret].
+type Secret = credentials.Secret
 
 // A ChecksumMode says what a server can be asked to check and keep.
 type ChecksumMode string
@@ -61,7 +55,7 @@ func (t Target) check() error {
 	switch {
 	case t.Bucket == "" || strings.ContainsAny(t.Bucket, "/?#% "):
 		return fmt.Errorf("bucket name %q is not usable", t.Bucket)
-	case t.AccessKeyID == "" || t.SecretAccessKey == "":
+	case t.KeyFiles == credentials.Files{} && (t.AccessKeyID == "") != (t.SecretAccessKey == ""):
 		return errors.New("access key ID or secret access key is missing")
 	case t.Checksum != "" && t.Checksum != ChecksumAuto && t.Checksum != ChecksumSHA256 && t.Checksum != ChecksumETag:
 		return fmt.Errorf("checksum mode %q is not %q, %q or %q", t.Checksum, ChecksumAuto, ChecksumSHA256, ChecksumETag)
@@ -83,8 +77,12 @@ func (t Target) region() string {
 	return "us-east-1"
 }
 
-func (t Target) credentials() aws.Credentials {
-	return aws.Credentials{AccessKeyID: t.AccessKeyID, SecretAccessKey: string(t.SecretAccessKey)}
+// Credentials says whose the requests are: targets with equal ones share them.
+func (t Target) Credentials() credentials.Source {
+	return credentials.Source{
+		Key:   credentials.Key{AccessKeyID: t.AccessKeyID, SecretAccessKey: t.SecretAccessKey, SessionToken: t.SessionToken},
+		Files: t.KeyFiles, Profile: t.Profile, RoleARN: t.RoleARN, ExternalID: t.ExternalID, Region: t.region(),
+	}
 }
 
 // endpoint is where the service is, without the bucket.

@@ -4,10 +4,12 @@ import (
 	"cmp"
 	"fmt"
 	"net/url"
+	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/farol-preservation/farol/storage"
+	"github.com/farol-preservation/farol/storage/credentials"
 	"github.com/farol-preservation/farol/storage/inventory"
 )
 
@@ -16,16 +18,67 @@ import (
 type S3 struct {
 	Endpoint        string         `env:"FAROL_S3_ENDPOINT" is:"an http(s) URL" doc:"S3 service of all buckets. Without it, AWS; for a preservation target, its own provider"`
 	CAFile          string         `env:"FAROL_S3_CA_FILE" is:"the path of a file" doc:"PEM certificates that are trusted in addition to the system's"`
-	AccessKeyID     string         `env:"AWS_ACCESS_KEY_ID,required,notEmpty" is:"an access key ID" doc:"Access key of the S3 service"`
-	SecretAccessKey storage.Secret `env:"AWS_SECRET_ACCESS_KEY,required,notEmpty" is:"a secret access key" doc:"Secret of that access key"`
-	Region          string         `env:"AWS_REGION" envDefault:"us-east-1" is:"a region" doc:"Region of the S3 service. Without FAROL_S3_ENDPOINT each preservation target has its own"`
+	AccessKeyID     string         `env:"AWS_ACCESS_KEY_ID" is:"an access key ID" doc:"Access key of the S3 service. Without it, the platform's: a profile, web identity (IRSA), an endpoint of ECS or EKS, or the instance's role"`
+	SecretAccessKey storage.Secret `env:"AWS_SECRET_ACCESS_KEY" is:"a secret access key" doc:"Secret of that access key"`
+	SessionToken    storage.Secret `env:"AWS_SESSION_TOKEN" is:"a session token" doc:"Session token of an access key that expires"`
+	Profile         string         `env:"AWS_PROFILE" is:"the name of a profile" doc:"Profile of the shared configuration of AWS, if no access key is set"`
+	RoleARN         string         `env:"FAROL_S3_ROLE_ARN" is:"the ARN of a role" doc:"Role to assume for all buckets but those of targets with a role or a key of their own"`
+	ExternalID      string         `env:"FAROL_S3_EXTERNAL_ID" is:"an external ID" doc:"External ID that this role requires"`
+	files           credentials.Files
+	Region          string `env:"AWS_REGION" envDefault:"us-east-1" is:"a region" doc:"Region of the S3 service. Without FAROL_S3_ENDPOINT each preservation target has its own"`
+}
+
+// check finds keys with a part missing, and where the parts are read again.
+func (c *S3) check(s *reader) {
+	c.files = s.keyFiles("AWS_")
+	s.checkKeyOf("AWS_", c.AccessKeyID, c.SecretAccessKey, c.SessionToken)
+	s.checkRole("FAROL_S3_", c.RoleARN, c.ExternalID)
+	if c.AccessKeyID == "" && !slices.ContainsFunc(platformNames(), func(name string) bool { return s.environ[name] != "" }) {
+		s.wrong("AWS_ACCESS_KEY_ID", "is not set; it must be "+allowed(c, "AccessKeyID")+". If this host or container has credentials of its own, set AWS_REGION")
+	}
+}
+
+// platformNames are the variables by which platforms, or people, say that credentials are there without
+// a key: those of profiles, of IRSA, of ECS and EKS, and, where there is only the instance, a region.
+func platformNames() []string {
+	return []string{
+		"AWS_PROFILE", "AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI", "AWS_CONTAINER_CREDENTIALS_FULL_URI",
+		"AWS_SHARED_CREDENTIALS_FILE", "AWS_CONFIG_FILE", "AWS_REGION",
+	}
+}
+
+// keyFiles are the files that have the parts of a key.
+func (s *reader) keyFiles(prefix string) credentials.Files {
+	of := func(name string) string { return string(s.file(prefix + name)) }
+	return credentials.Files{AccessKeyID: of("ACCESS_KEY_ID"), SecretAccessKey: of("SECRET_ACCESS_KEY"), SessionToken: of("SESSION_TOKEN")}
+}
+
+func (s *reader) checkKeyOf(prefix, id string, secret, token storage.Secret) {
+	switch {
+	case id == "" && secret+token != "":
+		s.wrong(prefix+"ACCESS_KEY_ID", "is not set, but the other half of the key is")
+	case id != "" && secret == "":
+		s.wrong(prefix+"SECRET_ACCESS_KEY", "is not set, but the other half of the key is")
+	}
+}
+
+var roleARN = regexp.MustCompile(`^arn:[a-z0-9-]+:iam::\d{12}:role/\S+$`)
+
+func (s *reader) checkRole(prefix, arn, externalID string) {
+	switch {
+	case arn != "" && !roleARN.MatchString(arn):
+		s.wrong(prefix+"ROLE_ARN", fmt.Sprintf("is %q; it must be the ARN of a role such as arn:aws:iam::123456789012:role/farol", arn))
+	case arn == "" && externalID != "":
+		s.wrong(prefix+"EXTERNAL_ID", "is set, but no role that it would be for: set "+prefix+"ROLE_ARN, too")
+	}
 }
 
 // Target is a bucket on the service.
 func (c S3) Target(bucket string) storage.Target {
 	return storage.Target{
 		Bucket: bucket, Endpoint: c.Endpoint, Region: c.Region, CAFile: c.CAFile,
-		AccessKeyID: c.AccessKeyID, SecretAccessKey: c.SecretAccessKey,
+		AccessKeyID: c.AccessKeyID, SecretAccessKey: c.SecretAccessKey, SessionToken: c.SessionToken, KeyFiles: c.files,
+		Profile: c.Profile, RoleARN: c.RoleARN, ExternalID: c.ExternalID,
 		PathStyle: c.Endpoint != "", // what is not AWS seldom has a name for each bucket
 	}
 }
@@ -49,7 +102,13 @@ type Target struct {
 	CAFile          string         `env:"CA_FILE" is:"the path of a file" doc:"PEM certificates that are trusted in addition to the system's"`
 	AccessKeyID     string         `env:"ACCESS_KEY_ID" is:"an access key ID" doc:"Access key, if it differs from that of the other buckets"`
 	SecretAccessKey storage.Secret `env:"SECRET_ACCESS_KEY" is:"a secret access key" doc:"Secret of that access key"`
+	SessionToken    storage.Secret `env:"SESSION_TOKEN" is:"a session token" doc:"Session token of an access key that expires"`
+	Profile         string         `env:"PROFILE" is:"the name of a profile" doc:"Profile of the shared configuration of AWS, if the target's credentials are not those of the other buckets"`
+	RoleARN         string         `env:"ROLE_ARN" is:"the ARN of a role" doc:"Role to assume for the target, with its own credentials or those of the other buckets"`
+	ExternalID      string         `env:"EXTERNAL_ID" is:"an external ID" doc:"External ID that this role requires"`
 	StorageClass    string         `env:"STORAGE_CLASS" is:"an S3 storage class" doc:"Storage class of every write"`
+	Encryption      string         `env:"ENCRYPTION" is:"AES256, aws:kms or aws:kms:dsse" oneof:"AES256 aws:kms aws:kms:dsse" doc:"Encryption by the store that every write asks for. Without it, the bucket's own"`
+	KMSKey          string         `env:"KMS_KEY" is:"the ID or ARN of a key" doc:"Key of KMS that encrypts the target's objects"`
 	Checksum        string         `env:"CHECKSUM" envDefault:"auto" is:"auto, sha256 or etag" oneof:"auto sha256 etag" doc:"Proof of stored bytes: auto finds out if the store keeps checksums; sha256 takes them for given, etag an ETag that is the MD5"`
 	Inventory       string         `env:"INVENTORY" is:"a bucket and a folder such as inventories/daily/preservation-va/farol" doc:"Destination of the S3 Inventory of the bucket, down to the folder that has those of the dates. doctor reads it and does not list the target; schedule compares it with the records"`
 }
@@ -143,12 +202,10 @@ func (s *reader) readTarget(shared S3, spec storage.TargetSpec) storage.Target {
 	prefix := TargetPrefix(spec.Name)
 	var own Target
 	s.readBlock(prefix, &own)
-	if (own.AccessKeyID == "") != (own.SecretAccessKey == "") {
-		missing := "ACCESS_KEY_ID"
-		if own.SecretAccessKey == "" {
-			missing = "SECRET_ACCESS_KEY"
-		}
-		s.wrong(prefix+missing, "is not set, but the other half of the key is")
+	s.checkKeyOf(prefix, own.AccessKeyID, own.SecretAccessKey, own.SessionToken)
+	s.checkRole(prefix, own.RoleARN, own.ExternalID)
+	if own.AccessKeyID != "" && own.Profile != "" {
+		s.wrong(prefix+"PROFILE", "is set, and so is "+prefix+"ACCESS_KEY_ID; set only one of them")
 	}
 
 	oldBucket, _ := s.given(spec.EnvVar, "a bucket name", false)
@@ -156,9 +213,20 @@ func (s *reader) readTarget(shared S3, spec storage.TargetSpec) storage.Target {
 	t.Name, t.Provider, t.RestorePriority = spec.Name, spec.Provider, spec.RestorePriority
 	t.StorageClass = cmp.Or(own.StorageClass, spec.StorageClass)
 	t.Checksum = storage.ChecksumMode(own.Checksum)
+	t.Encryption, t.KMSKey = own.Encryption, own.KMSKey
+	switch byKMS := strings.HasPrefix(own.Encryption, "aws:kms"); {
+	case own.KMSKey != "" && !byKMS:
+		s.wrong(prefix+"KMS_KEY", "is set, and "+prefix+"ENCRYPTION is not aws:kms or aws:kms:dsse")
+	case byKMS && t.Checksum == storage.ChecksumETag:
+		s.wrong(prefix+"CHECKSUM", "is etag, but the ETag of an object that KMS encrypts is no MD5; set it to auto")
+	}
 	t.CAFile = cmp.Or(own.CAFile, shared.CAFile)
-	if own.AccessKeyID != "" {
-		t.AccessKeyID, t.SecretAccessKey = own.AccessKeyID, own.SecretAccessKey
+	if own.AccessKeyID != "" || own.Profile != "" {
+		t.AccessKeyID, t.SecretAccessKey, t.SessionToken, t.KeyFiles = own.AccessKeyID, own.SecretAccessKey, own.SessionToken, s.keyFiles(prefix)
+		t.Profile, t.RoleARN, t.ExternalID = own.Profile, "", ""
+	}
+	if own.RoleARN != "" {
+		t.RoleARN, t.ExternalID = own.RoleARN, own.ExternalID
 	}
 	switch {
 	case own.Endpoint != "":

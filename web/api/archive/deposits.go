@@ -146,7 +146,7 @@ func (a *handlers) depositor(ctx context.Context, c access.Caller, identifier st
 		return record.Institution{}, nil, ops.Problem(http.StatusBadRequest, ops.CodeBadRequest, "name the institution whose bag it is")
 	}
 	if a.Deposits.Bucket == nil {
-		return record.Institution{}, nil, answer.Later("this server has no connection to the receiving buckets: its administrator sets AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY")
+		return record.Institution{}, nil, answer.Later("this server has no connection to the receiving buckets: its administrator sets FAROL_S3_ENDPOINT and the key in AWS_ACCESS_KEY_ID, or AWS_REGION where the platform has a key")
 	}
 	in, err := a.People().InstitutionNamed(ctx, c.Scope, identifier)
 	if err != nil {
