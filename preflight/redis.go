@@ -14,18 +14,18 @@ import (
 )
 
 func (s Surroundings) checkRedis(ctx context.Context) []Finding {
-	options, err := redis.ParseURL(string(s.Redis.URL))
+	options, err := progress.ParseURL(string(s.Redis.URL))
 	if err != nil { // the settings have been read, and what the parser says may hold a password
 		return []Finding{redisFailed(errors.New("FAROL_REDIS_URL cannot be read"))}
 	}
 	options.ContextTimeoutEnabled, options.MaxRetries, options.DialerRetries, options.PoolSize = true, -1, 1, 1
-	client := redis.NewClient(options)
+	client := redis.NewUniversalClient(options)
 	defer client.Close() //nolint:errcheck // nothing is under way on it
 	if err := client.Ping(ctx).Err(); err != nil {
 		return []Finding{redisFailed(err)}
 	}
 	info, err := redisInfo(ctx, client)
-	list := []Finding{s.redisAnswers(ctx, client, options.Addr, info)}
+	list := []Finding{s.redisAnswers(ctx, client, strings.Join(options.Addrs, ", "), info)}
 	if err != nil {
 		return append(list, warn(fault.Redis, "settings", "it does not show INFO: "+err.Error(),
 			"check by hand that it has appendonly yes and maxmemory-policy noeviction, or allow INFO to the user in FAROL_REDIS_URL"))
@@ -49,7 +49,7 @@ func redisFailed(err error) Finding {
 
 // redisAnswers sees that Redis accepts writes: by writing, if we may, or by what it
 // says of itself.
-func (s Surroundings) redisAnswers(ctx context.Context, client *redis.Client, addr string, info map[string]string) Finding {
+func (s Surroundings) redisAnswers(ctx context.Context, client redis.UniversalClient, addr string, info map[string]string) Finding {
 	if s.Starting || s.Write != WriteNothing {
 		const lua = `redis.call('SET', KEYS[1], '1', 'EX', 10) return redis.call('DEL', KEYS[1])`
 		if err := client.Eval(ctx, lua, []string{progress.Prefix + ":check:" + rand.Text()}).Err(); err != nil {
@@ -87,7 +87,7 @@ func redisKeeps(info map[string]string) Finding {
 }
 
 // redisInfo is INFO, by name. Hosted services refuse CONFIG GET, but not this.
-func redisInfo(ctx context.Context, client *redis.Client) (map[string]string, error) {
+func redisInfo(ctx context.Context, client redis.UniversalClient) (map[string]string, error) {
 	text, err := client.Info(ctx, "persistence", "memory", "replication").Result()
 	if err != nil {
 		return nil, fmt.Errorf("INFO: %w", err)

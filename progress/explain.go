@@ -45,6 +45,9 @@ func (s *Store) explain(ctx context.Context, err error) error {
 		return of(fault.Overloaded, "all connections are waiting for an answer")
 	}
 	if k, said, ok := fault.Network(err); ok {
+		if cluster, ok := s.client.(*redis.ClusterClient); ok {
+			cluster.ReloadState(ctx) // or a primary that died is asked until a minute has passed
+		}
 		return of(k, said)
 	}
 	return of(fault.WrongAnswer, "not an answer of Redis")

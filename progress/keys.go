@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -24,30 +25,65 @@ type Key struct {
 // promises no more (SCAN). It ends at the first error, which comes without keys.
 func (s *Store) Keys(ctx context.Context) iter.Seq2[[]Key, error] {
 	return func(yield func([]Key, error) bool) {
-		for cursor := uint64(0); ; {
-			names, next, err := s.scan(ctx, cursor)
-			if err != nil {
-				yield(nil, fmt.Errorf("list the keys in Redis: %w", err))
+		nodes, err := s.nodes(ctx)
+		if err != nil {
+			yield(nil, fmt.Errorf("list the nodes of Redis: %w", err))
+			return
+		}
+		for _, node := range nodes {
+			if !s.keysOf(ctx, node, yield) {
 				return
 			}
-			keys := make([]Key, len(names))
-			for i, name := range names {
-				keys[i] = Key{name, s.itemOf(name)}
-			}
-			if len(keys) > 0 && !yield(keys, nil) || next == 0 {
-				return
-			}
-			cursor = next
 		}
 	}
 }
 
-func (s *Store) scan(ctx context.Context, cursor uint64) ([]string, uint64, error) {
+// nodes are those that have keys: all primaries of a cluster, or else the one Redis.
+func (s *Store) nodes(ctx context.Context) (nodes []redis.Cmdable, err error) {
+	cluster, ok := s.client.(*redis.ClusterClient)
+	if !ok {
+		return []redis.Cmdable{s.client}, nil
+	}
+	ctx, cancel := bounded(ctx)
+	defer cancel()
+	var mu sync.Mutex
+	err = cluster.ForEachMaster(ctx, func(_ context.Context, node *redis.Client) error {
+		mu.Lock()
+		defer mu.Unlock()
+		nodes = append(nodes, node)
+		return nil
+	})
+	return nodes, s.explain(ctx, err)
+}
+
+// keysOf walks the keys of a node; false is to end the walk.
+func (s *Store) keysOf(ctx context.Context, node redis.Cmdable, yield func([]Key, error) bool) bool {
+	for cursor := uint64(0); ; {
+		names, next, err := s.scan(ctx, node, cursor)
+		if err != nil {
+			yield(nil, fmt.Errorf("list the keys in Redis: %w", err))
+			return false
+		}
+		keys := make([]Key, len(names))
+		for i, name := range names {
+			keys[i] = Key{name, s.itemOf(name)}
+		}
+		if len(keys) > 0 && !yield(keys, nil) {
+			return false
+		}
+		if next == 0 {
+			return true
+		}
+		cursor = next
+	}
+}
+
+func (s *Store) scan(ctx context.Context, node redis.Cmdable, cursor uint64) ([]string, uint64, error) {
 	ctx, cancel := bounded(ctx)
 	defer cancel()
 	const atOnce = 1000
 	literal := strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`) // in a pattern
-	names, next, err := s.client.Scan(ctx, cursor, literal.Replace(s.prefix)+":*", atOnce).Result()
+	names, next, err := node.Scan(ctx, cursor, literal.Replace(s.prefix)+":*", atOnce).Result()
 	names = slices.DeleteFunc(names, func(name string) bool { return name == s.probeKey() })
 	return names, next, s.explain(ctx, err)
 }

@@ -24,6 +24,7 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/logging"
 )
 
 // ErrLost means that someone with a newer token has written: the item was
@@ -60,7 +61,7 @@ type Claim struct {
 // A write whose reply is lost is repeated, by go-redis or by the caller, and
 // changes nothing the second time, except that [Store.Append] may append twice.
 type Store struct {
-	client *redis.Client
+	client redis.UniversalClient
 	prefix string
 	lines  *lines
 
@@ -69,7 +70,7 @@ type Store struct {
 
 // New returns a Store whose keys begin with the prefix. The client's own
 // timeouts, pool and retries apply; [Connect] sets them.
-func New(client *redis.Client, prefix string) *Store {
+func New(client redis.UniversalClient, prefix string) *Store {
 	client.AddHook(answered{})
 	return &Store{
 		client:     client,
@@ -88,15 +89,18 @@ func New(client *redis.Client, prefix string) *Store {
 // Prefix begins all keys of an installation. Tests use others.
 const Prefix = "farol"
 
-// Connect returns a Store on the Redis at a URL, as redis://host:6379/0, after
-// Redis has answered. It has 16 connections at most, and tries a command four
+// Connect returns a Store on the Redis at a URL that [ParseURL] reads, after
+// Redis has answered. It has 16 connections at most to each node, and tries a command four
 // times; [Store.Close] is the caller's.
-func Connect(ctx context.Context, url, prefix string) (*Store, error) {
-	options, err := redis.ParseURL(url)
+func Connect(ctx context.Context, url, prefix string, more ...Option) (*Store, error) {
+	options, err := ParseURL(url)
 	if err != nil {
-		// the text of a parse error may hold the URL, and that a password
-		return nil, errors.New("progress: the Redis URL is not valid")
+		return nil, err
 	}
+	for _, o := range more {
+		o(options)
+	}
+	logging.Disable() // what it would write by itself, its errors say
 	options.ContextTimeoutEnabled = true
 	options.DialTimeout = readTimeout
 	options.ReadTimeout = readTimeout
@@ -104,15 +108,15 @@ func Connect(ctx context.Context, url, prefix string) (*Store, error) {
 	options.MaxRetries = 3
 	options.PoolSize = 16
 	options.MaxActiveConns = 16
-	l := &lines{dial: redis.NewDialer(options), open: make(map[net.Conn]time.Time)}
+	l := &lines{dial: redis.NewDialer(options.Simple()), open: make(map[net.Conn]time.Time)}
 	options.Dialer = l.connect
-	client := redis.NewClient(options)
+	client := redis.NewUniversalClient(options)
 	s := New(client, prefix)
 	s.lines = l
 	ctx, cancel := bounded(ctx)
 	defer cancel()
 	if err := client.Ping(ctx).Err(); err != nil {
-		return nil, errors.Join(fmt.Errorf("ping Redis at %s: %w", options.Addr, s.explain(ctx, err)), client.Close())
+		return nil, errors.Join(fmt.Errorf("ping Redis at %s: %w", strings.Join(options.Addrs, ", "), s.explain(ctx, err)), client.Close())
 	}
 	return s, nil
 }
