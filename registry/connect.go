@@ -70,6 +70,46 @@ func Connect(ctx context.Context, url, name string, options ...Option) (*pgxpool
 	return Open(ctx, config)
 }
 
+// Renewed has each new connection take the user and the password of the URL that again returns: those of
+// the start may have been replaced.
+func Renewed(again func() string) Option {
+	return func(c *pgxpool.Config) { Renew(c.ConnConfig, again) }
+}
+
+// Renew is [Renewed] for a [Session].
+func Renew(c *pgx.ConnConfig, again func() string) {
+	c.Tracer = traced(c.Tracer, renewal(again))
+}
+
+func traced(first, second pgx.QueryTracer) pgx.QueryTracer {
+	if first == nil {
+		return second
+	}
+	return multitracer.New(first, second)
+}
+
+// renewal changes what a connection is made by. A tracer alone is asked by connections of pools and others.
+type renewal func() string
+
+// TraceConnectStart takes the new user and password.
+func (r renewal) TraceConnectStart(ctx context.Context, data pgx.TraceConnectStartData) context.Context {
+	if now, err := pgx.ParseConfig(r()); err == nil {
+		data.ConnConfig.User, data.ConnConfig.Password = now.User, now.Password
+	}
+	return ctx
+}
+
+// TraceConnectEnd does nothing.
+func (renewal) TraceConnectEnd(context.Context, pgx.TraceConnectEndData) {}
+
+// TraceQueryStart does nothing.
+func (renewal) TraceQueryStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceQueryStartData) context.Context {
+	return ctx
+}
+
+// TraceQueryEnd does nothing.
+func (renewal) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
+
 // pingAfter is how long a connection may be unused before it is asked whether it works.
 const pingAfter = 30 * time.Second
 
@@ -114,11 +154,7 @@ func seekPrimary(c *pgx.ConnConfig, url string) {
 // them would fail, and new ones find the primary.
 func Open(ctx context.Context, config *pgxpool.Config) (*pgxpool.Pool, error) {
 	l := &leaver{}
-	tracer := pgx.QueryTracer(l)
-	if config.ConnConfig.Tracer != nil {
-		tracer = multitracer.New(config.ConnConfig.Tracer, l)
-	}
-	config.ConnConfig.Tracer = tracer
+	config.ConnConfig.Tracer = traced(config.ConnConfig.Tracer, l)
 	db, err := pgxpool.NewWithConfig(ctx, config)
 	if err != nil {
 		return nil, fmt.Errorf("connect to the database: %w", err)

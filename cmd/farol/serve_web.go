@@ -7,6 +7,9 @@ import (
 	"fmt"
 	"net"
 	"net/url"
+	"os"
+	"sync"
+	"time"
 
 	"github.com/farol-preservation/farol/internal/commands/cli"
 	"github.com/farol-preservation/farol/internal/commands/handlers"
@@ -21,7 +24,7 @@ import (
 // serveWeb serves the REST API.
 func (v *server) serveWeb(ctx context.Context) error {
 	c := &v.config.Web
-	keys, err := auth.ParseKeys(string(c.Key))
+	keys, err := auth.KeysOf(c.CurrentKey)
 	if err != nil {
 		return cli.Usage(fmt.Errorf("FAROL_WEB_KEY: %w", err), "set FAROL_WEB_KEY")
 	}
@@ -33,11 +36,11 @@ func (v *server) serveWeb(ctx context.Context) error {
 		return err
 	}
 	if c.Cert != "" {
-		cert, err := tls.LoadX509KeyPair(c.Cert, c.CertKey)
-		if err != nil {
+		cert := &certificate{cert: c.Cert, key: c.CertKey}
+		if err := cert.read(); err != nil {
 			return errors.Join(cli.Usage(fmt.Errorf("read the certificate: %w", err), "check FAROL_WEB_TLS_CERT and FAROL_WEB_TLS_KEY"), listener.Close())
 		}
-		listener = tls.NewListener(listener, &tls.Config{Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}})
+		listener = tls.NewListener(listener, &tls.Config{GetCertificate: cert.get, MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}})
 	}
 	tokens := access.NewTokens(v.Registry, false)
 	tokens.Costs = c.Costs == "on"
@@ -61,11 +64,43 @@ func (v *server) serveWeb(ctx context.Context) error {
 	return nil
 }
 
+// A certificate is read again when its file was replaced. While that cannot be read, the one of before is
+// shown.
+type certificate struct {
+	cert, key string
+
+	mu   sync.Mutex
+	of   time.Time // of the file
+	pair *tls.Certificate
+}
+
+func (c *certificate) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if info, err := os.Stat(c.cert); err == nil && !info.ModTime().Equal(c.of) {
+		_ = c.read()
+	}
+	return c.pair, nil
+}
+
+func (c *certificate) read() error {
+	info, err := os.Stat(c.cert)
+	if err != nil {
+		return err
+	}
+	pair, err := tls.LoadX509KeyPair(c.cert, c.key)
+	if err != nil {
+		return err
+	}
+	c.of, c.pair = info.ModTime(), &pair
+	return nil
+}
+
 func providersOf(c *settings.Web) (list []oidc.Config) {
 	for _, p := range c.Providers() {
 		list = append(list, oidc.Config{
 			Provider: auth.Provider{Name: p.Name, Institution: p.Institution, Domains: p.DomainList()},
-			Issuer:   p.Issuer, ClientID: p.ClientID, Secret: string(p.Secret), TrustMFA: p.TrustMFA == "on",
+			Issuer:   p.Issuer, ClientID: p.ClientID, Secret: p.CurrentSecret, TrustMFA: p.TrustMFA == "on",
 		})
 	}
 	return list

@@ -223,3 +223,29 @@ func TestKeysCanBeReplaced(t *testing.T) {
 		}
 	}
 }
+
+// A key in a file is replaced by the new one and the old one: what was sealed before opens, and from then on
+// the new one seals. A setting that is no key changes nothing.
+func TestKeysAreReplaced(t *testing.T) {
+	t.Parallel()
+	first, second := NewKey(), NewKey()
+	setting := first
+	keys := must.Get(KeysOf(func() string { return setting }))(t)
+	opens := func(k *Keys, sealed string) bool {
+		_, err := k.OpenText("purpose", "owner", sealed)
+		return err == nil
+	}
+	seal := func() string { return must.Get(keys.SealText("purpose", "owner", []byte("text")))(t) }
+	before := seal()
+	for _, setting = range []string{second + "," + first, "which is being written"} {
+		if !opens(keys, before) {
+			t.Errorf("with %q, what was sealed before does not open", setting)
+		}
+		if !opens(must.Get(ParseKeys(second))(t), seal()) {
+			t.Errorf("with %q, the new key does not seal", setting)
+		}
+	}
+	if _, err := KeysOf(func() string { return "none" }); err == nil {
+		t.Error("no key is taken at the start")
+	}
+}

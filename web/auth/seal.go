@@ -10,11 +10,18 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 )
 
 // Keys seal what the database keeps and nobody may read there. Each is 32 random bytes; the
 // first seals, and all of them open, so that a key can be replaced.
-type Keys struct{ sealers []sealer }
+type Keys struct {
+	again func() string // what the setting is now; nil: as it was
+
+	mu      sync.Mutex
+	text    string
+	sealers []sealer
+}
 
 // sealer has a key for each purpose, so that what is sealed for one never opens as another.
 type sealer struct{ key []byte }
@@ -24,18 +31,45 @@ const keySize = 32
 // ParseKeys reads one key or two from a setting: base64 of 32 bytes each, separated by a
 // comma.
 func ParseKeys(text string) (*Keys, error) {
-	var k Keys
+	sealers, err := parseKeys(text)
+	return &Keys{text: text, sealers: sealers}, err
+}
+
+// KeysOf are the keys of a setting that may change. While it cannot be read, those of before count.
+func KeysOf(setting func() string) (*Keys, error) {
+	k, err := ParseKeys(setting())
+	k.again = setting
+	return k, err
+}
+
+// now are the keys that count, the one that seals first.
+func (k *Keys) now() []sealer {
+	if k.again == nil {
+		return k.sealers
+	}
+	text := k.again()
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if text != k.text {
+		if sealers, err := parseKeys(text); err == nil {
+			k.text, k.sealers = text, sealers
+		}
+	}
+	return k.sealers
+}
+
+func parseKeys(text string) (sealers []sealer, err error) {
 	for part := range strings.SplitSeq(text, ",") {
 		key, err := base64.StdEncoding.DecodeString(strings.TrimSpace(part))
 		if err != nil || len(key) != keySize {
 			return nil, errors.New("a key is 32 random bytes in base64, such as `openssl rand -base64 32` prints")
 		}
-		k.sealers = append(k.sealers, sealer{key})
+		sealers = append(sealers, sealer{key})
 	}
-	if len(k.sealers) > 2 {
+	if len(sealers) > 2 {
 		return nil, errors.New("there are at most two keys: the new one and the one before")
 	}
-	return &k, nil
+	return sealers, nil
 }
 
 func (s sealer) aead(purpose string) (cipher.AEAD, error) {
@@ -52,7 +86,7 @@ func (s sealer) aead(purpose string) (cipher.AEAD, error) {
 
 // Seal seals a text for a purpose. It opens for the same purpose and owner only.
 func (k *Keys) Seal(purpose, owner string, text []byte) ([]byte, error) {
-	a, err := k.sealers[0].aead(purpose)
+	a, err := k.now()[0].aead(purpose)
 	if err != nil {
 		return nil, fmt.Errorf("seal a %s: %w", purpose, err)
 	}
@@ -76,7 +110,7 @@ func (k *Keys) OpenText(purpose, owner, sealed string) ([]byte, error) {
 
 // Open opens what was sealed with one of the keys.
 func (k *Keys) Open(purpose, owner string, sealed []byte) ([]byte, error) {
-	for _, s := range k.sealers {
+	for _, s := range k.now() {
 		a, err := s.aead(purpose)
 		if err != nil {
 			return nil, fmt.Errorf("open a %s: %w", purpose, err)

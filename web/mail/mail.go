@@ -29,7 +29,7 @@ type Options struct {
 	Port     int
 	Implicit bool // TLS from the first byte; otherwise by STARTTLS, without which no mail is sent but to a loopback address
 	User     string
-	Password string
+	Password func() string // of each connection, since it may be replaced; nil: there is no User
 	From     string // an address, with or without a name
 	WebURL   string // under which the pages are; "": mails have no links
 	// Link makes the secret of a link with which a person sets a password, when the mail
@@ -233,7 +233,7 @@ func (o Options) client() (*mail.Client, error) {
 		options = append(options, mail.WithSSL())
 	}
 	if o.User != "" {
-		options = append(options, mail.WithSMTPAuth(mail.SMTPAuthAutoDiscover), mail.WithUsername(o.User), mail.WithPassword(o.Password))
+		options = append(options, mail.WithSMTPAuth(mail.SMTPAuthAutoDiscover), mail.WithUsername(o.User), mail.WithPassword(o.Password()))
 	}
 	if o.tls != nil {
 		options = append(options, mail.WithTLSConfig(o.tls))

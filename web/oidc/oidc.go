@@ -39,7 +39,7 @@ type Config struct {
 
 	Issuer   string
 	ClientID string
-	Secret   string
+	Secret   func() string // of each exchange, since it may be replaced; nil: the client is a public one
 	TrustMFA bool // a second factor there counts as one here
 }
 

@@ -70,8 +70,12 @@ func (p *Providers) client(ctx context.Context, c *provider) (oauth2.Config, *oi
 	if c.found == nil {
 		return oauth2.Config{}, nil, ErrAway
 	}
+	secret := ""
+	if c.Secret != nil {
+		secret = c.Secret()
+	}
 	return oauth2.Config{
-		ClientID: c.ClientID, ClientSecret: c.Secret, Endpoint: c.found.Endpoint(), Scopes: []string{oidc.ScopeOpenID, "email"},
+		ClientID: c.ClientID, ClientSecret: secret, Endpoint: c.found.Endpoint(), Scopes: []string{oidc.ScopeOpenID, "email"},
 		RedirectURL: p.options.Base + Path(c.Name) + "/callback",
 	}, c.found, nil
 }

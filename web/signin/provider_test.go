@@ -24,7 +24,7 @@ import (
 func at(o *testenv.OpenID) oidc.Config {
 	return oidc.Config{
 		Provider: auth.Provider{Name: "campus", Institution: "test.edu", Domains: []string{"test.edu"}},
-		Issuer:   o.URL, ClientID: testenv.OpenIDClient, Secret: testenv.OpenIDSecret,
+		Issuer:   o.URL, ClientID: testenv.OpenIDClient, Secret: func() string { return testenv.OpenIDSecret },
 	}
 }
 

@@ -79,7 +79,7 @@ func Open(ctx context.Context, command string, n Needs) (_ *Services, err error)
 		}
 	}
 	if n.Redis != nil {
-		store, err := progress.Connect(ctx, string(n.Redis.URL), progress.Prefix)
+		store, err := progress.Connect(ctx, string(n.Redis.URL), progress.Prefix, progress.Renewed(n.Redis.CurrentURL))
 		if err != nil {
 			return nil, cli.Failure{Code: cli.ExitFailed, Err: fmt.Errorf("connect to Redis: %w", err), Next: "check FAROL_REDIS_URL and that Redis is running"}
 		}
@@ -140,7 +140,7 @@ func (s *Services) connectDatabase(ctx context.Context, command string, c settin
 	if err := Refuse(ctx, "this command"); err != nil {
 		return err
 	}
-	db, err := registry.Connect(ctx, string(c.URL), c.Program(command), registry.Through(c.Pooler))
+	db, err := registry.Connect(ctx, string(c.URL), c.Program(command), registry.Through(c.Pooler), registry.Renewed(c.CurrentURL))
 	if err != nil {
 		return err
 	}
@@ -158,7 +158,11 @@ func Session(c settings.Database, name string) (*pgx.ConnConfig, error) {
 	if c.Direct == "" {
 		return nil, nil //nolint:nilnil // as said above
 	}
-	return registry.Session(string(c.Direct), name)
+	config, err := registry.Session(string(c.Direct), name)
+	if err == nil {
+		registry.Renew(config, c.CurrentDirect)
+	}
+	return config, err
 }
 
 func (s *Services) openBuckets(c settings.Storage) (err error) {
@@ -293,7 +297,7 @@ func Registry(ctx context.Context, command string) (*Services, error) {
 func (s *Services) OpenProgress(ctx context.Context, c settings.Redis) error {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	store, err := progress.Connect(ctx, string(c.URL), progress.Prefix)
+	store, err := progress.Connect(ctx, string(c.URL), progress.Prefix, progress.Renewed(c.CurrentURL))
 	if err != nil {
 		return err
 	}

@@ -28,7 +28,7 @@ func Mail() *cobra.Command {
 func Options(c *settings.Mail, log *slog.Logger) (o mail.Options, ok bool) {
 	server, ok := c.Server()
 	return mail.Options{
-		Host: server.Host, Port: server.Port, Implicit: server.Implicit, User: server.User, Password: string(c.Password),
+		Host: server.Host, Port: server.Port, Implicit: server.Implicit, User: server.User, Password: c.CurrentPassword,
 		From: c.From, WebURL: c.WebURL(), Log: log,
 	}, ok
 }

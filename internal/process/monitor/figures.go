@@ -38,7 +38,7 @@ type Queue struct {
 // NewQueue connects when it is first asked. Close it.
 func NewQueue(ctx context.Context, command string, c settings.Database, log *slog.Logger) (*Queue, error) {
 	single := func(p *pgxpool.Config) { p.MaxConns, p.MinConns, p.MinIdleConns = 1, 0, 0 }
-	db, err := registry.Connect(ctx, string(c.URL), "farol-"+command+"-metrics", single, registry.Through(c.Pooler))
+	db, err := registry.Connect(ctx, string(c.URL), "farol-"+command+"-metrics", single, registry.Through(c.Pooler), registry.Renewed(c.CurrentURL))
 	if err != nil {
 		return nil, err
 	}

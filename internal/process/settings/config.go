@@ -5,9 +5,9 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
-	"github.com/redis/go-redis/v9"
 
 	"github.com/farol-preservation/farol/claim"
+	"github.com/farol-preservation/farol/progress"
 	"github.com/farol-preservation/farol/storage"
 	"github.com/farol-preservation/farol/virus"
 )
@@ -19,11 +19,20 @@ type Database struct {
 	Direct storage.Secret `env:"FAROL_DATABASE_DIRECT_URL" is:"a PostgreSQL URL such as postgres://user:password@host:5432/farol" doc:"Direct PostgreSQL URL that bypasses the pooler. farol work uses it for LISTEN; farol mirror and farol migrate use only it"`
 	Person string         `env:"FAROL_USER" is:"a name or an e-mail address of up to 40 printable ASCII characters" doc:"Person who runs the command, recorded with the database role for every change by hand. Defaults to the user of the operating system"`
 	Agents string         `env:"FAROL_EVENT_AGENTS" envDefault:"farol" is:"farol or aptrust" oneof:"farol aptrust" doc:"Software named in PREMIS events: farol names this program, its version and its storage library; aptrust uses the wording of APTrust"`
+
+	urlFile, directFile file
 }
+
+// CurrentURL is that of a connection that is to be made now: its user and password may have been replaced.
+func (c Database) CurrentURL() string { return c.urlFile.now(c.URL) }
+
+// CurrentDirect is likewise that of a connection that bypasses the pooler.
+func (c Database) CurrentDirect() string { return c.directFile.now(c.Direct) }
 
 // check reads the URLs as their libraries do.
 func (c *Database) check(s *reader) {
 	s.readPerson(c)
+	c.urlFile, c.directFile = s.file("FAROL_DATABASE_URL"), s.file("FAROL_DATABASE_DIRECT_URL")
 	for _, f := range []struct {
 		url             storage.Secret
 		name, fieldName string
@@ -41,7 +50,7 @@ type Session struct{ Database }
 func (c *Session) check(s *reader) {
 	switch {
 	case c.Direct != "":
-		c.URL = c.Direct
+		c.URL, c.urlFile = c.Direct, c.directFile
 	case c.Pooler != "":
 		s.wrong("FAROL_DATABASE_DIRECT_URL", "is not set; this command needs a session of its own, which a pooler does not provide: it must be "+allowed(&c.Database, "Direct"))
 	}
@@ -51,11 +60,17 @@ func (c *Session) check(s *reader) {
 // Redis is the connection to Redis.
 type Redis struct {
 	URL storage.Secret `env:"FAROL_REDIS_URL,required,notEmpty" is:"a Redis URL such as redis://:password@host:6379/0" doc:"Redis database for the progress of items"`
+
+	file file
 }
 
+// CurrentURL is that of a connection that is to be made now: its user and password may have been replaced.
+func (c Redis) CurrentURL() string { return c.file.now(c.URL) }
+
 func (c *Redis) check(s *reader) {
-	if _, err := redis.ParseURL(string(c.URL)); err != nil && c.URL != "" {
-		s.wrong("FAROL_REDIS_URL", "cannot be read; it must be "+allowed(c, "URL"))
+	c.file = s.file("FAROL_REDIS_URL")
+	if _, err := progress.ParseURL(string(c.URL)); err != nil && c.URL != "" {
+		s.wrong("FAROL_REDIS_URL", err.Error()+"; it must be "+allowed(c, "URL"))
 	}
 }
 

@@ -18,9 +18,13 @@ type Mail struct {
 	From     string         `env:"FAROL_MAIL_FROM" is:"an e-mail address such as 'Farol <farol@example.org>'" doc:"Sender of the mail. Required with FAROL_SMTP_URL"`
 	Every    time.Duration  `env:"FAROL_MAIL_INTERVAL" envDefault:"30s" min:"0" doc:"Time between two rounds that send mail; 0 disables them"`
 
-	site   Site
-	server SMTPServer
+	site     Site
+	server   SMTPServer
+	passFile file
 }
+
+// CurrentPassword is that of a connection that is to be made now.
+func (c *Mail) CurrentPassword() string { return c.passFile.now(c.Password) }
 
 // WebURL is where links lead; "": mail has none.
 func (c *Mail) WebURL() string { return c.site.WebURL }
@@ -49,6 +53,7 @@ func (c *Mailer) check(s *reader) {
 // it cannot send any would be too late.
 func (c *Mail) check(s *reader) {
 	s.read(&c.site)
+	c.passFile = s.file("FAROL_SMTP_PASSWORD")
 	if c.From != "" {
 		if _, err := mail.ParseAddress(c.From); err != nil || strings.ContainsAny(c.From, "\r\n") {
 			s.wrong("FAROL_MAIL_FROM", "is "+strconv.Quote(c.From)+"; it must be "+allowed(c, "From"))

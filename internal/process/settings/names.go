@@ -153,6 +153,28 @@ func (s *reader) given(name, allowed string, secret bool) (text, from string) {
 	return text, name + fileSuffix
 }
 
+// A file has the value of a secret; "" is a secret that was given itself.
+type file string
+
+// file is the one that has a setting.
+func (s *reader) file(name string) file {
+	if s.environ[name] != "" {
+		return ""
+	}
+	return file(s.environ[name+fileSuffix])
+}
+
+// now is what the file says now: whoever replaces a secret there restarts nothing. One that cannot be
+// read, or is empty, is about to be replaced: then what it said at the start counts.
+func (f file) now(otherwise storage.Secret) string {
+	if f != "" {
+		if text, err := readFile(string(f)); err == nil && text != "" {
+			return text
+		}
+	}
+	return string(otherwise)
+}
+
 // readFile reads a file, without the end of its last line.
 func readFile(path string) (string, error) {
 	info, err := os.Stat(path)

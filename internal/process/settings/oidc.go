@@ -26,7 +26,11 @@ type Provider struct {
 	OIDC
 
 	Name string // in lower case, such as test-edu
+	file file
 }
+
+// CurrentSecret is that of a sign-in that is to be completed now.
+func (p Provider) CurrentSecret() string { return p.file.now(p.Secret) }
 
 // DomainList are the domains in lower case.
 func (p Provider) DomainList() []string {
@@ -47,6 +51,7 @@ func (s *reader) readProviders() (list []Provider) {
 	for _, name := range slices.Sorted(maps.Keys(prefixes)) {
 		p, prefix := Provider{Name: strings.ToLower(strings.ReplaceAll(name, "_", "-"))}, "FAROL_OIDC_"+name+"_"
 		s.readBlock(prefix, &p.OIDC)
+		p.file = s.file(prefix + "CLIENT_SECRET")
 		for _, f := range []struct{ value, name, field string }{{p.Issuer, "ISSUER", "Issuer"}, {p.ClientID, "CLIENT_ID", "ClientID"}, {p.Domains, "DOMAINS", "Domains"}} {
 			if f.value == "" {
 				s.wrong(prefix+f.name, "is not set, although other settings of this provider are; it must be "+allowed(&p.OIDC, f.field))

@@ -26,9 +26,13 @@ type Web struct {
 	PlanAlone int `env:"FAROL_PLAN_SECOND" envDefault:"1000" min:"0" doc:"Number of items that a plan over the REST API may change without a second person's approval"`
 
 	site      Site
+	keyFile   file
 	proxies   []netip.Prefix
 	providers []Provider
 }
+
+// CurrentKey is the key that counts now: it may have been replaced by two, whose second it is.
+func (c *Web) CurrentKey() string { return c.keyFile.now(c.Key) }
 
 // Site is where people find the server.
 type Site struct {
@@ -77,6 +81,7 @@ func (c *Web) Providers() []Provider { return c.providers }
 // check says what belongs together.
 func (c *Web) check(s *reader) {
 	s.read(&c.site)
+	c.keyFile = s.file("FAROL_WEB_KEY")
 	if (c.Cert == "") != (c.CertKey == "") {
 		s.wrong("FAROL_WEB_TLS_KEY", "and FAROL_WEB_TLS_CERT belong together; set both, or neither")
 	}
