@@ -62,10 +62,13 @@ type Surroundings struct {
 	Origin   string // of the pages from which browsers upload to receiving buckets; "": none
 	Days     int    // between two fixity checks where a policy has none; 0: they are not checked here
 
+	Keeps bool // no part of its work deletes in targets: no right to do so is missing
+
 	Starting bool   // the process is to run: Redis and TMPDIR may be written to
 	Write    string // WriteNothing, or which buckets' rights are tried by writing
 
 	tried *sync.Map // the stores whose abilities are tried already
+	power *power    // which credentials may delete where
 }
 
 // check is one check. It has a deadline, and returns at least one finding.
@@ -135,7 +138,7 @@ func (s Surroundings) Examine(ctx context.Context) []Finding {
 	}
 	ctx, cancel := context.WithTimeout(ctx, allChecks+trials)
 	defer cancel()
-	s.tried = &sync.Map{}
+	s.tried, s.power = &sync.Map{}, &power{}
 	client := storage.NewClient(storage.Options{Stall: checkTime, Patience: time.Second})
 	defer client.Close()
 	checks := s.checks(client)
@@ -157,7 +160,7 @@ func (s Surroundings) Examine(ctx context.Context) []Finding {
 	if s.Write != WriteNothing {
 		all = append(all, s.storeAbilities(ctx, client)...)
 	}
-	return s.judged(all)
+	return s.judged(append(all, s.rightsApart()...))
 }
 
 func (c check) bounded(ctx context.Context, limit time.Duration) []Finding {

@@ -66,20 +66,18 @@ func bucketFailed(e *fault.Error, what string, names bucketSettings) Finding {
 // bucketSettings are the names of the settings that lead to a bucket.
 type bucketSettings struct{ bucket, endpoint, key, ca string }
 
-func sharedSettings(bucket string) bucketSettings {
-	return bucketSettings{bucket, "FAROL_S3_ENDPOINT", "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY", "FAROL_S3_CA_FILE"}
+func sharedSettings(bucket string, shared settings.S3) bucketSettings {
+	return bucketSettings{bucket, "FAROL_S3_ENDPOINT", shared.KeyOf(shared.Target("")), "FAROL_S3_CA_FILE"}
 }
 
 // targetSettings names a target's own settings where they differ from the shared.
 func targetSettings(t storage.Target, shared settings.S3) bucketSettings {
-	prefix, common := settings.TargetPrefix(t.Name), sharedSettings("")
+	prefix, common := settings.TargetPrefix(t.Name), sharedSettings("", shared)
 	names := bucketSettings{prefix + "BUCKET", prefix + "ENDPOINT", common.key, common.ca}
 	if t.Endpoint == shared.Endpoint && shared.Endpoint != "" {
 		names.endpoint = common.endpoint
 	}
-	if t.AccessKeyID != shared.AccessKeyID || t.SecretAccessKey != shared.SecretAccessKey {
-		names.key = prefix + "ACCESS_KEY_ID and " + prefix + "SECRET_ACCESS_KEY"
-	}
+	names.key = shared.KeyOf(t)
 	if t.CAFile != shared.CAFile {
 		names.ca = prefix + "CA_FILE"
 	}
@@ -88,7 +86,7 @@ func targetSettings(t storage.Target, shared settings.S3) bucketSettings {
 
 // checkOwn checks a bucket in which the pipeline keeps something for itself.
 func (s Surroundings) checkOwn(ctx context.Context, client *storage.Client, name, what, setting string) []Finding {
-	service, names := fault.Bucket(name), sharedSettings(setting)
+	service, names := fault.Bucket(name), sharedSettings(setting, s.Storage.S3)
 	b, e := probe(ctx, client, s.Storage.Target(name), service)
 	if e != nil {
 		return []Finding{bucketFailed(e, what, names)}
@@ -98,7 +96,7 @@ func (s Surroundings) checkOwn(ctx context.Context, client *storage.Client, name
 		list[0], o.Signed, o.Ways = stagingVersions(ctx, service, b), true, s.first(b.Endpoint())
 	}
 	if s.Write != WriteNothing {
-		list = append(list, rights(ctx, service, b, names, o))
+		list = append(list, rights(ctx, service, b, names, o, ""))
 	}
 	return list
 }
@@ -134,7 +132,7 @@ func (s Surroundings) checkTarget(ctx context.Context, client *storage.Client, t
 	if keeps, err := b.KeepsVersions(ctx); err == nil && keeps {
 		found += ", keeps versions"
 	}
-	if s.Write == WriteNothing {
+	if s.Starting {
 		return []Finding{good(service, what, found)}
 	}
 	lock, err := b.Lock(ctx)
@@ -142,39 +140,54 @@ func (s Surroundings) checkTarget(ctx context.Context, client *storage.Client, t
 		found += ", Object Lock " + lock
 	}
 	list := []Finding{good(service, what, found)}
-	o := trial.Options{Uploads: true, Delete: true, Erase: true}
+	o, locks, spare := trial.Options{Uploads: s.Write != WriteNothing, Erase: true}, err != nil || lock != "" && lock != "on", ""
+	if s.Keeps {
+		spare = trial.Delete
+	}
+	erases := b.MayErase(ctx, trialKey()) == nil
+	s.power.note(t, erases && !locks)
 	switch {
-	case err != nil, lock != "" && lock != "on":
+	case s.Write == WriteNothing:
+	case locks:
 		list = append(list, good(service, "lock", "no trial object is written: the store might keep it. Other buckets of the store show what it can do"))
+	case !erases: // what is written would stay
 	case s.Write == WriteAll || !isArchive(b.Class()):
 		o.Object = true
 		o.From, _ = client.Bucket(s.Storage.Target(s.Storage.Staging)) // whose failure has a row of its own
 		o.Ways = s.first(b.Endpoint()) || o.From != nil && b.Reaches(o.From) && s.first("copy "+b.Endpoint())
 	}
-	return append(list, rights(ctx, service, b, names, o))
+	return append(list, rights(ctx, service, b, names, o, spare))
 }
+
+func trialKey() string { return "farol-check/" + strings.ToLower(rand.Text()) }
 
 // isArchive reports whether a class charges for each object for months at least.
 func isArchive(class string) bool {
 	return strings.Contains(class, "GLACIER") || strings.Contains(class, "ARCHIVE") || strings.HasSuffix(class, "_IA")
 }
 
-// rights tries what a worker does in a bucket, and names what it may not.
-func rights(ctx context.Context, service string, b *storage.Bucket, names bucketSettings, o trial.Options) Finding {
+// rights tries what a worker does in a bucket, and names what it may not. Of the right that is spare, only
+// whether there is one is said.
+func rights(ctx context.Context, service string, b *storage.Bucket, names bucketSettings, o trial.Options, spare string) Finding {
 	const what = "rights"
 	ctx, cancel := context.WithTimeout(ctx, trialTime)
 	defer cancel()
-	var tried, missing []string
+	var may, missing []string
 	var first error
-	for _, r := range trial.Try(ctx, b, "farol-check/"+strings.ToLower(rand.Text()), o) {
-		tried = append(tried, r.Right)
-		if r.Err != nil {
+	without := ""
+	for _, r := range trial.Try(ctx, b, trialKey(), o) {
+		switch {
+		case r.Err == nil:
+			may = append(may, r.Right)
+		case r.Right == spare && errors.Is(r.Err, storage.ErrDenied):
+			without = "; not " + spare + ", which the pools in FAROL_POOLS do not need"
+		default:
 			missing = append(missing, r.Right)
 			first = errors.Join(first, r.Err)
 		}
 	}
 	if first == nil {
-		return good(service, what, strings.Join(tried, ", "))
+		return good(service, what, strings.Join(may, ", ")+" by "+names.key+without)
 	}
 	e := s3Failed(service, first)
 	f := bad(&fault.Error{Service: service, Kind: e.Kind, Err: fmt.Errorf("missing: %s: %w", strings.Join(missing, ", "), first)}, what, fmt.Sprintf("allow these to the key in %s, in the bucket that %s names", names.key, names.bucket))
@@ -238,7 +251,7 @@ func (s Surroundings) institutionBucket(ctx context.Context, client *storage.Cli
 	ctx, cancel := context.WithTimeout(ctx, checkTime)
 	defer cancel()
 	service := fault.Bucket(name)
-	names := sharedSettings("`farol institution list`")
+	names := sharedSettings("`farol institution list`", *s.S3)
 	b, e := probe(ctx, client, s.S3.Target(name), service)
 	if e != nil {
 		f := bucketFailed(e, what, names)
@@ -248,7 +261,7 @@ func (s Surroundings) institutionBucket(ctx context.Context, client *storage.Cli
 		return f
 	}
 	if s.Write != WriteNothing {
-		if f := rights(ctx, service, b, names, o); f.State != OK {
+		if f := rights(ctx, service, b, names, o, ""); f.State != OK {
 			f.Check = what
 			return f
 		}

@@ -100,7 +100,7 @@ func (s Source) inParts(up Upload, p Parts) bool {
 // Reaches reports whether requests to b may name objects of src: both are at one endpoint, with
 // one key.
 func (b *Bucket) Reaches(src *Bucket) bool {
-	return *b.conn.Endpoint == *src.conn.Endpoint && b.conn.Target.Credentials() == src.conn.Target.Credentials()
+	return *b.conn.Endpoint == *src.conn.Endpoint && b.conn.Target.Credentials().Identity() == src.conn.Target.Credentials().Identity()
 }
 
 // unable reports whether the bytes should be tried by way of this process. If it

@@ -73,6 +73,14 @@ func TestTrialLeavesNothing(t *testing.T) {
 	if left := leftIn(t, b); len(left) > 0 {
 		t.Errorf("left behind: %v", left)
 	}
+	// Whether versions may be removed is found out, and leaves none either.
+	tried = trial.Try(t.Context(), b, "farol-check/z", trial.Options{Erase: true})
+	if got := strings.Join(names(tried), ", "); !strings.HasSuffix(got, ", DELETE") {
+		t.Errorf("tried %s", got)
+	}
+	if left := leftIn(t, b); len(left) > 0 {
+		t.Errorf("left behind: %v", left)
+	}
 }
 
 // Each right that is missing is named, and no other.

@@ -114,6 +114,19 @@ func (b *Bucket) DeleteVersions(ctx context.Context, versions []Version) error {
 	return b.remove(ctx, ids)
 }
 
+// MayErase returns nil if these credentials may remove objects for good. The server is asked to remove one
+// that is not there, or, where versions are kept, a version that is not there: that leaves no marker.
+func (b *Bucket) MayErase(ctx context.Context, absent string) error {
+	versioned, err := b.KeepsVersions(ctx)
+	if err != nil {
+		return err
+	}
+	if versioned {
+		return b.DeleteVersions(ctx, []Version{{Key: absent, ID: "null"}}) // the ID of what was before all versions
+	}
+	return b.Delete(ctx, absent)
+}
+
 // Erase removes the keys with all their versions and delete markers. Keys that are
 // not there count as removed. To a bucket that keeps no versions it costs what
 // [Bucket.Delete] does and one question whether that is so; in others, a listing of

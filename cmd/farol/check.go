@@ -91,7 +91,7 @@ func runCheck(c *op.Call, wait waiting) error {
 func surroundingsOf(c *settings.Worker) preflight.Surroundings {
 	return preflight.Surroundings{
 		Command: "work", Database: &c.Database, Redis: &c.Redis, S3: &c.Storage.S3, Storage: &c.Storage,
-		Viruses: c.Virus.Scanner, Host: &preflight.HostNeeds{MaxFiles: c.MaxFiles, Children: c.Identify.Workers}, Days: c.Fixity.Days,
+		Viruses: c.Virus.Scanner, Host: &preflight.HostNeeds{MaxFiles: c.MaxFiles, Children: c.Identify.Workers}, Days: c.Fixity.Days, Keeps: !c.Deletes(),
 	}
 }
 

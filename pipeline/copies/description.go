@@ -52,6 +52,9 @@ func tryDescription(ctx context.Context, b *storage.Bucket, want storage.Upload)
 		return
 	}
 	key := "farol-check/" + strings.ToLower(rand.Text())
+	if b.MayErase(ctx, key) != nil {
+		return
+	}
 	trial := storage.Upload{SHA256: sha256.Sum256(nil), MD5: md5.Sum(nil), ContentType: want.ContentType, Metadata: want.Metadata}
 	if _, err := b.Put(ctx, key, http.NoBody, trial); err != nil {
 		return

@@ -23,7 +23,7 @@ type Options struct {
 	Object  bool            // write a small object, read it and delete it
 	Uploads bool            // begin a multipart upload, list its parts and abort it; it has none, so nothing is stored
 	Delete  bool            // delete a key that is not there, if the bucket keeps no versions; not needed with Object
-	Erase   bool            // ask for versions, and where they are kept, list those of the key
+	Erase   bool            // ask for versions, and where they are kept, list those of the key and remove one that is not there
 	From    *storage.Bucket // with Object: have the server copy an object from there, if it can
 	Ways    bool            // with Object: what a store can do: uploads in parts, copied parts, conditions, deletion of many; about 15 MiB
 	Signed  bool            // send a part by a signed URL, as a browser does
@@ -36,6 +36,9 @@ type Tried struct {
 	Right string // such as "PUT" or "abort multipart upload"
 	Err   error
 }
+
+// Delete is the right that not all processes need.
+const Delete = "DELETE"
 
 const (
 	lastWrite = 10 * time.Second // to clean up after a caller who has been cancelled
@@ -71,6 +74,9 @@ func Try(ctx context.Context, b *storage.Bucket, key string, o Options) []Tried 
 	}
 	if o.Erase {
 		r.versions()
+		if !o.Object {
+			r.do(Delete, func() error { return b.MayErase(ctx, key) })
+		}
 	}
 	if o.Delete && !o.Object {
 		r.deleteNothing()
@@ -136,7 +142,7 @@ func (r *trial) object(o Options) {
 		r.ways(text, up)
 	}
 	if put {
-		r.do("DELETE", func() error { return b.Delete(ctx, r.key) })
+		r.do(Delete, func() error { return b.Delete(ctx, r.key) })
 	}
 }
 
@@ -348,5 +354,5 @@ func (r *trial) deleteNothing() {
 	if versioned, err := r.bucket.KeepsVersions(r.ctx); err != nil || versioned {
 		return
 	}
-	r.do("DELETE", func() error { return r.bucket.Delete(r.ctx, r.key) })
+	r.do(Delete, func() error { return r.bucket.Delete(r.ctx, r.key) })
 }

@@ -61,6 +61,12 @@ type Source struct {
 // OfPlatform reports whether the key, or the one that assumes a role, comes from the platform.
 func (s Source) OfPlatform() bool { return s.Key.AccessKeyID == "" && s.Files == Files{} }
 
+// Identity is the source without where it is asked: those with equal ones may do the same.
+func (s Source) Identity() Source {
+	s.Region = ""
+	return s
+}
+
 const (
 	// ahead is how long before their end new credentials are asked for, unless they last less
 	// than twice as long.

@@ -238,7 +238,7 @@ func (p place) next(err error) string {
 	case errors.Is(err, setup.ErrTaken):
 		return "name another bucket in " + p.setting
 	case errors.Is(err, storage.ErrDenied):
-		return "correct " + p.key + " and its secret, or allow the key to create and configure the bucket that " + p.setting + " names"
+		return "correct " + p.key + ", or allow these credentials to create and configure the bucket that " + p.setting + " names"
 	}
 	return "correct " + p.setting + ", or check that the service that " + p.service + " names answers and takes the request"
 }

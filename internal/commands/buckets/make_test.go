@@ -70,7 +70,7 @@ func TestRefusalsNameTheSetting(t *testing.T) {
 		query, code, next string
 	}{
 		{http.StatusConflict, "", "BucketAlreadyExists", "name another bucket in THE_SETTING"},
-		{http.StatusForbidden, "", "AccessDenied", "correct THE_KEY and its secret, or allow the key"},
+		{http.StatusForbidden, "", "AccessDenied", "correct THE_KEY, or allow these credentials"},
 		{http.StatusForbidden, "cors", "AccessDenied", "allow PutBucketCORS and GetBucketCORS to the key in THE_KEY"},
 		{http.StatusBadRequest, "", "TooManyBuckets", "check that the service that THE_SERVICE names answers and takes the request"},
 	} {

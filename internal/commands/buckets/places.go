@@ -22,7 +22,7 @@ type place struct {
 	target  storage.Target
 	setting string // that names the bucket
 	service string // that leads to the service
-	key     string // that has the access key
+	key     string // that say by which credentials it is reached
 	kept    bool   // it is a preservation target's, and so may keep versions and have a lock
 	uploads bool   // browsers upload to it
 	err     error  // why it is not known
@@ -43,9 +43,7 @@ func ofSettings(c settings.Buckets) (list []place) {
 		if t.Endpoint != c.Storage.Endpoint {
 			p.service = prefix + "ENDPOINT"
 		}
-		if t.AccessKeyID != c.Storage.AccessKeyID {
-			p.key = prefix + "ACCESS_KEY_ID"
-		}
+		p.key = c.Storage.KeyOf(t)
 		list = append(list, p)
 	}
 	return list
@@ -53,7 +51,7 @@ func ofSettings(c settings.Buckets) (list []place) {
 
 // shared is a bucket of the shared service.
 func shared(c settings.S3, name, setting string, names ...string) place {
-	return place{names: names, target: c.Target(name), setting: setting, service: "FAROL_S3_ENDPOINT", key: "AWS_ACCESS_KEY_ID"}
+	return place{names: names, target: c.Target(name), setting: setting, service: "FAROL_S3_ENDPOINT", key: c.KeyOf(c.Target(name))}
 }
 
 // ofInstitutions are the buckets of all active institutions, or the reason why they are not

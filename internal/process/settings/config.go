@@ -2,12 +2,15 @@ package settings
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/farol-preservation/farol/claim"
+	"github.com/farol-preservation/farol/pipeline"
 	"github.com/farol-preservation/farol/progress"
+	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/storage"
 	"github.com/farol-preservation/farol/virus"
 )
@@ -176,6 +179,14 @@ type Worker struct {
 	Timeouts, Leases                      map[string]time.Duration
 
 	Idle []string // settings that are right and have no effect
+}
+
+// Deletes reports whether a part of the work deletes in targets: Delete what was asked for, Cleanup copies
+// that were replaced.
+func (c *Worker) Deletes() bool {
+	return len(c.Pools.List) == 0 || slices.ContainsFunc(c.Pools.List, func(p pipeline.Pool) bool {
+		return slices.Contains(p.Stages, string(registry.Delete)) || slices.Contains(p.Stages, string(registry.Cleanup))
+	})
 }
 
 func (c *Worker) check(s *reader) {

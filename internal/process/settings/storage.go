@@ -73,6 +73,24 @@ func (s *reader) checkRole(prefix, arn, externalID string) {
 	}
 }
 
+// KeyOf names what says by which credentials a target is reached.
+func (c S3) KeyOf(t storage.Target) string {
+	at, role := "AWS_", "FAROL_S3_ROLE_ARN"
+	if t.Name != "" && t.Credentials().Identity() != c.Target("").Credentials().Identity() {
+		at = TargetPrefix(t.Name)
+		role = at + "ROLE_ARN"
+	}
+	switch source := t.Credentials(); {
+	case source.RoleARN != "":
+		return role
+	case !source.OfPlatform():
+		return at + "ACCESS_KEY_ID and " + at + "SECRET_ACCESS_KEY"
+	case source.Profile != "":
+		return at + "PROFILE"
+	}
+	return "the credentials of the platform"
+}
+
 // Target is a bucket on the service.
 func (c S3) Target(bucket string) storage.Target {
 	return storage.Target{
