@@ -19,7 +19,7 @@ import (
 )
 
 func experiments() []experiment {
-	list := slices.Concat(processExperiments(), settingsExperiments(), s3Experiments(), answerExperiments(), redisExperiments(), postgresExperiments(), failoverExperiments(), dataExperiments(), requestExperiments())
+	list := slices.Concat(processExperiments(), settingsExperiments(), s3Experiments(), answerExperiments(), redisExperiments(), postgresExperiments(), failoverExperiments(), dataExperiments(), requestExperiments(), identityExperiments())
 	return append(list, otherStores(list)...)
 }
 

@@ -2,6 +2,7 @@ package storage_test
 
 import (
 	"errors"
+	"net/http"
 	"os"
 	"path/filepath"
 	"testing"
@@ -16,13 +17,20 @@ import (
 	"github.com/farol-preservation/farol/storage/credentials"
 )
 
+func platform(t *testing.T, lasts time.Duration) *identity.Platform {
+	t.Helper()
+	p := identity.New(lasts)
+	t.Cleanup(p.Close)
+	return p
+}
+
 // behind is a target that takes keys of a platform only.
 func behind(t *testing.T, p *identity.Platform, name string) storage.Target {
 	t.Helper()
 	at := target(t, name)
 	own := aws.Credentials{AccessKeyID: at.AccessKeyID, SecretAccessKey: string(at.SecretAccessKey)}
 	create(t, at)
-	at.Endpoint, at.CAFile = p.Store(t, newGate(t, at, nil).forward, own), ""
+	at = newGate(t, at, func(w http.ResponseWriter, r *http.Request) bool { return p.Answers(w, r, own) }).through(at)
 	at.AccessKeyID, at.SecretAccessKey = "", ""
 	return at
 }
@@ -75,7 +83,7 @@ func TestKeysOfPlatforms(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			ofTest(t)
-			p := identity.New(t, 1500*time.Millisecond)
+			p := platform(t, 1500*time.Millisecond)
 			at := behind(t, p, "preservation")
 			way.set(t, p, &at)
 			b := open(t, at, storage.Options{})
@@ -102,7 +110,7 @@ func fileWith(t *testing.T, text string) string {
 // A key that a store no longer takes is had again at once, by requests of both kinds.
 func TestKeyThatEndsEarly(t *testing.T) {
 	ofTest(t)
-	p := identity.New(t, time.Hour)
+	p := platform(t, time.Hour)
 	t.Setenv("AWS_CONTAINER_CREDENTIALS_FULL_URI", p.URL+"/container")
 	b := open(t, behind(t, p, "preservation"), storage.Options{})
 	content := noise(1000)
@@ -124,7 +132,7 @@ func TestKeyThatEndsEarly(t *testing.T) {
 // A key in files may be replaced.
 func TestKeyInFilesIsReadAgain(t *testing.T) {
 	t.Parallel()
-	p := identity.New(t, time.Hour)
+	p := platform(t, time.Hour)
 	at := behind(t, p, "preservation")
 	first, second := p.Key(), p.Key()
 	id, secret := fileWith(t, first.AccessKeyID+"\n"), fileWith(t, first.SecretAccessKey+"\n")
@@ -144,7 +152,7 @@ func TestKeyInFilesIsReadAgain(t *testing.T) {
 // Without credentials the bucket's service is at fault, and it is good again with them.
 func TestPlatformThatHandsOutNone(t *testing.T) {
 	ofTest(t)
-	p := identity.New(t, time.Hour)
+	p := platform(t, time.Hour)
 	t.Setenv("AWS_CONTAINER_CREDENTIALS_FULL_URI", p.URL+"/container")
 	b := open(t, behind(t, p, "preservation"), storage.Options{})
 	p.Refuse(true)

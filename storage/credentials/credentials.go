@@ -55,7 +55,7 @@ type Source struct {
 	Profile    string // of the shared configuration; "" is AWS_PROFILE, or "default"
 	RoleARN    string // is assumed with all that; "" is none
 	ExternalID string // that the role asks for
-	Region     string // of the security token service
+	Region     string // of the security token service, if there is a role
 }
 
 // OfPlatform reports whether the key, or the one that assumes a role, comes from the platform.
@@ -108,7 +108,7 @@ func New(s Source) *Provider {
 	case s.Files != Files{}:
 		base = p.read
 	case s.OfPlatform():
-		base = (&platform{profile: s.Profile, region: s.Region}).ask
+		base = (&platform{profile: s.Profile}).ask
 	}
 	p.static = s.Key.AccessKeyID != "" && s.Files == Files{} && s.RoleARN == ""
 	if p.ask = base; s.RoleARN != "" {

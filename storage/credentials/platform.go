@@ -1,6 +1,7 @@
 package credentials
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net/http"
@@ -15,7 +16,7 @@ import (
 
 // A platform hands out credentials by the SDK's default chain.
 type platform struct {
-	profile, region string
+	profile string
 
 	mu   sync.Mutex
 	from aws.CredentialsProvider // nil before the chain was found
@@ -23,14 +24,14 @@ type platform struct {
 
 // load reads what the environment and the shared configuration say, nothing of which is asked for yet.
 func load(ctx context.Context, profile, region string) (aws.Config, error) {
-	return config.LoadDefaultConfig(ctx, config.WithSharedConfigProfile(profile), config.WithDefaultRegion(region))
+	return config.LoadDefaultConfig(ctx, config.WithSharedConfigProfile(profile), config.WithDefaultRegion(cmp.Or(region, "us-east-1")))
 }
 
 func (p *platform) ask(ctx context.Context) (aws.Credentials, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.from == nil {
-		c, err := load(ctx, p.profile, p.region)
+		c, err := load(ctx, p.profile, "")
 		if err != nil {
 			return aws.Credentials{}, err
 		}

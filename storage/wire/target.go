@@ -79,10 +79,14 @@ func (t Target) region() string {
 
 // Credentials says whose the requests are: targets with equal ones share them.
 func (t Target) Credentials() credentials.Source {
-	return credentials.Source{
+	s := credentials.Source{
 		Key:   credentials.Key{AccessKeyID: t.AccessKeyID, SecretAccessKey: t.SecretAccessKey, SessionToken: t.SessionToken},
-		Files: t.KeyFiles, Profile: t.Profile, RoleARN: t.RoleARN, ExternalID: t.ExternalID, Region: t.region(),
+		Files: t.KeyFiles, Profile: t.Profile, RoleARN: t.RoleARN, ExternalID: t.ExternalID,
 	}
+	if s.RoleARN != "" {
+		s.Region = t.region()
+	}
+	return s
 }
 
 // endpoint is where the service is, without the bucket.

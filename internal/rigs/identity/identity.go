@@ -13,7 +13,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"testing"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -35,7 +34,8 @@ const (
 type Platform struct {
 	URL string
 
-	lasts time.Duration
+	server *httptest.Server
+	lasts  time.Duration
 
 	mu      sync.Mutex
 	keys    map[string]key
@@ -50,9 +50,8 @@ type key struct {
 	kind string // of those who gave it; "own" is one that does not end
 }
 
-// New starts a platform whose keys last for some time.
-func New(t testing.TB, lasts time.Duration) *Platform {
-	t.Helper()
+// New starts a platform whose keys last for some time. Close ends it.
+func New(lasts time.Duration) *Platform {
 	p := &Platform{lasts: lasts, keys: map[string]key{}, issued: map[string]int{}, used: map[string]bool{}}
 	mux := http.NewServeMux()
 	mux.HandleFunc("PUT /latest/api/token", func(w http.ResponseWriter, _ *http.Request) {
@@ -71,11 +70,13 @@ func New(t testing.TB, lasts time.Duration) *Platform {
 	})
 	mux.HandleFunc("GET /container", func(w http.ResponseWriter, _ *http.Request) { p.asJSON(w, "container") })
 	mux.HandleFunc("POST /{$}", p.token)
-	server := httptest.NewServer(mux)
-	t.Cleanup(server.Close)
-	p.URL = server.URL
+	p.server = httptest.NewServer(mux)
+	p.URL = p.server.URL
 	return p
 }
+
+// Close ends it.
+func (p *Platform) Close() { p.server.Close() }
 
 // Key makes one that does not end.
 func (p *Platform) Key() aws.Credentials {
@@ -185,30 +186,35 @@ func answer(w http.ResponseWriter, status int, code, message string) {
 	fmt.Fprintf(w, "<ErrorResponse><Error><Code>%s</Code><Message>%s</Message></Error></ErrorResponse>", code, message)
 }
 
-// Store is a proxy before a store that takes requests by keys of the platform, and passes them on by
-// its own.
-func (p *Platform) Store(t testing.TB, store http.Handler, own aws.Credentials) string {
-	t.Helper()
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if _, code := p.signed(r, "s3"); code != "" {
-			w.Header().Set("Content-Type", "application/xml")
-			w.WriteHeader(http.StatusForbidden)
-			if r.Method != http.MethodHead {
-				fmt.Fprintf(w, "<Error><Code>%s</Code><Message>the key</Message></Error>", code)
-			}
-			return
+// Answers refuses a request to a store that is not signed by a key of the platform, and reports that it did.
+// Another one is signed by the store's own key, and may be passed on.
+func (p *Platform) Answers(w http.ResponseWriter, r *http.Request, own aws.Credentials) bool {
+	if _, code := p.signed(r, "s3"); code != "" {
+		w.Header().Set("Content-Type", "application/xml")
+		w.WriteHeader(http.StatusForbidden)
+		if r.Method != http.MethodHead {
+			fmt.Fprintf(w, "<Error><Code>%s</Code><Message>the key</Message></Error>", code)
 		}
-		r.Header.Del("X-Amz-Security-Token")
-		r.Header.Del("Authorization")
-		at, _ := time.Parse(dated, r.Header.Get("X-Amz-Date"))
-		if _, err := sign(r, own, "s3", r.Header, at); err != nil {
-			w.WriteHeader(http.StatusBadGateway)
-			return
-		}
-		store.ServeHTTP(w, r)
-	}))
-	t.Cleanup(server.Close)
-	return server.URL
+		return true
+	}
+	region := regionOf(r)
+	r.Header.Del("X-Amz-Security-Token")
+	r.Header.Del("Authorization")
+	at, _ := time.Parse(dated, r.Header.Get("X-Amz-Date"))
+	if _, err := sign(r, own, "s3", region, r.Header, at); err != nil {
+		w.WriteHeader(http.StatusBadGateway)
+		return true
+	}
+	return false
+}
+
+// regionOf is the region that a request was signed for.
+func regionOf(r *http.Request) string {
+	_, credential, _ := strings.Cut(r.Header.Get("Authorization"), "Credential=")
+	if parts := strings.Split(credential, "/"); len(parts) > 2 {
+		return parts[2]
+	}
+	return ""
 }
 
 // signed finds the key that a request was signed by; or else the code of S3 for what is wrong with it.
@@ -239,14 +245,14 @@ func (p *Platform) signed(r *http.Request, service string) (key, string) {
 			only[http.CanonicalHeaderKey(name)] = values
 		}
 	}
-	if want, err := sign(r, k.Credentials, service, only, at); err != nil || want != authorization {
+	if want, err := sign(r, k.Credentials, service, regionOf(r), only, at); err != nil || want != authorization {
 		return k, "SignatureDoesNotMatch"
 	}
 	return k, ""
 }
 
 // sign signs a request with some of its headers, which get the signature.
-func sign(r *http.Request, by aws.Credentials, service string, headers http.Header, at time.Time) (string, error) {
+func sign(r *http.Request, by aws.Credentials, service, region string, headers http.Header, at time.Time) (string, error) {
 	all, length := r.Header, r.ContentLength
 	defer func() { r.Header, r.ContentLength = all, length }()
 	r.Header = headers
@@ -258,6 +264,6 @@ func sign(r *http.Request, by aws.Credentials, service string, headers http.Head
 		return all.Get("Authorization"), nil // of a service whose requests say nothing of their content
 	}
 	r.URL.Host = r.Host
-	err := v4.NewSigner(func(o *v4.SignerOptions) { o.DisableURIPathEscaping = true }).SignHTTP(r.Context(), by, r, payload, service, "us-east-1", at)
+	err := v4.NewSigner(func(o *v4.SignerOptions) { o.DisableURIPathEscaping = true }).SignHTTP(r.Context(), by, r, payload, service, region, at)
 	return headers.Get("Authorization"), err
 }

@@ -90,7 +90,8 @@ type RedisCluster struct {
 	Primaries, Others []*RedisNode
 }
 
-const slots = 16384
+// RedisSlots is how many slots a cluster has.
+const RedisSlots = 16384
 
 // NewRedisCluster starts one that ends with the test.
 func NewRedisCluster(t testing.TB) *RedisCluster {
@@ -104,7 +105,7 @@ func NewRedisCluster(t testing.TB) *RedisCluster {
 	c.Primaries, c.Others = all[:3], all[3:]
 	c.URL = "redis://:" + password + "@" + all[0].Addr + "?addr=" + all[1].Addr
 	for i, n := range c.Primaries {
-		must(t, n.Client.ClusterAddSlotsRange(t.Context(), i*slots/3, (i+1)*slots/3-1).Err())
+		must(t, n.Client.ClusterAddSlotsRange(t.Context(), i*RedisSlots/3, (i+1)*RedisSlots/3-1).Err())
 	}
 	host, port, _ := net.SplitHostPort(all[0].Addr)
 	for _, n := range all[1:] {
