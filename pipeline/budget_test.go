@@ -62,3 +62,31 @@ func (l lines) Write(p []byte) (int, error) {
 	l <- string(p)
 	return len(p), nil
 }
+
+// A bag that waits for memory has not begun. It is given back at once when the worker is asked to stop, while
+// those that have begun go on.
+func TestWhatWaitsForMemoryIsGivenBackAtOnce(t *testing.T) {
+	t.Parallel()
+	waits := make(lines, 10)
+	r := newMemoryBudget(100_000, 0)
+	claiming, stopClaiming := context.WithCancel(t.Context())
+	enter := func() (*Work, error) {
+		w := &Work{Log: slog.New(slog.NewTextHandler(waits, nil)), memory: r, claiming: claiming}
+		return w, w.Enter(t.Context(), 60_000)
+	}
+	first := must.Get(enter())(t)
+	in := make(chan error, 1)
+	go func() {
+		_, err := enter()
+		in <- err
+	}()
+	<-waits // it waits
+	stopClaiming()
+	if err := <-in; claim.Code(err) != "released" {
+		t.Errorf("what waits ends with %v", err)
+	}
+	first.leave()
+	if _, err := enter(); err != nil {
+		t.Errorf("there is memory, and %v", err)
+	}
+}

@@ -80,12 +80,28 @@ func (w *Work) Enter(ctx context.Context, files int) error {
 	}
 	if !r.files.TryAcquire(weight) {
 		w.Log.InfoContext(ctx, "waiting for memory: other bags use the whole file-list budget", "files", files)
-		if err := r.files.Acquire(ctx, weight); err != nil {
-			return context.Cause(ctx)
+		if err := w.acquire(ctx, weight); err != nil {
+			return err
 		}
 	}
 	w.leaveMemory = func() { r.files.Release(weight) }
 	return nil
+}
+
+// acquire waits for memory. What waits has not begun: it is given back at once when the worker is asked to stop.
+func (w *Work) acquire(ctx context.Context, weight int64) error {
+	waiting, stop := context.WithCancel(ctx)
+	defer stop()
+	if w.claiming != nil {
+		defer context.AfterFunc(w.claiming, stop)()
+	}
+	if err := w.memory.files.Acquire(waiting, weight); err == nil {
+		return nil
+	}
+	if ctx.Err() == nil {
+		return claim.Release(errStopping.Error())
+	}
+	return context.Cause(ctx)
 }
 
 func (w *Work) leave() {

@@ -28,6 +28,9 @@ func (r *Runner) process(ctx context.Context, item claim.Item, s *slot) (next *c
 		Item: item, Hold: hold, Log: log, Done: claim.Done{Note: step.Note},
 		Progress: r.progress, reset: r.reset, memory: r.memory,
 	}
+	if s != nil {
+		w.claiming = s.claiming
+	}
 	defer w.leave()
 	start := time.Now()
 	var answers fault.Answers

@@ -23,10 +23,11 @@ type Work struct {
 	Log         *slog.Logger
 	Progress    *progress.Store
 	Count       Counting
-	reset       resetAttempts // nil: every attempt counts
-	memory      *memoryBudget // of the process; nil: there is no bound
-	leaveMemory func()        // gives back what the bag has of it; nil if it needs none
-	wrote       atomic.Bool   // something may be in Redis by this claim
+	reset       resetAttempts   // nil: every attempt counts
+	claiming    context.Context //nolint:containedctx // done when the process takes on nothing more
+	memory      *memoryBudget   // of the process; nil: there is no bound
+	leaveMemory func()          // gives back what the bag has of it; nil if it needs none
+	wrote       atomic.Bool     // something may be in Redis by this claim
 }
 
 // Claim is the claim for what is about to be written to Redis, where a newer one ends an older.

@@ -20,6 +20,7 @@ import (
 	"github.com/farol-preservation/farol/internal/process/build"
 	"github.com/farol-preservation/farol/internal/process/memory"
 	"github.com/farol-preservation/farol/internal/process/monitor"
+	"github.com/farol-preservation/farol/internal/process/scalein"
 	"github.com/farol-preservation/farol/internal/process/settings"
 	"github.com/farol-preservation/farol/pipeline"
 	"github.com/farol-preservation/farol/pipeline/fixity"
@@ -154,6 +155,11 @@ func runWork(ctx context.Context, f workFlags) error {
 	audits, err := auditing(deps, s, config, engine.Worker(), metrics)
 	if err != nil {
 		return err
+	}
+	if guard := scalein.New(config.ScaleIn.Platform(), log); guard != nil {
+		audits = append(audits, func(ctx context.Context) error {
+			return guard.Run(ctx, func() int { return len(engine.Held()) })
+		})
 	}
 	return runWatched(ctx, runner, audits, s, config, metrics, log)
 }

@@ -170,7 +170,8 @@ type Worker struct {
 	Virus    Virus
 	Profiles Profiles
 	Bags
-	Pools Pools
+	Pools   Pools
+	ScaleIn ScaleIn
 
 	// By stage, and only for stages that someone has set, but for the second: items
 	// of it at once in this process, items of it in one claim, attempts before it is

@@ -32,7 +32,7 @@ func SettingBlocks() []any {
 	return []any{
 		&Database{}, &Redis{}, &S3{}, &Staging{}, &Keep{}, &NSQ{}, &Work{}, &Identify{}, &Virus{},
 		&Janitor{}, &Profiles{}, &Bags{}, &Pools{}, &Fixity{}, &Repair{}, &Pull{}, &HTTP{},
-		&Read{}, &Schedule{}, &Mail{}, &Web{}, &Site{}, &Remote{}, &Log{},
+		&Read{}, &ScaleIn{}, &Schedule{}, &Mail{}, &Web{}, &Site{}, &Remote{}, &Log{},
 	}
 }
 
