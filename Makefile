@@ -42,9 +42,9 @@ soak: deps                      ## soak tests whole, and a table of what they di
 	go run ./internal/rigs/soak $(ARGS)
 
 check: lint                     ## what must hold before a commit, besides the tests; the linter vets too
-	for module in dev bench; do (cd $$module && $(lint) run) || exit; done
+	for module in dev bench platform; do (cd $$module && $(lint) run) || exit; done
 	cd chaos && go vet ./...
-	for module in . dev bench chaos; do (cd $$module && go mod tidy -diff) || exit; done
+	for module in . dev bench chaos platform; do (cd $$module && go mod tidy -diff) || exit; done
 	.ci/unreached $(dead)
 
 lint:                           ## formatting (gofumpt, gci) included; make lint ARGS=--fix fixes some
