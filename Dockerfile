@@ -19,6 +19,8 @@ FROM ${BASE_IMAGE}
 RUN apk add --no-cache ca-certificates && adduser -D -H -u 10001 farol
 COPY --from=build /farol /usr/local/bin/farol
 COPY LICENSE THIRD_PARTY_NOTICES /usr/share/doc/farol/
+# On ECS a volume that is mounted here has the rights of this directory.
+VOLUME ["/tmp"]
 # A number, so that an orchestrator sees that it is not root.
 USER 10001
 ENTRYPOINT ["farol"]

@@ -1,6 +1,7 @@
 package platform_test
 
 import (
+	"regexp"
 	"strings"
 	"testing"
 
@@ -51,17 +52,10 @@ func TestQueriesOfKEDACountTheItemsOfTheirPool(t *testing.T) {
 		t.Fatalf("%d pools are scaled, want 5", len(found))
 	}
 	shows("an empty queue", nil)
-	testenv.Exec(t, db, `INSERT INTO institutions (name, identifier, receiving_bucket, restore_bucket) VALUES ('Test', 'test.edu', 'r', 's')`)
-	testenv.Exec(t, db, `INSERT INTO work_items (institution_id, action, stage, name, bucket, etag, size, bag_date, run_at)
-		SELECT i.id, v.action, v.stage, v.action || v.stage || v.size || v.due, 'r', 'e', v.size, now(), v.due
-		FROM institutions i, (VALUES
-			('Ingest', 'Receive', 1::bigint, now()), ('Ingest', 'Format Identification', 2::bigint << 30, now()),
-			('Ingest', 'Store', 1, now()), ('Ingest', 'Store', 1, now() + interval '1 hour'),
-			('Ingest', 'Store', 65::bigint << 30, now()), ('Ingest', 'Receive', 64::bigint << 30, now()),
-			('Ingest', 'Cleanup', 1, now())) v (action, stage, size, due)`)
-	shows("items that are due", map[string]int{"check": 2, "store": 1, "record": 1, "large": 2})
+	testenv.Exec(t, db, items)
+	shows("items that are due", map[string]int{"check": 1, "store": 1, "record": 1, "large": 2, "requests": 1})
 	testenv.Exec(t, db, `UPDATE stage_settings SET paused = true WHERE stage = 'Store'`)
-	shows("a paused stage", map[string]int{"check": 2, "record": 1, "large": 1})
+	shows("a paused stage", map[string]int{"check": 1, "record": 1, "large": 1, "requests": 1})
 }
 
 func count(t *testing.T, db *pgxpool.Pool, query string) (n int) {
@@ -70,4 +64,31 @@ func count(t *testing.T, db *pgxpool.Pool, query string) (n int) {
 		t.Errorf("%v\n%s", err, query)
 	}
 	return n
+}
+
+// items are some of each pool, small and large, and one that waits.
+const items = `
+INSERT INTO institutions (name, identifier, receiving_bucket, restore_bucket) VALUES ('Test', 'test.edu', 'r', 's');
+INSERT INTO work_items (institution_id, action, stage, name, bucket, etag, size, bag_date, run_at, object_identifier)
+SELECT i.id, v.action, v.stage, v.action || v.stage || v.size || v.due || '.tar', 'r', 'e', v.size, now(), v.due, 'test.edu/' || v.action || v.stage || v.size || v.due
+FROM institutions i, (VALUES
+	('Ingest', 'Format Identification', 2::bigint << 30, now()), ('Ingest', 'Receive', 64::bigint << 30, now()),
+	('Ingest', 'Store', 1, now()), ('Ingest', 'Store', 1, now() + interval '1 hour'), ('Ingest', 'Store', 65::bigint << 30, now()),
+	('Ingest', 'Cleanup', 1, now()), ('Restore Object', 'Requested', 1, now())) v (action, stage, size, due)`
+
+var metric = regexp.MustCompile(`(farol_[a-z_]+)(?:\{(\w+)="(\w+)"(,stage=~"[\w |]+")?\})?`)
+
+// Prometheus answers with nothing, and not with an error, if a metric does not exist.
+func TestQueryOfPrometheusNamesMetrics(t *testing.T) {
+	t.Parallel()
+	page := file(t, "docs", "reference", "metrics.md")
+	found := metric.FindAllStringSubmatch(queries(t, rendered(t)["everything"])["one"], -1)
+	if len(found) != 3 {
+		t.Fatalf("metrics: %q, want three", found)
+	}
+	for _, m := range found {
+		if !regexp.MustCompile("\\| `" + m[1] + "` \\| action, stage[^|]*\\b" + m[2] + "\\b[^|]*\\|.*\\b" + m[3] + "\\b").MatchString(page) {
+			t.Errorf("docs/reference/metrics.md has no %s by stage and %s, of which one is %s", m[1], m[2], m[3])
+		}
+	}
 }

@@ -1,6 +1,7 @@
 package platform_test
 
 import (
+	"errors"
 	"flag"
 	"fmt"
 	"maps"
@@ -19,6 +20,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	"sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
 
 	"github.com/farol-preservation/farol/internal/rigs/testenv/must"
@@ -159,7 +161,9 @@ func decode(t *testing.T, text string) (objects []any) {
 			t.Fatalf("the kind %s %s is not known", of.APIVersion, of.Kind)
 		}
 		object := empty()
-		if err := yaml.UnmarshalStrict([]byte(document), object); err != nil {
+		text := must.Get(yaml.YAMLToJSONStrict([]byte(document)))(t)
+		wrong, err := json.UnmarshalStrict(text, object) // as the API server does it, to the letter
+		if err := errors.Join(append(wrong, err)...); err != nil {
 			t.Errorf("%s %s: %v", of.Kind, of.Metadata.Name, err)
 		}
 		objects = append(objects, object)
@@ -233,7 +237,7 @@ func TestWrongValuesAreNamed(t *testing.T) {
 	for values, name := range map[string]string{
 		"":                                    "image.tag",
 		"image: {digest: latest}":             "digest",
-		tag + "wokr: {}":                      "wokr",
+		tag + "workers: {}":                   "workers",
 		tag + "work: {graceSeconds: 90s}":     "graceSeconds",
 		tag + "work: {tmpSize: 4}":            "tmpSize",
 		tag + "work: {pools: {A: {}}}":        "'A'",

@@ -12,6 +12,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
 
 	"github.com/farol-preservation/farol/internal/process/settings"
@@ -185,6 +186,45 @@ func TestPoolsTakeAllStages(t *testing.T) {
 		for _, stage := range settings.StepNames() {
 			if !small[stage] || !large[stage] {
 				t.Errorf("%s: no pool takes %s of every size", profile, stage)
+			}
+		}
+	}
+}
+
+// What the policy lets in are ports that pods have, and what Prometheus is told to read is a
+// Service that leads to all of them.
+func TestPortsLeadToProcesses(t *testing.T) {
+	t.Parallel()
+	for profile, text := range rendered(t) {
+		objects := decode(t, text)
+		ports := map[string]bool{}
+		for _, pod := range pods(objects) {
+			for _, p := range pod.Containers[0].Ports {
+				ports[p.Name] = true
+			}
+		}
+		open := map[string]bool{}
+		for _, policy := range of[networkingv1.NetworkPolicy](objects) {
+			for _, rule := range policy.Spec.Ingress {
+				for _, p := range rule.Ports {
+					open[p.Port.StrVal] = true
+				}
+			}
+		}
+		if diff := cmp.Diff(ports, open); diff != "" {
+			t.Errorf("%s: ports of pods, and those that the policy opens (-pods +policy):\n%s", profile, diff)
+		}
+		leads := map[string]corev1.ServiceSpec{}
+		for _, s := range of[corev1.Service](objects) {
+			leads[s.Name] = s.Spec
+			if !ports[s.Spec.Ports[0].TargetPort.StrVal] {
+				t.Errorf("%s: the Service %s leads to a port that no pod has", profile, s.Name)
+			}
+		}
+		for _, m := range of[serviceMonitor](objects) {
+			s := leads["farol-"+m.Spec.Selector.MatchLabels["app.kubernetes.io/component"]]
+			if len(s.Ports) != 1 || s.Ports[0].Name != m.Spec.Endpoints[0].Port || s.Selector["app.kubernetes.io/component"] != "" {
+				t.Errorf("%s: the ServiceMonitor selects %+v, not a Service of all processes", profile, s)
 			}
 		}
 	}
