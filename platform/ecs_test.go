@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"maps"
-	"net"
 	"os/exec"
 	"reflect"
 	"regexp"
@@ -262,17 +261,8 @@ func TestServicesAreScaledByWhatIsInFlight(t *testing.T) {
 	t.Parallel()
 	server := testenv.NewServer(t)
 	server.Exec(items)
-	listener := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
-	address := listener.Addr().String()
-	must.Do(t, listener.Close())
-	farol := exec.CommandContext(t.Context(), testenv.Binary(t), "serve", "--pull")
-	farol.Env = []string{"FAROL_DATABASE_URL=" + server.URL, "FAROL_HTTP_ADDR=" + address, "FAROL_PULL_ADDR=127.0.0.1:0", "TMPDIR=" + t.TempDir()}
-	must.Do(t, farol.Start())
-	t.Cleanup(func() {
-		if err := farol.Process.Kill(); err == nil {
-			farol.Wait() //nolint:errcheck // it was killed
-		}
-	})
+	address := freeAddress(t)
+	start(t, []string{"FAROL_DATABASE_URL=" + server.URL, "FAROL_HTTP_ADDR=" + address, "FAROL_PULL_ADDR=127.0.0.1:0"}, "serve", "--pull")
 
 	c := depthOf(t, resolved(t, file(t, "deploy", "ecs", "farol.yaml"), true))
 	script := strings.NewReplacer("while sleep 60; do", "for once in 1; do", "wget -q -O -", "curl -sf", "127.0.0.1:9090", address).Replace(c.Command[0])

@@ -2,6 +2,9 @@ package platform_test
 
 import (
 	"maps"
+	"net/http"
+	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -16,6 +19,8 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 
 	"github.com/farol-preservation/farol/internal/process/settings"
+	"github.com/farol-preservation/farol/internal/rigs/testenv"
+	"github.com/farol-preservation/farol/internal/rigs/testenv/must"
 )
 
 // pods are the pods that a profile has, by the name of what starts them.
@@ -227,5 +232,44 @@ func TestPortsLeadToProcesses(t *testing.T) {
 				t.Errorf("%s: the ServiceMonitor selects %+v, not a Service of all processes", profile, s)
 			}
 		}
+	}
+}
+
+// A process starts with what its pod gives it, waits for a store that does not answer yet, and
+// is alive but not ready; the job of the migrations ends.
+func TestPodsStart(t *testing.T) {
+	t.Parallel()
+	const keys = "secrets: {AWS_ACCESS_KEY_ID: {name: s3, key: id}, AWS_SECRET_ACCESS_KEY: {name: s3, key: secret}}"
+	text := must.Get(render("image: {tag: local}\nsettings: {FAROL_S3_ENDPOINT: 'http://127.0.0.1:1'}\nwork: {" + keys + "}\nschedule: {" + keys + "}"))(t)
+	url, redis := testenv.DatabaseURL(t), testenv.RedisURL(t)
+	for name, pod := range pods(decode(t, text)) {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c, secrets, address := pod.Containers[0], t.TempDir(), freeAddress(t)
+			for _, source := range pod.Volumes[1].Projected.Sources {
+				for _, item := range source.Secret.Items {
+					value := map[string]string{"database-url": url, "redis-url": redis, "id": "id", "secret": "secret"}[item.Key]
+					must.Do(t, os.WriteFile(filepath.Join(secrets, item.Path), []byte(value), 0o600))
+				}
+			}
+			var env []string
+			for name, value := range environ(c) {
+				value = strings.ReplaceAll(value, c.VolumeMounts[1].MountPath, secrets)
+				env = append(env, name+"="+strings.ReplaceAll(value, "0.0.0.0:9090", address))
+			}
+			farol := start(t, env, c.Args...)
+			if c.LivenessProbe == nil {
+				must.Do(t, farol.Wait())
+				return
+			}
+			answers := func(path string, status int) func() bool {
+				return func() bool {
+					r, err := http.Get("http://" + address + path) //nolint:noctx // it is here
+					return err == nil && r.Body.Close() == nil && r.StatusCode == status
+				}
+			}
+			testenv.Eventually(t, "a sign of life", answers(c.LivenessProbe.HTTPGet.Path, http.StatusOK))
+			testenv.Eventually(t, "not ready", answers(c.ReadinessProbe.HTTPGet.Path, http.StatusServiceUnavailable))
+		})
 	}
 }

@@ -4,7 +4,9 @@ package platform_test
 
 import (
 	"maps"
+	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -12,6 +14,7 @@ import (
 
 	"github.com/farol-preservation/farol/internal/process/settings"
 	"github.com/farol-preservation/farol/internal/rigs/testenv"
+	"github.com/farol-preservation/farol/internal/rigs/testenv/must"
 	"github.com/farol-preservation/farol/storage"
 )
 
@@ -60,4 +63,22 @@ func knownSettings() map[string]bool {
 		add(settings.TargetPrefix(target.Name), &settings.Target{})
 	}
 	return known
+}
+
+// start starts farol with these settings, until the test ends.
+func start(t *testing.T, environ []string, args ...string) *exec.Cmd {
+	t.Helper()
+	farol := exec.CommandContext(t.Context(), testenv.Binary(t), args...)
+	farol.Env, farol.Stderr = append(environ, "TMPDIR="+t.TempDir()), t.Output()
+	must.Do(t, farol.Start())
+	t.Cleanup(func() { farol.Wait() }) //nolint:errcheck // it was killed, unless the test has waited
+	return farol
+}
+
+// freeAddress is one that a process may listen on.
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	listener := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t) //nolint:noctx // it does not wait
+	must.Do(t, listener.Close())
+	return listener.Addr().String()
 }
