@@ -234,23 +234,23 @@ func TestPlainYAMLIsWhatTheChartRenders(t *testing.T) {
 func TestWrongValuesAreNamed(t *testing.T) {
 	t.Parallel()
 	const tag = "image: {tag: local}\n"
-	for values, name := range map[string]string{
-		"":                                    "image.tag",
-		"image: {digest: latest}":             "digest",
-		tag + "workers: {}":                   "workers",
-		tag + "work: {graceSeconds: 90s}":     "graceSeconds",
-		tag + "work: {tmpSize: 4}":            "tmpSize",
-		tag + "work: {pools: {A: {}}}":        "'A'",
-		tag + "work: {pools: {a: {slot: 1}}}": "slot",
-		tag + "settings: {farol_grace: 1s}":   "farol_grace",
-		tag + "web: {secrets: {FAROL_TOKEN: {name: farol}}}":                                      "FAROL_TOKEN",
-		tag + "work: {pools: {a: {stages: [Stor]}}}":                                              "stages",
-		tag + "autoscaling: {enabled: true, scaler: cpu}":                                         "scaler",
-		tag + "autoscaling: {enabled: true, scaler: prometheus}":                                  "autoscaling.prometheus",
-		tag + "autoscaling: {enabled: true, scaler: prometheus}\nwork: {pools: {a: {minGiB: 1}}}": "work.pools.a",
+	for _, tc := range []struct{ values, name string }{
+		{"", "image.tag"},
+		{"image: {digest: latest}", "digest"},
+		{tag + "workers: {}", "workers"},
+		{tag + "work: {graceSeconds: 90s}", "graceSeconds"},
+		{tag + "work: {tmpSize: 4}", "tmpSize"},
+		{tag + "work: {pools: {A: {}}}", "'A'"},
+		{tag + "work: {pools: {a: {slot: 1}}}", "slot"},
+		{tag + "settings: {farol_grace: 1s}", "farol_grace"},
+		{tag + "web: {secrets: {FAROL_TOKEN: {name: farol}}}", "FAROL_TOKEN"},
+		{tag + "work: {pools: {a: {stages: [Stor]}}}", "stages"},
+		{tag + "autoscaling: {enabled: true, scaler: cpu}", "scaler"},
+		{tag + "autoscaling: {enabled: true, scaler: prometheus}", "autoscaling.prometheus"},
+		{tag + "autoscaling: {enabled: true, scaler: prometheus}\nwork: {pools: {a: {minGiB: 1}}}", "work.pools.a"},
 	} {
-		if _, err := render(values); err == nil || !strings.Contains(err.Error(), name) {
-			t.Errorf("%q: %v; want an error that names %s", values, err, name)
+		if _, err := render(tc.values); err == nil || !strings.Contains(err.Error(), tc.name) {
+			t.Errorf("%q: %v; want an error that names %s", tc.values, err, tc.name)
 		}
 	}
 }

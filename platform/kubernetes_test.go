@@ -264,7 +264,7 @@ func TestPodsStart(t *testing.T) {
 			}
 			answers := func(path string, status int) func() bool {
 				return func() bool {
-					r, err := http.Get("http://" + address + path) //nolint:noctx // it is here
+					r, err := http.Get("http://" + address + path)
 					return err == nil && r.Body.Close() == nil && r.StatusCode == status
 				}
 			}

@@ -78,7 +78,7 @@ func start(t *testing.T, environ []string, args ...string) *exec.Cmd {
 // freeAddress is one that a process may listen on.
 func freeAddress(t *testing.T) string {
 	t.Helper()
-	listener := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t) //nolint:noctx // it does not wait
+	listener := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	must.Do(t, listener.Close())
 	return listener.Addr().String()
 }
