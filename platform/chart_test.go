@@ -20,6 +20,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	"sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
 
@@ -136,15 +137,17 @@ type (
 // kinds makes an empty object of each kind that the chart has.
 func kinds() map[string]func() any {
 	return map[string]func() any{
-		"v1 ServiceAccount":                       func() any { return new(corev1.ServiceAccount) },
-		"v1 Service":                              func() any { return new(corev1.Service) },
-		"apps/v1 Deployment":                      func() any { return new(appsv1.Deployment) },
-		"batch/v1 Job":                            func() any { return new(batchv1.Job) },
-		"policy/v1 PodDisruptionBudget":           func() any { return new(policyv1.PodDisruptionBudget) },
-		"networking.k8s.io/v1 NetworkPolicy":      func() any { return new(networkingv1.NetworkPolicy) },
-		"keda.sh/v1alpha1 ScaledObject":           func() any { return new(scaledObject) },
-		"keda.sh/v1alpha1 TriggerAuthentication":  func() any { return new(triggerAuthentication) },
-		"monitoring.coreos.com/v1 ServiceMonitor": func() any { return new(serviceMonitor) },
+		"v1 ServiceAccount":                        func() any { return new(corev1.ServiceAccount) },
+		"v1 Service":                               func() any { return new(corev1.Service) },
+		"apps/v1 Deployment":                       func() any { return new(appsv1.Deployment) },
+		"batch/v1 Job":                             func() any { return new(batchv1.Job) },
+		"rbac.authorization.k8s.io/v1 Role":        func() any { return new(rbacv1.Role) },
+		"rbac.authorization.k8s.io/v1 RoleBinding": func() any { return new(rbacv1.RoleBinding) },
+		"policy/v1 PodDisruptionBudget":            func() any { return new(policyv1.PodDisruptionBudget) },
+		"networking.k8s.io/v1 NetworkPolicy":       func() any { return new(networkingv1.NetworkPolicy) },
+		"keda.sh/v1alpha1 ScaledObject":            func() any { return new(scaledObject) },
+		"keda.sh/v1alpha1 TriggerAuthentication":   func() any { return new(triggerAuthentication) },
+		"monitoring.coreos.com/v1 ServiceMonitor":  func() any { return new(serviceMonitor) },
 	}
 }
 
@@ -240,6 +243,7 @@ func TestWrongValuesAreNamed(t *testing.T) {
 		{tag + "workers: {}", "workers"},
 		{tag + "work: {graceSeconds: 90s}", "graceSeconds"},
 		{tag + "work: {tmpSize: 4}", "tmpSize"},
+		{tag + "work: {podDeletionCost: 5}", "podDeletionCost"},
 		{tag + "work: {pools: {A: {}}}", "'A'"},
 		{tag + "work: {pools: {a: {slot: 1}}}", "slot"},
 		{tag + "settings: {farol_grace: 1s}", "farol_grace"},

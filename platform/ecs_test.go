@@ -273,8 +273,12 @@ func TestServicesAreScaledByWhatIsInFlight(t *testing.T) {
 		}
 	}
 	testenv.Eventually(t, "what is due", says(`{"farol":"in_flight","ingest":2,"store":2,"finish":1,"requests":1}`))
-	server.Exec(`UPDATE stage_settings SET paused = true WHERE stage = 'Store'`)
+	server.Exec(`SELECT pause_stage('Store')`)
 	testenv.Eventually(t, "what is due, without a paused stage", says(`{"farol":"in_flight","ingest":2,"store":0,"finish":1,"requests":1}`))
+	server.Exec(`INSERT INTO known_services (service, scopes) VALUES ('redis', '[{"steps": ["Cleanup", "Store"]}]'); SELECT hold_service('redis')`)
+	testenv.Eventually(t, "one that stays, for a held service", says(`{"farol":"in_flight","ingest":2,"store":0,"finish":1,"requests":1}`))
+	server.Exec(`SELECT resume_stage('Store')`)
+	testenv.Eventually(t, "one that stays in each", says(`{"farol":"in_flight","ingest":2,"store":1,"finish":1,"requests":1}`))
 	server.End(syscall.SIGINT)
 	testenv.Eventually(t, "nothing without a database", says(""))
 	if out, err := exec.CommandContext(t.Context(), "curl", "-sf", "http://"+address+"/metrics").Output(); err != nil || !strings.Contains(string(out), "\nfarol_database_up 0\n") {

@@ -17,6 +17,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 
 	"github.com/farol-preservation/farol/internal/process/settings"
 	"github.com/farol-preservation/farol/internal/rigs/testenv"
@@ -271,5 +272,32 @@ func TestPodsStart(t *testing.T) {
 			testenv.Eventually(t, "a sign of life", answers(c.LivenessProbe.HTTPGet.Path, http.StatusOK))
 			testenv.Eventually(t, "not ready", answers(c.ReadinessProbe.HTTPGet.Path, http.StatusServiceUnavailable))
 		})
+	}
+}
+
+// A worker that is to be spared while it has items in hand knows its pod, and may patch pods and nothing else.
+func TestWorkersMaySayWhatTheirDeletionCosts(t *testing.T) {
+	t.Parallel()
+	objects := decode(t, must.Get(render("image: {tag: local}", "work: {podDeletionCost: true}"))(t))
+	for name, pod := range pods(objects) {
+		works := name == "farol-work-all"
+		i := slices.IndexFunc(pod.Containers[0].Env, func(e corev1.EnvVar) bool { return e.Name == "FAROL_POD_NAME" })
+		if *pod.AutomountServiceAccountToken != works || i >= 0 != works {
+			t.Errorf("%s: a token is mounted: %v, and its pod is named: %v", name, *pod.AutomountServiceAccountToken, i >= 0)
+		}
+		if works && pod.Containers[0].Env[i].ValueFrom.FieldRef.FieldPath != "metadata.name" {
+			t.Errorf("FAROL_POD_NAME is %v", pod.Containers[0].Env[i])
+		}
+	}
+	roles, bindings := of[rbacv1.Role](objects), of[rbacv1.RoleBinding](objects)
+	if len(roles) != 1 || len(bindings) != 1 {
+		t.Fatalf("%d roles and %d bindings", len(roles), len(bindings))
+	}
+	want := []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"patch"}}}
+	if diff := cmp.Diff(want, roles[0].Rules); diff != "" {
+		t.Errorf("rules (-want +got):\n%s", diff)
+	}
+	if b := bindings[0]; b.RoleRef.Name != roles[0].Name || b.Subjects[0].Name != "farol-work-all" || b.Subjects[0].Namespace == "" {
+		t.Errorf("the binding is %+v", b)
 	}
 }

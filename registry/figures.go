@@ -41,6 +41,8 @@ type StageFigures struct {
 	Stage  Stage
 	Paused bool
 	Failed int64 // items at the stage that are in the view failed
+
+	Running, Claimable, Held int64 // as autoscalers count: see scaling_items
 }
 
 // MostCounted is how many waiting items are counted at a stage in a size band.
@@ -99,10 +101,12 @@ ORDER BY action, stage, band, ahead`
 // stagesSQL goes by work_items_review, which has what the view failed has. An
 // item is counted at its stage even if that has no settings any more.
 const stagesSQL = `
-SELECT action, stage, bool_or(paused), sum(n)::bigint FROM (
-	SELECT action, stage, paused, 0 AS n FROM stage_pauses
+SELECT action, stage, bool_or(paused), sum(n)::bigint, sum(running)::bigint, sum(claimable)::bigint, sum(held)::bigint FROM (
+	SELECT action, stage, paused, 0 AS n, 0 AS running, 0 AS claimable, 0 AS held FROM stage_pauses
 	UNION ALL
-	SELECT action, stage, false, count(*) FROM work_items WHERE status IN ('Failed', 'Suspended') GROUP BY action, stage
+	SELECT action, stage, false, count(*), 0, 0, 0 FROM work_items WHERE status IN ('Failed', 'Suspended') GROUP BY action, stage
+	UNION ALL
+	SELECT action, stage, false, 0, running, claimable, held FROM scaling_items()
 ) f
 GROUP BY action, stage ORDER BY action, stage`
 
@@ -163,7 +167,7 @@ func (r *Registry) Figures(ctx context.Context) (f Figures, err error) {
 		}
 		rows, _ = tx.Query(ctx, stagesSQL)
 		if f.Stages, err = pgx.CollectRows(rows, pgx.RowToStructByPos[StageFigures]); err != nil {
-			return fmt.Errorf("count failed items: %w", err)
+			return fmt.Errorf("count failed items, and what autoscalers count: %w", err)
 		}
 		rows, _ = tx.Query(ctx, tablesSQL)
 		if f.Tables, err = pgx.CollectRows(rows, pgx.RowToStructByPos[record.TableView]); err != nil {

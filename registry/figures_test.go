@@ -162,3 +162,40 @@ func (a *archive) oldest(kind string) record.SnapshotView {
 	}
 	return list[i]
 }
+
+// Autoscalers count what can be claimed: not what is paused, what is above the cap of a stage, or what needs a
+// held service. Of that, one is left, by whose worker the end is noticed.
+func TestScalingSignalCountsWhatCanBeClaimed(t *testing.T) {
+	t.Parallel()
+	a := newArchive(t)
+	a.exec(`INSERT INTO work_items (institution_id, action, stage, name, bucket, etag, size, bag_date, object_identifier, run_at, storage_option)
+		SELECT id, v.action, v.stage, n || v.action || v.stage || v.size, 'b', 'e', v.size, now(), n || v.action || v.stage || v.size, v.due, v.option FROM institutions, generate_series(1, 3) n,
+		(VALUES ('Ingest', 'Receive', 1::bigint, now(), NULL), ('Ingest', 'Store', 1, now(), 'Standard'), ('Ingest', 'Store', 5::bigint << 30, now(), 'Glacier-VA'),
+			('Ingest', 'Store', 2, now() + interval '1 hour', 'Standard'), ('Restore Object', 'Requested', 1, now(), NULL)) v (action, stage, size, due, option)`)
+	signal := func(when, args string, want int) {
+		t.Helper()
+		a.shows(`SELECT scaling_signal(`+args+`) AS "`+when+`"`, fmt.Sprint(want))
+	}
+	signal("all that is due", "", 12)
+	signal("of some stages", "'{Store, Cleanup}'", 6)
+	signal("of some stages and sizes", "'{Store}', 1 << 30, 6::bigint << 30", 3)
+	signal("of requests", "'{Restore Object}'", 3)
+	signal("of none", "'{Record}'", 0)
+	a.exec(`UPDATE work_items SET status = 'Started', claim_token = 1, attempt = 1, worker = 'w', node = 'n', pid = 1, stage_started_at = now(), lease_expires_at = now() + interval '1 minute'
+		WHERE name LIKE '1%' AND stage = 'Receive'`)
+	signal("what runs counts, too", "'{Receive}'", 3)
+	a.exec(`UPDATE stage_settings SET cap = 2 WHERE stage = 'Receive'`)
+	signal("no more than the cap", "'{Receive}'", 2)
+	a.exec(`SELECT pause_stage('Receive')`)
+	signal("of a paused stage, what runs", "'{Receive}'", 1)
+	a.exec(`INSERT INTO known_services (service, scopes) VALUES ('s3:Glacier-VA', '[{"steps": ["Store"], "storage_options": ["Glacier-VA"]}]'), ('redis', '[{"steps": ["Store"]}]')`)
+	signal("services that answer", "'{Store}'", 6)
+	a.exec(`SELECT hold_service('s3:Glacier-VA')`)
+	signal("without what needs a held service", "'{Store}'", 3)
+	signal("one worker stays", "'{Store}', 1 << 30, 6::bigint << 30", 1)
+	signal("others are not counted", "'{Store, Restore Object}'", 6)
+	a.exec(`SELECT hold_service('redis')`)
+	signal("one for all stages that are held", "'{Store}'", 1)
+	a.exec(`SELECT release_service('redis'), release_service('s3:Glacier-VA')`)
+	signal("released", "'{Store}'", 6)
+}

@@ -106,11 +106,11 @@ func page(t *testing.T, path ...string) string {
 }
 
 // docs/reference/metrics.md is what the program says of its metrics. After a change:
-// go test ./internal/process/monitor -run Metrics -update.
+// go -C dev test ./deploy -run Metrics -update.
 func TestMetricsAreDocumented(t *testing.T) {
 	t.Parallel()
 	var b strings.Builder
-	b.WriteString("# Metrics\n\nThis page is generated: `go test ./internal/process/monitor -run Metrics -update` writes it. [For operators](../operators.md#watch) says\n" +
+	b.WriteString("# Metrics\n\nThis page is generated: `go -C dev test ./deploy -run Metrics -update` writes it. [For operators](../operators.md#watch) says\n" +
 		"how to serve and read them.\n\n| metric | labels | meaning |\n|---|---|---|\n")
 	for _, g := range groups(t) {
 		fmt.Fprintf(&b, "| **%s** | | |\n", g.about)

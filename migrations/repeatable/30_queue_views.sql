@@ -26,7 +26,7 @@ FROM ( -- each by its index
 JOIN stage_settings s ON s.action = q.action AND s.stage = q.stage
 GROUP BY q.action, q.stage, q.size_band, s.paused, s.worker;
 COMMENT ON VIEW queue_depth IS
-	'How many items wait and run at each stage in each size band; in_flight is for autoscalers.';
+	'How many items wait and run at each stage in each size band; in_flight are those that are due or run.';
 
 CREATE OR REPLACE VIEW running AS
 SELECT w.id AS item, w.action, w.stage, w.worker, w.node, w.pid, w.attempt,

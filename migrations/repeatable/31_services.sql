@@ -160,6 +160,44 @@ LANGUAGE sql SET search_path FROM CURRENT AS $$
 	DELETE FROM service_reports r WHERE r.since < now() - interval '1 hour' AND NOT EXISTS (SELECT FROM worker_processes p WHERE p.worker = r.worker);
 $$;
 
+-- scaling_items says what autoscalers count: by stage the items of some sizes that run, those that a worker
+-- could claim now, and those that a held service keeps from it. A stage that is paused has neither, one with a
+-- cap has no more than fit. What waits is counted up to 10,000 at a stage. It reads work_items_ready and
+-- work_items_running.
+CREATE OR REPLACE FUNCTION scaling_items(min_size bigint DEFAULT 0, max_size bigint DEFAULT NULL)
+RETURNS TABLE (action text, stage text, running bigint, claimable bigint, held bigint)
+LANGUAGE sql STABLE SET search_path FROM CURRENT AS $$
+	WITH unavailable AS MATERIALIZED (SELECT k.scopes FROM services k WHERE k.state = 'held')
+	SELECT s.action, s.stage, coalesce(r.of_size, 0), CASE WHEN s.cap IS NULL THEN d.free ELSE least(d.free, greatest(s.cap - coalesce(r.whole, 0), 0)) END, d.held
+	FROM stage_settings s
+	LEFT JOIN (
+		SELECT w.action, w.stage, count(*) AS whole, count(*) FILTER (WHERE w.size >= min_size AND (max_size IS NULL OR w.size < max_size)) AS of_size
+		FROM work_items w WHERE w.status = 'Started' GROUP BY w.action, w.stage
+	) r ON r.action = s.action AND r.stage = s.stage
+	CROSS JOIN LATERAL (
+		SELECT count(*) FILTER (WHERE NOT needs AND due) AS free, count(*) FILTER (WHERE needs) AS held
+		FROM (
+			SELECT w.run_at <= now() AS due, EXISTS (SELECT FROM unavailable u WHERE needs_service(w, u.scopes)) AS needs
+			FROM work_items w
+			WHERE w.status = 'Pending' AND w.retry AND w.stage = s.stage AND w.action = s.action AND NOT s.paused
+			  AND w.run_at < 'infinity' AND w.size >= min_size AND (max_size IS NULL OR w.size < max_size)
+			LIMIT 10000
+		) one
+	) d
+	WHERE s.worker = 'farol'
+$$;
+COMMENT ON FUNCTION scaling_items IS
+	'What autoscalers count, by stage: items of some sizes that run, that could be claimed now, and that a held service keeps from being claimed.';
+
+CREATE OR REPLACE FUNCTION scaling_signal(steps text[] DEFAULT NULL, min_size bigint DEFAULT 0, max_size bigint DEFAULT NULL) RETURNS bigint
+LANGUAGE sql STABLE SET search_path FROM CURRENT AS $$
+	SELECT greatest(sum(i.running + i.claimable), least(sum(i.held), 1), 0)::bigint
+	FROM scaling_items(min_size, max_size) i
+	WHERE steps IS NULL OR CASE i.action WHEN 'Ingest' THEN i.stage ELSE i.action END = ANY (steps)
+$$;
+COMMENT ON FUNCTION scaling_signal IS
+	'How many items the workers of some steps and sizes have or could have in hand; 1 if there are only some that need a held service, so that one worker finds out when it answers.';
+
 COMMENT ON FUNCTION needs_service IS 'Whether an item at its stage needs a service.';
 COMMENT ON FUNCTION service_text IS 'What is wrong with a service, for people.';
 

@@ -15,7 +15,7 @@ BEGIN
 		requeue, requeue_refusal, requeue_stage, again, have_again, cancel, release, note_item, set_priority, why_not, requeue_where,
 		plan_store, plan_begin, plan_apply, plan_apply_whole, plan_undo,
 		pause_stage, resume_stage, pause_all, resume_all, pause_schedule, lift_pause, add_stage, remove_stage, drain_worker,
-		hold_service, release_service, needs_service, service_text, note_action, whom_to_ask TO %s', to_role);
+		hold_service, release_service, needs_service, service_text, scaling_items, scaling_signal, note_action, whom_to_ask TO %s', to_role);
 	FOR r IN SELECT * FROM administration_rights LOOP
 		EXECUTE format('GRANT %s ON %I TO %s', r.privilege, r.on_table, to_role);
 	END LOOP;

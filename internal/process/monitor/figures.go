@@ -88,8 +88,12 @@ func (q *Queue) items() func(chan<- prometheus.Metric, registry.Figures) {
 func (q *Queue) stages() func(chan<- prometheus.Metric, registry.Figures) {
 	failed := q.gauge("farol_failed_items", "Failed items: no attempt runs and none will be made, as in the view failed.", "action", "stage")
 	paused := q.gauge("farol_stage_paused", "Whether the stage is paused, so that no item of it is claimed.", "action", "stage")
+	scaling := q.gauge("farol_scaling_items", "Live items that autoscalers count, by state: running; claimable now; held, which a held service keeps from being claimed.", "action", "stage", "state")
 	return func(ch chan<- prometheus.Metric, f registry.Figures) {
 		for _, s := range f.Stages {
+			ch <- scaling(float64(s.Running), string(s.Action), string(s.Stage), "running")
+			ch <- scaling(float64(s.Claimable), string(s.Action), string(s.Stage), "claimable")
+			ch <- scaling(float64(s.Held), string(s.Action), string(s.Stage), "held")
 			ch <- failed(float64(s.Failed), string(s.Action), string(s.Stage))
 			ch <- paused(yes(s.Paused), string(s.Action), string(s.Stage))
 		}

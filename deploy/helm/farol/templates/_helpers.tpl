@@ -31,7 +31,7 @@ spec:
   {{- if ne .component "migrate" }}
   serviceAccountName: {{ include "farol.name" .root }}-{{ .component }}
   {{- end }}
-  automountServiceAccountToken: false
+  automountServiceAccountToken: {{ .process.podDeletionCost | default false }}
   enableServiceLinks: false
   {{- with .process.graceSeconds }}
   terminationGracePeriodSeconds: {{ add . 30 }}
@@ -72,6 +72,9 @@ spec:
       args: {{ toJson .args }}
       env:
         - {name: TMPDIR, value: /tmp}
+        {{- if .process.podDeletionCost }}
+        - {name: FAROL_POD_NAME, valueFrom: {fieldRef: {fieldPath: metadata.name}}}
+        {{- end }}
         {{- range $name, $value := $settings }}
         - {name: {{ $name }}, value: {{ $value | toString | quote }}}
         {{- end }}
@@ -127,6 +130,27 @@ metadata:
   annotations: {{ toJson . }}
   {{- end }}
 automountServiceAccountToken: false
+{{- if .process.podDeletionCost }}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: Role
+metadata:
+  name: {{ $name }}
+  labels:
+    {{- include "farol.labels" .root | nindent 4 }}
+rules:
+  - {apiGroups: [""], resources: [pods], verbs: [patch]}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata:
+  name: {{ $name }}
+  labels:
+    {{- include "farol.labels" .root | nindent 4 }}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: {{ $name }}}
+subjects:
+  - {kind: ServiceAccount, name: {{ $name }}, namespace: {{ .root.Release.Namespace }}}
+{{- end }}
 ---
 apiVersion: apps/v1
 kind: Deployment
@@ -176,4 +200,16 @@ spec:
     app.kubernetes.io/component: {{ .component }}
   ports:
     - {name: {{ .port }}, port: {{ .number }}, targetPort: {{ .port }}}
+{{- end }}
+
+{{- /* Items of some states, of stages and requests. Each process says the same of them. */}}
+{{- define "farol.scaling" -}}
+sum(max by (action, stage, state) (
+{{- if .stages -}}
+{{- $names := join "|" .stages -}}
+farol_scaling_items{state=~"{{ .states }}",stage=~"{{ $names }}"} or farol_scaling_items{state=~"{{ .states }}",action=~"{{ $names }}"}
+{{- else -}}
+farol_scaling_items{state=~"{{ .states }}"}
+{{- end -}}
+))
 {{- end }}
