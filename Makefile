@@ -10,7 +10,7 @@ ldflags := -s -w -X github.com/farol-preservation/farol/internal/process/build.v
 export GOFLAGS := $(GOFLAGS) -trimpath
 export CGO_ENABLED := 0
 
-.PHONY: demo build compiled test race test-deps soak check lint bench bench-all bench-queue bench-scale bench-lists chaos stores mutants schema notices deps
+.PHONY: demo build release compiled test race test-deps soak check lint bench bench-all bench-queue bench-scale bench-lists chaos stores mutants schema notices deps
 .DEFAULT_GOAL := build
 
 demo: deps build                ## bags from upload to preservation, on this machine
@@ -19,6 +19,9 @@ demo: deps build                ## bags from upload to preservation, on this mac
 build:                          ## bin/farol, and bin/farol-dev with the one-machine stack
 	go build -ldflags '$(ldflags)' -o bin/ ./cmd/farol
 	cd dev && go build -ldflags '$(ldflags)' -o ../bin/ ./farol-dev
+
+release:                        ## programs, packages, image and checksums in dist/; make release VERSION=v1.2.3 KEY=~/.ssh/release
+	cd release && go run . -version '$(VERSION)' -key '$(KEY)' -out ../dist $(ARGS)
 
 compiled:                       ## what the checks and the tests both need, once, before they run side by side
 	go build ./...
@@ -36,15 +39,16 @@ test-deps: deps
 	.ci/deps scanner
 	.ci/deps browser
 	.ci/deps clients
+	.ci/deps packages
 
 soak: deps                      ## soak tests whole, and a table of what they did; make soak ARGS='-run Model'
 	.ci/deps cc
 	go run ./internal/rigs/soak $(ARGS)
 
 check: lint                     ## what must hold before a commit, besides the tests; the linter vets too
-	for module in dev bench platform; do (cd $$module && $(lint) run) || exit; done
+	for module in dev bench platform release; do (cd $$module && $(lint) run) || exit; done
 	cd chaos && go vet ./...
-	for module in . dev bench chaos platform; do (cd $$module && go mod tidy -diff) || exit; done
+	for module in . dev bench chaos platform release; do (cd $$module && go mod tidy -diff) || exit; done
 	.ci/unreached $(dead)
 
 lint:                           ## formatting (gofumpt, gci) included; make lint ARGS=--fix fixes some

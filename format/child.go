@@ -82,8 +82,7 @@ func launchIn(ctx context.Context, o Options, dir string) (*child, error) {
 	cmd := exec.CommandContext(context.WithoutCancel(ctx), o.Command[0], o.Command[1:]...)
 	// it needs nothing else, and its parent's environment holds secrets
 	cmd.Env = []string{"TMPDIR=" + dir}
-	// an interrupt at the terminal is for the parent, which ends it in order
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.SysProcAttr = ownGroup()
 	stderr := &complaint{}
 	cmd.Stderr = stderr
 	// what the process may leave behind must not keep Wait from returning

@@ -4,12 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"os"
 	"strconv"
 	"strings"
-
-	"golang.org/x/sys/unix"
+	"syscall"
 
 	"github.com/farol-preservation/farol/fault"
 	"github.com/farol-preservation/farol/format"
@@ -48,10 +46,10 @@ func diskFits(dir string, write bool) Finding {
 	const settle = "set TMPDIR to a directory that exists and can be written to"
 	info, err := os.Stat(dir)
 	if err == nil && !info.IsDir() {
-		err = &os.PathError{Op: "open", Path: dir, Err: unix.ENOTDIR}
+		err = &os.PathError{Op: "open", Path: dir, Err: syscall.ENOTDIR}
 	}
 	if err == nil {
-		err = unix.Access(dir, unix.W_OK|unix.X_OK)
+		err = mayWrite(dir)
 	}
 	if err == nil && write {
 		err = writeIn(dir)
@@ -59,15 +57,14 @@ func diskFits(dir string, write bool) Finding {
 	if err != nil {
 		return failed(err, settle)
 	}
-	var fs unix.Statfs_t
-	if err := unix.Statfs(dir, &fs); err != nil {
+	free, err := freeSpace(dir)
+	if err != nil {
 		return failed(err, settle)
 	}
-	free := int64(min(fs.Bavail, math.MaxInt64/uint64(max(fs.Bsize, 1)))) * int64(fs.Bsize) //nolint:gosec,unconvert // it fits; the types differ by system
 	const space = "free some space in it, or set TMPDIR to a directory that has a few GiB"
 	switch {
 	case free < leastSpace:
-		return failed(fmt.Errorf("only %s are free: %w", human.Bytes(free), unix.ENOSPC), space)
+		return failed(fmt.Errorf("only %s are free: %w", human.Bytes(free), syscall.ENOSPC), space)
 	case free < lowSpace:
 		return warn(fault.Disk, what, fmt.Sprintf("%s: only %s are free", dir, human.Bytes(free)), space)
 	}
@@ -86,9 +83,8 @@ func writeIn(dir string) error {
 
 func (s Surroundings) checkLimits(context.Context) []Finding {
 	list := []Finding{s.Host.memoryFits(memory.Limit("/proc", "/sys/fs/cgroup"))}
-	var files unix.Rlimit
-	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &files); err == nil {
-		list = append(list, filesFit(files.Cur))
+	if files, ok := openFiles(); ok {
+		list = append(list, filesFit(files))
 	}
 	return append(list, childrenConfined(format.Unconfined()))
 }

@@ -44,17 +44,19 @@ type linked struct {
 // notices are texts, each with those that it is the licence of.
 type notices map[string][]string
 
-// write prints the notices of a program, as it is built for images.
+// write prints the notices of a program, as it is released.
 func write(ctx context.Context, w io.Writer, program string) error {
 	all := notices{}
-	for _, arch := range []string{"amd64", "arm64"} {
-		packages, err := packagesOf(ctx, program, arch)
-		if err != nil {
-			return err
-		}
-		for _, p := range packages {
-			if err := all.add(p); err != nil {
+	for _, system := range []string{"linux", "darwin", "windows"} {
+		for _, arch := range []string{"amd64", "arm64"} {
+			packages, err := packagesOf(ctx, program, system, arch)
+			if err != nil {
 				return err
+			}
+			for _, p := range packages {
+				if err := all.add(p); err != nil {
+					return err
+				}
 			}
 		}
 	}
@@ -68,9 +70,9 @@ func write(ctx context.Context, w io.Writer, program string) error {
 	return nil
 }
 
-func packagesOf(ctx context.Context, program, arch string) (list []linked, err error) {
+func packagesOf(ctx context.Context, program, system, arch string) (list []linked, err error) {
 	c := exec.CommandContext(ctx, "go", "list", "-deps", "-json=Dir,Root,Standard,GoFiles,Module", program)
-	c.Env = append(c.Environ(), "GOOS=linux", "GOARCH="+arch, "CGO_ENABLED=0")
+	c.Env = append(c.Environ(), "GOOS="+system, "GOARCH="+arch, "CGO_ENABLED=0")
 	c.Stderr = os.Stderr
 	out, err := c.Output()
 	if err != nil {
