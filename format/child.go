@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -120,6 +121,11 @@ func launchIn(ctx context.Context, o Options, dir string) (*child, error) {
 }
 
 func (c *child) greet(o Options) error {
+	for part := range slices.Chunk(o.Signatures, headSize) {
+		if err := writeFrame(c.writer, kindSigs, part); err != nil {
+			return err
+		}
+	}
 	if err := writeFrame(c.writer, kindHello, limits{o.Memory, o.Budget}.encode()); err != nil {
 		return err
 	}

@@ -13,6 +13,7 @@ import (
 // the payload. The parent leads; the child reads one file at a time.
 //
 //	parent                     child
+//	signatures (bytes)     →                             any number of times; none: the built-in ones
 //	hello (limits)         →
 //	                       ←   ready (version)
 //	file (name, size, head) →
@@ -23,6 +24,7 @@ type kind byte
 
 const (
 	kindHello  kind = 'H'
+	kindSigs   kind = 'S'
 	kindReady  kind = 'V'
 	kindFile   kind = 'F'
 	kindRead   kind = 'R'

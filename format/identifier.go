@@ -23,6 +23,9 @@ var (
 	errSlow     = errors.New("the content did not arrive in time")
 )
 
+// maxSignatures is some twenty times the size of PRONOM's.
+const maxSignatures = 64 << 20
+
 // startTimeout bounds the start of a child; it loads its signatures in some
 // ten milliseconds, on a machine that is not starved.
 const startTimeout = time.Minute
@@ -34,15 +37,21 @@ type Options struct {
 	Workers int           // children at most, and so files in progress at a time; default 2
 	Timeout time.Duration // for one file, in addition to its reading, and for each read of it; default 30 s
 	Memory  int64         // bytes a child may use in addition to the signatures; default 256 MiB
-	Budget  int64         // bytes to read of one file, in addition to a mebibyte at each end; default 8 MiB
+	// Signatures is the content of a signature file of Siegfried's; empty: the built-in ones.
+	// Every child gets these bytes, so that a file that is replaced changes no child.
+	Signatures []byte
+	Budget     int64 // bytes to read of one file, in addition to a mebibyte at each end; default 8 MiB
 }
 
 func (o Options) withDefaults() (Options, error) {
 	if len(o.Command) == 0 || o.Command[0] == "" {
 		return o, errors.New("format: no command to start a child")
 	}
+	if len(o.Signatures) > maxSignatures {
+		return o, fmt.Errorf("format: the signature file has %d bytes; it may have %d", len(o.Signatures), maxSignatures)
+	}
 	if o.Workers < 0 || o.Timeout < 0 || o.Memory < 0 || o.Budget < 0 {
-		return o, fmt.Errorf("format: negative option in %+v", o)
+		return o, errors.New("format: an option is negative")
 	}
 	o.Workers, o.Timeout = cmp.Or(o.Workers, 2), cmp.Or(o.Timeout, 30*time.Second)
 	o.Memory, o.Budget = cmp.Or(o.Memory, 256<<20), cmp.Or(o.Budget, 8<<20)

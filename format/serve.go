@@ -13,7 +13,6 @@ import (
 
 	"github.com/richardlehane/siegfried"
 	"github.com/richardlehane/siegfried/pkg/config"
-	"github.com/richardlehane/siegfried/pkg/static"
 )
 
 // Serve is the main loop of a child that an [Identifier] starts: it answers
@@ -36,13 +35,13 @@ func Serve(in io.Reader, out io.Writer) error {
 		defer removeTemp()
 	}
 	s := newServer(in, out)
-	l, err := s.greeting()
+	l, signatures, err := s.greeting()
 	if err != nil {
 		return err
 	}
-	sf := static.New()
-	if len(sf.Identifiers()) == 0 {
-		return errors.New("format: the built-in signatures cannot be loaded")
+	sf, err := load(signatures)
+	if err != nil {
+		return err
 	}
 	if alone {
 		stayLean()
@@ -94,15 +93,22 @@ func newServer(in io.Reader, out io.Writer) *server {
 	return &server{bufio.NewReaderSize(in, 64<<10), bufio.NewWriterSize(out, 64<<10)}
 }
 
-func (s *server) greeting() (limits, error) {
-	f, err := readFrame(s.in)
-	if err != nil {
-		return limits{}, fmt.Errorf("format: read the parent's greeting: %w", err)
+func (s *server) greeting() (l limits, signatures []byte, err error) {
+	for {
+		f, err := readFrame(s.in)
+		if err != nil {
+			return limits{}, nil, fmt.Errorf("format: read the parent's greeting: %w", err)
+		}
+		switch {
+		case f.kind == kindSigs && len(signatures)+len(f.payload) <= maxSignatures:
+			signatures = append(signatures, f.payload...)
+			continue
+		case f.kind != kindHello:
+			return limits{}, nil, fmt.Errorf("format: %w: greeting of kind %q", errProtocol, f.kind)
+		}
+		l, err = parseLimits(f.payload)
+		return l, signatures, err
 	}
-	if f.kind != kindHello {
-		return limits{}, fmt.Errorf("format: %w: greeting of kind %q", errProtocol, f.kind)
-	}
-	return parseLimits(f.payload)
 }
 
 func (s *server) run(sf *siegfried.Siegfried, budget int64) error {

@@ -223,7 +223,7 @@ func FuzzServe(f *testing.F) {
 func converse(sf *siegfried.Siegfried, in []byte) (*bytes.Buffer, error) {
 	var out bytes.Buffer
 	s := newServer(bytes.NewReader(in), &out)
-	l, err := s.greeting()
+	l, _, err := s.greeting()
 	if err != nil {
 		return &out, err
 	}

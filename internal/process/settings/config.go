@@ -128,6 +128,8 @@ type Work struct {
 type Identify struct {
 	Workers int  `env:"FAROL_IDENTIFY_WORKERS" envDefault:"2" min:"1" doc:"Number of child processes that identify file formats"`
 	Memory  Size `env:"FAROL_IDENTIFY_MEMORY" envDefault:"256MiB" min:"67108864" doc:"Memory limit of each of these processes"`
+
+	Signatures string `env:"FAROL_SIGNATURES" is:"the path of a file" doc:"Signature file of siegfried (.sig, as roy builds it) that formats are identified by. Without it the program's own"`
 }
 
 // Virus is the virus scanner.
