@@ -17,8 +17,8 @@ type Difference struct {
 	Added    []string            // identifiers of formats
 	Removed  []string            // identifiers of formats
 	Changed  []string            // formats whose signatures, priorities, extensions or names differ
-	old      map[string]*known  // formats of the old set
-	new      map[string]*known  // formats of the new set
+	old      map[string]*known   // formats of the old set
+	new      map[string]*known   // formats of the new set
 	marks    map[string][]marked // signatures that differ, by the format that has them
 	exts     map[string]bool     // extensions of formats that differ
 	whole    bool                // something differs that is no format's
@@ -66,16 +66,18 @@ func Compare(old, new []byte) (*Difference, error) {
 	return d, nil
 }
 
-// differs notes which files a format that differs may concern, besides its own.
+// differs notes which files a format that differs may concern, besides its own. A format
+// that is only called otherwise concerns no others. All else may: which of several matches
+// Siegfried prefers depends on all of them, and on the extension.
 func (d *Difference) differs(id string, was, is *known) {
-	all := was.mime != is.mime
-	for text, mark := range was.signatures {
-		if _, ok := is.signatures[text]; !ok || all {
-			d.marks[id] = append(d.marks[id], mark)
-		}
+	if was.works(is) {
+		return
+	}
+	for _, mark := range was.signatures {
+		d.marks[id] = append(d.marks[id], mark)
 	}
 	for text, mark := range is.signatures {
-		if _, ok := was.signatures[text]; !ok || all {
+		if _, ok := was.signatures[text]; !ok {
 			d.marks[id] = append(d.marks[id], mark)
 		}
 	}
@@ -95,21 +97,14 @@ func (d *Difference) Affects(puid, method, name string) string {
 	case puid != "" && (f == nil || !f.same(cmp.Or(d.new[puid], &known{}))):
 		return puid
 	}
-	// No signature has matched, as far as the record says: any that differs may.
-	if puid == "" || method == "extension" || len(f.signatures) == 0 {
-		if len(d.marks) > 0 {
-			return some(slices.Sorted(maps.Keys(d.marks)))
-		}
-		if ext := strings.TrimPrefix(strings.ToLower(path.Ext(name)), "."); d.exts[ext] || d.exts["*"] {
-			return "extension " + ext
-		}
-		return ""
+	if ext := strings.TrimPrefix(strings.ToLower(path.Ext(name)), "."); d.exts[ext] || d.exts["*"] {
+		return "extension " + ext
 	}
+	// Where no signature has matched, as far as the record says, any that differs may.
+	weak := puid == "" || method != "signature" && method != "container" || len(f.signatures) == 0
 	var which []string
 	for id, marks := range d.marks {
-		// Also where this format excludes the other: which of several matches Siegfried waits
-		// for depends on all of them.
-		if slices.ContainsFunc(marks, f.mayMatchToo) {
+		if weak || slices.ContainsFunc(marks, f.mayMatchToo) {
 			which = append(which, id)
 		}
 	}
@@ -135,8 +130,11 @@ type known struct {
 	inferiors  []string          // formats that this one excludes, sorted
 }
 
-func (p *known) same(o *known) bool {
-	return p.about == o.about && slices.Equal(p.extensions, o.extensions) && slices.Equal(p.superiors, o.superiors) && slices.Equal(p.inferiors, o.inferiors) &&
+func (p *known) same(o *known) bool { return p.about == o.about && p.works(o) }
+
+// works tells whether a format matches what another one matches.
+func (p *known) works(o *known) bool {
+	return p.mime == o.mime && slices.Equal(p.extensions, o.extensions) && slices.Equal(p.superiors, o.superiors) && slices.Equal(p.inferiors, o.inferiors) &&
 		slices.Equal(slices.Sorted(maps.Keys(p.signatures)), slices.Sorted(maps.Keys(o.signatures)))
 }
 

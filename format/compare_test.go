@@ -2,6 +2,7 @@ package format
 
 import (
 	"bytes"
+	"flag"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -49,10 +50,11 @@ func setOf(t testing.TB, number int, formats []puid) []byte {
 		}
 		list.WriteString(`</FileFormat>`)
 	}
-	path := filepath.Join(t.TempDir(), fmt.Sprintf("DROID_SignatureFile_V%d.xml", number))
-	must.Do(t, os.WriteFile(path, []byte(fmt.Sprintf(`<?xml version="1.0"?><FFSignatureFile Version="%d" xmlns="http://www.nationalarchives.gov.uk/pronom/SignatureFile"><InternalSignatureCollection>%s</InternalSignatureCollection><FileFormatCollection>%s</FileFormatCollection></FFSignatureFile>`,
+	dir, file := t.TempDir(), fmt.Sprintf("DROID_SignatureFile_V%d.xml", number)
+	config.SetHome(dir)
+	must.Do(t, os.WriteFile(filepath.Join(dir, file), []byte(fmt.Sprintf(`<?xml version="1.0"?><FFSignatureFile Version="%d" xmlns="http://www.nationalarchives.gov.uk/pronom/SignatureFile"><InternalSignatureCollection>%s</InternalSignatureCollection><FileFormatCollection>%s</FileFormatCollection></FFSignatureFile>`,
 		number, &sigs, &list)), 0o600))
-	p := must.Get(pronom.New(config.SetDroid(path), config.SetNoContainer(), config.SetNoReports()))(t)
+	p := must.Get(pronom.New(config.SetDroid(file), config.SetNoContainer(), config.SetNoReports()))(t)
 	sf := siegfried.New()
 	must.Do(t, sf.Add(p))
 	var out bytes.Buffer
@@ -128,6 +130,37 @@ func TestUnaffectedFilesKeepTheirFormats(t *testing.T) {
 	t.Logf("%d changed, %d spared", changed, spared)
 	if changed < 300 || spared < 300 {
 		t.Errorf("%d files have changed and %d were spared: the test says little", changed, spared)
+	}
+}
+
+// small are two sets as tests of other packages use them, in testdata.
+func small() (old, next []puid) {
+	old = []puid{
+		{name: "PDF", mime: "application/pdf", ext: "pdf", begins: []string{"25504446"}},
+		{name: "Photo", mime: "image/x", ext: "pho", begins: []string{"50484F54"}},
+		{name: "Log", mime: "text/x-log", ext: "log"},
+		{name: "Table", mime: "text/csv", ext: "csv", begins: []string{"544142"}},
+		{name: "Song", mime: "audio/x", ext: "son", begins: []string{"534F4E47"}},
+	}
+	next = append(slices.Clone(old), puid{name: "PDF 9", mime: "application/pdf", begins: []string{"255044462D39"}, over: []int{0}},
+		puid{name: "Letter", mime: "text/x-letter", begins: []string{"44656172"}})
+	next[3].begins = []string{"544143"}
+	return old, next
+}
+
+var update = flag.Bool("update", false, "write the signature files in testdata")
+
+// The sets that other packages test with are these.
+func TestSmallSetsAreFresh(t *testing.T) {
+	old, next := small()
+	for path, built := range map[string][]byte{"testdata/v1001.sig": setOf(t, 1001, old), "testdata/v1002.sig": setOf(t, 1002, next)} {
+		if *update {
+			must.Do(t, os.WriteFile(path, built, 0o600))
+		}
+		d := must.Get(Compare(must.Get(os.ReadFile(path))(t), built))(t)
+		if d.Old != d.New || len(d.Added)+len(d.Removed)+len(d.Changed) > 0 {
+			t.Errorf("%s is another set (%s, %s %v): run go test ./format -run SmallSets -update", path, d.Old, d.New, d.Changed)
+		}
 	}
 }
 

@@ -136,7 +136,7 @@ var sharedIdentifier = sync.OnceValues(func() (*format.Identifier, error) {
 	if err != nil {
 		return nil, err
 	}
-	f, err := startIdentifier(command, 4)
+	f, err := startIdentifier(command, 4, nil)
 	if err == nil {
 		testenv.AtEnd(f.Close)
 	}
@@ -146,7 +146,7 @@ var sharedIdentifier = sync.OnceValues(func() (*format.Identifier, error) {
 // BadIdentifier is one whose children end with the first file that they see.
 func BadIdentifier(t testing.TB) *format.Identifier {
 	t.Helper()
-	f, err := startIdentifier([]string{"env", identifyChild + "=1", os.Args[0]}, 2)
+	f, err := startIdentifier([]string{"env", identifyChild + "=1", os.Args[0]}, 2, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -154,9 +154,24 @@ func BadIdentifier(t testing.TB) *format.Identifier {
 	return f
 }
 
-func startIdentifier(command []string, children int) (*format.Identifier, error) {
+// IdentifierBy identifies by a signature file.
+func IdentifierBy(t testing.TB, signatures []byte) *format.Identifier {
+	t.Helper()
+	command, err := testenv.Identifier()
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := startIdentifier(command, 2, signatures)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(f.Close)
+	return f
+}
+
+func startIdentifier(command []string, children int, signatures []byte) (*format.Identifier, error) {
 	return format.Start(context.Background(), format.Options{
-		Command: command, Workers: children, Memory: 8 << 30, // of the race detector's, too
+		Command: command, Workers: children, Memory: 8 << 30, Signatures: signatures, // of the race detector's, too
 	})
 }
 

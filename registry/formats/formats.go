@@ -28,7 +28,21 @@ type Filter struct {
 	OlderThan   int
 	Institution string // identifier; "": of any
 	Object      string // identifier; "": of any
+	// Groups take files of these that are not on record with NotBy, instead.
+	Groups []Group
+	NotBy  string // version of the signatures
 }
+
+// Group is a set of files of which other signatures say the same, as far as the record
+// tells.
+type Group struct {
+	PUID   string `db:"puid"`
+	Method string `db:"method"`
+	Ext    string `db:"ext"` // of the name, with its dot and in small letters; "": none
+}
+
+// groupOf has the columns of a Group for a file f.
+const groupOf = `f.format_puid, f.format_method, coalesce(lower(substring(f.identifier FROM '[.][^./]*$')), '')`
 
 // File is a file that is to be identified again.
 type File struct {
@@ -52,9 +66,13 @@ type File struct {
 // index: generic_files_signatures, and generic_files_without_format.
 func (f Filter) where() string {
 	var b strings.Builder
-	if f.OlderThan > 0 {
+	switch {
+	case f.NotBy != "":
+		b.WriteString(`f.state = 'A' AND f.size > 0 AND f.format_signature_version <> @not_by AND (` + groupOf + `) IN (
+			SELECT * FROM unnest(@puids::text[], @methods::text[], @exts::text[]))`)
+	case f.OlderThan > 0:
 		b.WriteString(`f.state = 'A' AND signature_number(f.format_signature_version) < @older AND f.size > 0`)
-	} else {
+	default:
 		b.WriteString(`f.state = 'A' AND f.format_puid = '' AND f.format_reason = ''`)
 	}
 	if f.Institution != "" {
@@ -67,7 +85,12 @@ func (f Filter) where() string {
 }
 
 func (f Filter) args() pgx.NamedArgs {
-	return pgx.NamedArgs{"older": f.OlderThan, "institution": f.Institution, "object": f.Object}
+	var puids, methods, exts []string
+	for _, g := range f.Groups {
+		puids, methods, exts = append(puids, g.PUID), append(methods, g.Method), append(exts, g.Ext)
+	}
+	return pgx.NamedArgs{"older": f.OlderThan, "institution": f.Institution, "object": f.Object,
+		"not_by": f.NotBy, "puids": puids, "methods": methods, "exts": exts}
 }
 
 // Count is how many files a filter takes.
@@ -134,7 +157,7 @@ WITH found AS (
 	SELECT * FROM unnest(@ids::bigint[], @was::timestamptz[], @mimes::text[], @puids::text[], @names::text[], @methods::text[], @by::text[],
 		@versions::text[], @reasons::text[], @at::timestamptz[]) AS n (id, was, mime, puid, name, method, by, version, reason, at)
 ), free AS (
-	SELECT f.id FROM generic_files f JOIN found n ON n.id = f.id
+	SELECT f.id, f.format_signature_version AS before FROM generic_files f JOIN found n ON n.id = f.id
 	WHERE f.state = 'A' AND f.updated_at = n.was
 	ORDER BY f.id FOR NO KEY UPDATE OF f SKIP LOCKED
 ), changed AS (
@@ -144,7 +167,7 @@ WITH found AS (
 		updated_at = greatest(now(), n.was + interval '1 microsecond')
 	FROM found n JOIN free ON free.id = n.id
 	WHERE f.id = n.id
-	RETURNING f.id, f.institution_id, f.intellectual_object_id, f.identifier, n.mime, n.puid, n.name, n.method, n.by, n.version, n.reason, n.at
+	RETURNING f.id, f.institution_id, f.intellectual_object_id, f.identifier, n.mime, n.puid, n.name, n.method, n.by, n.version, n.reason, n.at, free.before
 ), event AS (
 	SELECT c.*, format_outcome(c.puid, c.mime, c.name, c.method, c.version, c.reason) AS outcome_detail,
 		coalesce((SELECT k.digest FROM checksums k WHERE k.generic_file_id = c.id AND k.algorithm = 'sha256'
@@ -156,7 +179,8 @@ WITH found AS (
 	SELECT event_identifier(0, e.identifier || ' ' || e.sha256, 'format identification', e.outcome_detail), e.institution_id,
 		e.intellectual_object_id, e.id, 'format identification', e.at, 'Identified file format',
 		CASE WHEN identification_failed(e.reason) THEN 'Failure' ELSE 'Success' END, e.outcome_detail,
-		coalesce(nullif(e.reason, ''), 'Identified by ' || e.by), coalesce(nullif(e.version, ''), 'Farol'),
+		coalesce(nullif(e.reason, ''), 'Identified by ' || e.by)
+			|| CASE WHEN e.before NOT IN ('', e.version) THEN '; before by ' || e.before ELSE '' END, coalesce(nullif(e.version, ''), 'Farol'),
 		CASE e.version WHEN '' THEN 'https://github.com/farol-preservation/farol' ELSE 'https://github.com/richardlehane/siegfried' END
 	FROM event e
 )

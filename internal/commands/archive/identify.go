@@ -24,7 +24,7 @@ import (
 
 // Identify is farol identify.
 func Identify() *cobra.Command {
-	return op.Command{
+	c := op.Command{
 		Use:   "identify --missing | --older-than-signature V",
 		Short: "Identify the formats of stored files again",
 		Long: `Identify the formats of stored files again, by reading parts of a copy, and record the
@@ -36,6 +36,9 @@ objects and their content types stay the same.
 the number of PRONOM's signature file, such as 120, V120 or
 DROID_SignatureFile_V120.xml. A lower number is older, and a file recorded without a
 number is older than any. Container signatures are not compared.
+
+To identify only the files whose format another signature file can change, use
+"farol identify preview" and "farol identify apply".
 
 A file is read from the copy that is preferred for restores. If that copy is archived,
 missing or altered, the next one is read. A file whose copies are all archived is
@@ -59,6 +62,8 @@ Exit codes: 0 no file is left; 1 some are left, or it failed; 2 usage error.`,
 			{Name: "object", Help: "only files of this object, by its identifier"},
 		},
 	}.Alone(identify)
+	c.AddCommand(previewSignatures(), applySignatures())
+	return c
 }
 
 // chosen is what the flags say in the registry's words.
