@@ -29,12 +29,12 @@ type marked []anchor
 
 // Compare returns how the signatures of one file differ from those of another; nil
 // stands for the built-in ones.
-func Compare(old, new []byte) (*Difference, error) {
+func Compare(old, next []byte) (*Difference, error) {
 	was, err := load(old)
 	if err != nil {
 		return nil, err
 	}
-	is, err := load(new)
+	is, err := load(next)
 	if err != nil {
 		return nil, err
 	}

@@ -3,7 +3,6 @@ package format
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"reflect"
 	"slices"
 	"strconv"
@@ -231,7 +230,7 @@ func fixed(frame, choice reflect.Value) marked {
 // containers adds the signatures of ZIP and OLE2 files: which members they have, and
 // what is in these.
 func containers(matchers reflect.Value, owner map[int]string, of func(string) *known) {
-	begins := []string{"PK\x03\x04", "\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"}
+	begins := map[int]string{0: "PK\x03\x04", 1: "\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"}
 	for i := range matchers.Len() {
 		m := matchers.Index(i).Elem()
 		if field(m, "startIndexes").Len() == 0 {
@@ -278,43 +277,44 @@ func members(m reflect.Value) [][]string {
 
 // text writes a value out, whatever it is of, the same for the same content.
 func text(v reflect.Value) string {
-	switch v.Kind() {
-	case reflect.Invalid:
-		return "none"
-	case reflect.Pointer, reflect.Interface:
+	switch {
+	case v.Kind() == reflect.Pointer || v.Kind() == reflect.Interface:
 		if v.IsNil() {
 			return "nil"
 		}
 		return v.Elem().Type().String() + text(v.Elem())
+	case v.Kind() == reflect.String:
+		return strconv.Quote(v.String())
+	case v.Kind() == reflect.Bool:
+		return strconv.FormatBool(v.Bool())
+	case v.CanInt():
+		return strconv.FormatInt(v.Int(), 10)
+	case v.CanUint():
+		return strconv.FormatUint(v.Uint(), 10)
+	}
+	return "{" + strings.Join(texts(v), " ") + "}"
+}
+
+// texts writes out what a value has several of.
+func texts(v reflect.Value) (parts []string) {
+	switch v.Kind() {
 	case reflect.Struct:
-		var parts []string
 		for i := range v.NumField() {
 			if !strings.HasPrefix(v.Type().Field(i).Type.String(), "*sync.") {
 				parts = append(parts, text(v.Field(i)))
 			}
 		}
-		return "{" + strings.Join(parts, " ") + "}"
 	case reflect.Slice, reflect.Array:
-		parts := make([]string, v.Len())
-		for i := range parts {
-			parts[i] = text(v.Index(i))
+		for i := range v.Len() {
+			parts = append(parts, text(v.Index(i)))
 		}
-		return "[" + strings.Join(parts, " ") + "]"
 	case reflect.Map:
-		parts := map[string]bool{}
 		for _, k := range v.MapKeys() {
-			parts[text(k)+":"+text(v.MapIndex(k))] = true
+			parts = append(parts, text(k)+":"+text(v.MapIndex(k)))
 		}
-		return fmt.Sprint(slices.Sorted(maps.Keys(parts)))
-	case reflect.String:
-		return strconv.Quote(v.String())
-	case reflect.Bool:
-		return strconv.FormatBool(v.Bool())
-	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
-		return strconv.FormatInt(v.Int(), 10)
-	case reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
-		return strconv.FormatUint(v.Uint(), 10)
+		slices.Sort(parts)
 	default:
 		panic(fmt.Errorf("siegfried has a field of the type %s", v.Type()))
 	}
+	return parts
 }

@@ -50,6 +50,7 @@ func TestScripts(t *testing.T) {
 	bin := t.TempDir()
 	must.Do(t, linkSelf(filepath.Join(bin, "farol")))
 	must.Do(t, link(testenv.DevBinary(t), filepath.Join(bin, "farol-dev")))
+	signatures := must.Get(filepath.Abs("../../format/testdata"))(t)
 	operations := filepath.Join(t.TempDir(), "operations.txtar")
 	must.Do(t, os.WriteFile(operations, []byte(examplesOfOperations(t)), 0o600))
 	testscript.Run(t, testscript.Params{
@@ -75,6 +76,7 @@ func TestScripts(t *testing.T) {
 				"FAROL_S3_ENDPOINT": s3.Endpoint, "FAROL_S3_CA_FILE": s3.CAFile, "AWS_REGION": s3.Region, "S3_PREFIX": s3.Prefix,
 				"AWS_ACCESS_KEY_ID": s3.AccessKeyID, "AWS_SECRET_ACCESS_KEY": s3.SecretAccessKey,
 				"FAROL_NSQD_TCP_ADDR": nsq.TCPAddr, "FAROL_NSQD_HTTP_ADDR": nsq.HTTPAddr,
+				"SIGNATURES": signatures,
 				"SMTP": testenv.NewMail(tb, nil).Addr, // for a script that sets a mail server
 				"PATH": bin + string(filepath.ListSeparator) + os.Getenv("PATH"), "GORACE": os.Getenv("GORACE"),
 			} {

@@ -89,8 +89,10 @@ func (f Filter) args() pgx.NamedArgs {
 	for _, g := range f.Groups {
 		puids, methods, exts = append(puids, g.PUID), append(methods, g.Method), append(exts, g.Ext)
 	}
-	return pgx.NamedArgs{"older": f.OlderThan, "institution": f.Institution, "object": f.Object,
-		"not_by": f.NotBy, "puids": puids, "methods": methods, "exts": exts}
+	return pgx.NamedArgs{
+		"older": f.OlderThan, "institution": f.Institution, "object": f.Object,
+		"not_by": f.NotBy, "puids": puids, "methods": methods, "exts": exts,
+	}
 }
 
 // Count is how many files a filter takes.

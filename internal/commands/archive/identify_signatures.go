@@ -34,8 +34,8 @@ differ; if a signature that differs may match it, too; and if no signature has m
 so far. All other files keep their format. Files are judged as if the signatures in use
 had identified them: apply one signature file after the other.
 
-The cost is what identification reads at most. Files of which all copies are archived
-have to be retrieved first; prices are those of the table retrieval_prices.`,
+The cost is what identification reads at most. If all copies of a file are archived,
+one has to be retrieved first; prices are those of the table retrieval_prices.`,
 		Example: "  farol identify preview pronom-v121.sig\n  farol identify preview pronom-v121.sig --json",
 	}.Alone(func(c *op.Call) error {
 		s, preview, _, err := previewed(c)
