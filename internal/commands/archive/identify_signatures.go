@@ -154,7 +154,7 @@ func writePreview(out io.Writer, p upkeep.Preview) error {
 	}
 	for _, r := range p.Reading {
 		if r.Class == "" {
-			fmt.Fprintf(out, "%s can be read: at most %d requests and %s.\n", filesOf(r.Files), r.Requests, human.Bytes(r.Bytes))
+			fmt.Fprintf(out, "%s can be read: at most %s and %s.\n", filesOf(r.Files), human.Count(r.Requests, "request", "requests"), human.Bytes(r.Bytes))
 			continue
 		}
 		fmt.Fprintf(out, "%s of %s must be retrieved from %s first:", filesOf(r.Files), human.Bytes(r.Retrieve), r.Class)
