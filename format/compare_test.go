@@ -2,8 +2,11 @@ package format
 
 import (
 	"bytes"
+	"compress/flate"
+	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -232,6 +235,19 @@ func TestBadSignatureFilesAreRefused(t *testing.T) {
 	for name, file := range map[string][]byte{"text": []byte("no signatures"), "cut": good[:len(good)-20], "magic": append([]byte("sf\x00\xff"), good[4:40]...)} {
 		if _, err := load(file); err == nil || !strings.Contains(err.Error(), ErrSignatures.Error()) {
 			t.Errorf("%s: %v, want %v", name, err, ErrSignatures)
+		}
+	}
+	// Inside of what is compressed, anything may be wrong: it is refused, or read.
+	const head = 6 // what it is, and two bytes of a version
+	inside := must.Get(io.ReadAll(flate.NewReader(bytes.NewReader(good[head:]))))(t)
+	for i := range inside {
+		var file bytes.Buffer
+		file.Write(good[:head])
+		w := must.Get(flate.NewWriter(&file, flate.BestSpeed))(t)
+		must.Get(w.Write(slices.Concat(inside[:i], []byte{inside[i] ^ 0xff}, inside[i+1:])))(t)
+		must.Do(t, w.Close())
+		if _, err := load(file.Bytes()); err != nil && !errors.Is(err, ErrSignatures) {
+			t.Errorf("byte %d: %v, want %v", i, err, ErrSignatures)
 		}
 	}
 }
