@@ -77,8 +77,8 @@ func TestScripts(t *testing.T) {
 				"AWS_ACCESS_KEY_ID": s3.AccessKeyID, "AWS_SECRET_ACCESS_KEY": s3.SecretAccessKey,
 				"FAROL_NSQD_TCP_ADDR": nsq.TCPAddr, "FAROL_NSQD_HTTP_ADDR": nsq.HTTPAddr,
 				"SIGNATURES": signatures,
-				"SMTP": testenv.NewMail(tb, nil).Addr, // for a script that sets a mail server
-				"PATH": bin + string(filepath.ListSeparator) + os.Getenv("PATH"), "GORACE": os.Getenv("GORACE"),
+				"SMTP":       testenv.NewMail(tb, nil).Addr, // for a script that sets a mail server
+				"PATH":       bin + string(filepath.ListSeparator) + os.Getenv("PATH"), "GORACE": os.Getenv("GORACE"),
 			} {
 				e.Setenv(name, value)
 			}

@@ -1,7 +1,6 @@
 package archive
 
 import (
-	"context"
 	"fmt"
 	"io"
 	"os"
@@ -109,7 +108,7 @@ func previewed(c *op.Call) (*connect.Services, upkeep.Preview, settings.Backfill
 	if err != nil {
 		return nil, none, config, err
 	}
-	preview, err := upkeep.PreviewSignatures(context.WithoutCancel(ctx), s.Registry, s.Targets, difference)
+	preview, err := upkeep.PreviewSignatures(ctx, s.Registry, s.Targets, difference)
 	if err != nil {
 		s.Close()
 		return nil, none, config, err
