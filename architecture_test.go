@@ -140,8 +140,8 @@ func mayImport() map[string][]string {
 		"internal/process/memory":    nil,
 		"internal/process/monitor":   {"claim", "internal/commands/cli", "internal/process/settings", "nsqcompat", "pipeline/...", "registry/...", "storage", "web/pull"},
 		"internal/rigs/reference":    nil, // it is for tests
-		"internal/process/settings":  with("internal/human", "storage/credentials", "pipeline", "pipeline/ingest", "pipeline/steps"),
-		"preflight":                  with("internal/human", "internal/process/memory", "internal/process/settings", "migrations", "pipeline", "storage/setup"),
+		"internal/process/settings":  with("internal/human", "internal/process/scalein", "storage/credentials", "pipeline", "pipeline/ingest", "pipeline/steps"),
+		"preflight":                  with("internal/human", "internal/process/memory", "internal/process/settings", "migrations", "pipeline", "storage/credentials", "storage/setup"),
 		"cmd":                        with("explain", "internal/...", "migrations", "nsqcompat", "pipeline/...", "preflight", "web/..."),
 	}
 }

@@ -23,12 +23,14 @@ func scaledQueries(t *testing.T) (queries []string) {
 		}
 	}
 	for _, block := range blocks(text, "sql") {
-		if strings.Contains(block, "in_flight") {
-			queries = append(queries, block)
+		for line := range strings.Lines(block) {
+			if strings.Contains(line, "scaling_signal") {
+				queries = append(queries, line)
+			}
 		}
 	}
-	if len(queries) != 2 {
-		t.Fatalf("queries for autoscalers: %q, want two", queries)
+	if len(queries) != 3 {
+		t.Fatalf("queries for autoscalers: %q, want three", queries)
 	}
 	return queries
 }

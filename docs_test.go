@@ -251,7 +251,7 @@ var (
 	setting         = regexp.MustCompile(`\bFAROL_[A-Z0-9_]*[A-Z0-9]\b`)
 	providerSetting = regexp.MustCompile(`^FAROL_OIDC_[A-Z_]+?_(ISSUER|CLIENT_ID|CLIENT_SECRET|INSTITUTION|DOMAINS|TRUST_MFA)(?:_FILE)?$`)
 
-	targetSetting = regexp.MustCompile(`^FAROL_TARGET_[A-Z_]+?_(BUCKET|ENDPOINT|REGION|CA_FILE|ACCESS_KEY_ID|SECRET_ACCESS_KEY|STORAGE_CLASS|CHECKSUM|INVENTORY)$`)
+	targetSetting = regexp.MustCompile(`^FAROL_TARGET_[A-Z_]+?_(BUCKET|ENDPOINT|REGION|CA_FILE|ACCESS_KEY_ID|SECRET_ACCESS_KEY|SESSION_TOKEN|PROFILE|ROLE_ARN|EXTERNAL_ID|ENCRYPTION|KMS_KEY|STORAGE_CLASS|CHECKSUM|INVENTORY)(_FILE)?$`)
 )
 
 // docs/configuration.md is made from the program, so what is in it exists. The

@@ -41,7 +41,7 @@ func (s Surroundings) rightsApart() []Finding {
 		for _, t := range s.Storage.Targets {
 			if t.Credentials().Identity() == id {
 				return []Finding{warn("s3", "rights apart",
-					fmt.Sprintf("%s may delete in all %d targets: whoever has it can destroy every copy", strings.ReplaceAll(s.Storage.KeyOf(t), " and ", " with "), len(targets)),
+					fmt.Sprintf("%s may delete in all %d targets: anyone who has it can destroy every copy", strings.ReplaceAll(s.Storage.KeyOf(t), " and ", " with "), len(targets)),
 					"give targets credentials of their own (FAROL_TARGET_<NAME>_ROLE_ARN or _ACCESS_KEY_ID), and processes whose pools have neither Cleanup nor Delete some without the right to delete: \"Rights apart\" in docs/credentials.md")}
 			}
 		}

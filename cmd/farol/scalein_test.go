@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// A worker on ECS has its task spared as soon as it has items in hand, and no more when it has ended.
+// A worker on ECS has its task spared as soon as it has items in progress, and no more when it has ended.
 func TestWorkerTakesTaskProtection(t *testing.T) {
 	t.Parallel()
 	var mu sync.Mutex

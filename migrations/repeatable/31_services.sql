@@ -196,7 +196,7 @@ LANGUAGE sql STABLE SET search_path FROM CURRENT AS $$
 	WHERE steps IS NULL OR CASE i.action WHEN 'Ingest' THEN i.stage ELSE i.action END = ANY (steps)
 $$;
 COMMENT ON FUNCTION scaling_signal IS
-	'How many items the workers of some steps and sizes have or could have in hand; 1 if there are only some that need a held service, so that one worker finds out when it answers.';
+	'How many items the workers of some steps and sizes process or could claim; 1 if there are only some that need a held service, so that one worker finds out when it answers.';
 
 COMMENT ON FUNCTION needs_service IS 'Whether an item at its stage needs a service.';
 COMMENT ON FUNCTION service_text IS 'What is wrong with a service, for people.';

@@ -1,5 +1,5 @@
-// Package scalein asks the platform to spare a process that has work in hand when fewer are to run: by ECS task
-// protection, or by the cost of deleting a pod of Kubernetes. What comes in is how much is in hand; what goes
+// Package scalein asks the platform to spare a process that has work in progress when fewer are to run: by ECS task
+// protection, or by the cost of deleting a pod of Kubernetes. What comes in is how much is in progress; what goes
 // out are requests to the platform. A process whose request fails works on: it may then be stopped in the
 // midst of work, which another one repeats.
 package scalein
@@ -65,7 +65,7 @@ func New(p Platform, log *slog.Logger) *Guard {
 	return g
 }
 
-// Run asks for protection while there is work in hand, and a moment longer, since more may come. It ends with
+// Run asks for protection while there is work in progress, and a moment longer, since more may come. It ends with
 // ctx, and the protection with it.
 func (g *Guard) Run(ctx context.Context, inHand func() int) error {
 	tick := time.NewTicker(g.look)
@@ -101,10 +101,10 @@ func (g *Guard) tell(ctx context.Context, busy bool) bool {
 	ctx, cancel := context.WithTimeout(ctx, askTime)
 	defer cancel()
 	if err := g.ask(ctx, busy); err != nil {
-		g.log.WarnContext(ctx, "the platform was not told whether this process has work in hand; when fewer are to run, it may be stopped in the midst of work", "busy", busy, "err", err)
+		g.log.WarnContext(ctx, "the platform does not know whether this process has work in progress, and may stop it in the midst of it when fewer are to run", "busy", busy, "err", err)
 		return false
 	}
-	g.log.DebugContext(ctx, "told the platform whether this process has work in hand", "busy", busy)
+	g.log.DebugContext(ctx, "the platform knows whether this process has work in progress", "busy", busy)
 	return true
 }
 
