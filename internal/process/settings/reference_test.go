@@ -31,6 +31,13 @@ func TestConfigurationIsDocumented(t *testing.T) {
 	}
 	want := before + begin + strings.ReplaceAll(settingsTables(), "|  |", "| |") + end + after
 	reference.Fresh(t, path, want)
+	for _, block := range SettingBlocks() {
+		for _, f := range FieldsOf("", block) {
+			if !strings.Contains(want, "| `"+f.Name+"` |") {
+				t.Errorf("%T is in no table: %s", block, f.Name)
+			}
+		}
+	}
 }
 
 func settingsTables() string {
@@ -56,6 +63,7 @@ func settingsTables() string {
 		{&Profiles{}, "`work`, `validate`, `serve`"},
 		{&Bags{}, "`work`, `validate`, `check`, `serve`"},
 		{&Pools{}, "`work`"},
+		{&ScaleIn{}, "`work`"},
 		{&Fixity{}, "`work`, `fixity`; the days: `schedule`; days and attempts: `serve`"},
 		{&Repair{}, "`repair`; `work` if it repairs by itself; the bucket, if set: `bucket create`"},
 		{&Pull{}, "`serve`"},
