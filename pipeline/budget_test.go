@@ -70,14 +70,14 @@ func TestWhatWaitsForMemoryIsGivenBackAtOnce(t *testing.T) {
 	waits := make(lines, 10)
 	r := newMemoryBudget(100_000, 0)
 	claiming, stopClaiming := context.WithCancel(t.Context())
-	enter := func() (*Work, error) {
+	enter := func(ctx context.Context) (*Work, error) {
 		w := &Work{Log: slog.New(slog.NewTextHandler(waits, nil)), memory: r, claiming: claiming}
-		return w, w.Enter(t.Context(), 60_000)
+		return w, w.Enter(ctx, 60_000)
 	}
-	first := must.Get(enter())(t)
+	first := must.Get(enter(t.Context()))(t)
 	in := make(chan error, 1)
 	go func() {
-		_, err := enter()
+		_, err := enter(t.Context())
 		in <- err
 	}()
 	<-waits // it waits
@@ -86,7 +86,7 @@ func TestWhatWaitsForMemoryIsGivenBackAtOnce(t *testing.T) {
 		t.Errorf("what waits ends with %v", err)
 	}
 	first.leave()
-	if _, err := enter(); err != nil {
+	if _, err := enter(t.Context()); err != nil {
 		t.Errorf("there is memory, and %v", err)
 	}
 }

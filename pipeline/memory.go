@@ -80,7 +80,7 @@ func (w *Work) Enter(ctx context.Context, files int) error {
 	}
 	if !r.files.TryAcquire(weight) {
 		w.Log.InfoContext(ctx, "waiting for memory: other bags use the whole file-list budget", "files", files)
-		if err := w.acquire(ctx, weight); err != nil {
+		if err := w.acquire(ctx, weight); err != nil { //nolint:contextcheck // it waits for the end of two
 			return err
 		}
 	}

@@ -140,23 +140,27 @@ func (s Surroundings) checkTarget(ctx context.Context, client *storage.Client, t
 		found += ", Object Lock " + lock
 	}
 	list := []Finding{good(service, what, found)}
-	o, locks, spare := trial.Options{Uploads: s.Write != WriteNothing, Erase: true}, err != nil || lock != "" && lock != "on", ""
+	locks, spare := err != nil || lock != "" && lock != "on", ""
 	if s.Keeps {
 		spare = trial.Delete
 	}
+	if locks && s.Write != WriteNothing {
+		list = append(list, good(service, "lock", "no trial object is written: the store might keep it. Other buckets of the store show what it can do"))
+	}
+	return append(list, rights(ctx, service, b, names, s.trialOf(ctx, client, t, b, locks), spare))
+}
+
+// trialOf is what is tried in a target. No object is written where it might stay.
+func (s Surroundings) trialOf(ctx context.Context, client *storage.Client, t storage.Target, b *storage.Bucket, locks bool) trial.Options {
+	o := trial.Options{Uploads: s.Write != WriteNothing, Erase: true}
 	erases := b.MayErase(ctx, trialKey()) == nil
 	s.power.note(t, erases && !locks)
-	switch {
-	case s.Write == WriteNothing:
-	case locks:
-		list = append(list, good(service, "lock", "no trial object is written: the store might keep it. Other buckets of the store show what it can do"))
-	case !erases: // what is written would stay
-	case s.Write == WriteAll || !isArchive(b.Class()):
+	if erases && !locks && (s.Write == WriteAll || s.Write == WriteHot && !isArchive(b.Class())) {
 		o.Object = true
 		o.From, _ = client.Bucket(s.Storage.Target(s.Storage.Staging)) // whose failure has a row of its own
 		o.Ways = s.first(b.Endpoint()) || o.From != nil && b.Reaches(o.From) && s.first("copy "+b.Endpoint())
 	}
-	return append(list, rights(ctx, service, b, names, o, spare))
+	return o
 }
 
 func trialKey() string { return "farol-check/" + strings.ToLower(rand.Text()) }

@@ -14,6 +14,7 @@ import (
 	"github.com/farol-preservation/farol/fault"
 	"github.com/farol-preservation/farol/internal/rigs/testenv"
 	"github.com/farol-preservation/farol/progress"
+	"github.com/farol-preservation/farol/retry"
 )
 
 // work is what bags do to a store, again where Redis was at fault. It ends when ctx does, and returns
@@ -46,7 +47,7 @@ func workOn(ctx context.Context, s *progress.Store, id int64) (bool, error) {
 			if fault.In(err) == nil {
 				return err
 			}
-			time.Sleep(20 * time.Millisecond)
+			retry.Pause(ctx, 20*time.Millisecond)
 		}
 	}
 	c := progress.Claim{Item: id, Token: 1}
@@ -55,7 +56,7 @@ func workOn(ctx context.Context, s *progress.Store, id int64) (bool, error) {
 		if err := again(func() error { return s.Done(ctx, c, stage, map[int]string{i: fmt.Sprint(i)}) }); err != nil {
 			return false, err
 		}
-		time.Sleep(5 * time.Millisecond)
+		retry.Pause(ctx, 5*time.Millisecond)
 	}
 	var results map[int]string
 	if err := again(func() (err error) { results, err = s.Results(ctx, id, stage); return err }); err != nil {

@@ -80,7 +80,7 @@ func TestRedisIsBlamedForWhatItRefuses(t *testing.T) {
 					return strings.Contains(info, "rdb_last_bgsave_status:err")
 				})
 			},
-			fault.ReadOnly, "is configured to save", func(t *testing.T, s *testenv.RedisServer) { s.Set("save", "") },
+			fault.ReadOnly, "MISCONF ", func(t *testing.T, s *testenv.RedisServer) { s.Set("save", "") },
 		},
 		"too few replicas": {
 			func(t *testing.T, s *testenv.RedisServer) { s.Set("min-replicas-to-write", "1") },

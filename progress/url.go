@@ -44,22 +44,30 @@ func ParseURL(text string) (*redis.UniversalOptions, error) {
 		return nil, unread
 	}
 	o.Addrs = append([]string{one.Addr}, more...)
-	isCluster := o.IsClusterMode || len(more) > 0 && o.MasterName == ""
-	switch {
-	case cluster != "" && cluster != "true" && cluster != "false":
-		return nil, errors.New("the Redis URL has a parameter cluster that is neither true nor false")
-	case o.IsClusterMode && o.MasterName != "":
-		return nil, errors.New("the Redis URL has cluster and master_name; Sentinel leads to no cluster")
-	case o.MasterName == "" && o.SentinelUsername+o.SentinelPassword != "":
-		return nil, errors.New("the Redis URL has a user or password of Sentinel and no master_name")
-	case isCluster && one.DB != 0:
-		return nil, fmt.Errorf("the Redis URL names database %d; a cluster has only database 0", one.DB)
+	if err := agree(o, cluster, len(more) > 0, one.DB); err != nil {
+		return nil, err
 	}
 	if one.TLSConfig != nil && len(more) > 0 {
 		one.TLSConfig.ServerName = "" // each node shows its own name
 	}
 	o.DB, o.Username, o.Password, o.TLSConfig, o.Protocol, o.ClientName = one.DB, one.Username, one.Password, one.TLSConfig, one.Protocol, one.ClientName
 	return o, files.into(o.TLSConfig)
+}
+
+// agree refuses what does not go together.
+func agree(o *redis.UniversalOptions, cluster string, several bool, db int) error {
+	isCluster := o.IsClusterMode || several && o.MasterName == ""
+	switch {
+	case cluster != "" && cluster != "true" && cluster != "false":
+		return errors.New("the Redis URL has a parameter cluster that is neither true nor false")
+	case o.IsClusterMode && o.MasterName != "":
+		return errors.New("the Redis URL has cluster and master_name; Sentinel leads to no cluster")
+	case o.MasterName == "" && o.SentinelUsername+o.SentinelPassword != "":
+		return errors.New("the Redis URL has a user or password of Sentinel and no master_name")
+	case isCluster && db != 0:
+		return fmt.Errorf("the Redis URL names database %d; a cluster has only database 0", db)
+	}
+	return nil
 }
 
 // certificates are the files of TLS.

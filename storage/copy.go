@@ -212,19 +212,16 @@ func (b *Bucket) copyOnce(ctx context.Context, src Source, key string, up Upload
 	if err != nil {
 		return Object{}, b.conn.Wrong(err)
 	}
-	if err := b.encrypted(out.Header.Get(encryptionHeader)); err != nil {
-		return Object{}, b.discard(ctx, key, err)
-	}
-	o := b.written(key, up, made.ETag, made.ChecksumSHA256, out.Header.Get("X-Amz-Version-Id"))
-	o.LastModified = made.LastModified
 	b.learn(ability.ServerCopy, nil)
 	if src.IfMatch != "" {
 		b.learn(ability.CopyIfMatch, nil)
 	}
-	if o.ETag == "" {
-		if o, err = b.lookedAt(ctx, key, up.Size); err != nil {
-			return Object{}, err
-		}
+	o, err := b.kept(ctx, key, up, out.Header, made.ETag, made.ChecksumSHA256)
+	if err != nil {
+		return Object{}, err
+	}
+	if made.ETag != "" {
+		o.LastModified = made.LastModified
 	}
 	if strings.Contains(o.SHA256, "-") { // that of the source's parts, which its store has kept
 		o.SHA256 = ""

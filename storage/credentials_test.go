@@ -13,6 +13,7 @@ import (
 	"github.com/farol-preservation/farol/fault"
 	"github.com/farol-preservation/farol/internal/rigs/identity"
 	"github.com/farol-preservation/farol/internal/rigs/testenv/must"
+	"github.com/farol-preservation/farol/retry"
 	"github.com/farol-preservation/farol/storage"
 	"github.com/farol-preservation/farol/storage/credentials"
 )
@@ -25,9 +26,9 @@ func platform(t *testing.T, lasts time.Duration) *identity.Platform {
 }
 
 // behind is a target that takes keys of a platform only.
-func behind(t *testing.T, p *identity.Platform, name string) storage.Target {
+func behind(t *testing.T, p *identity.Platform) storage.Target {
 	t.Helper()
-	at := target(t, name)
+	at := target(t, "preservation")
 	own := aws.Credentials{AccessKeyID: at.AccessKeyID, SecretAccessKey: string(at.SecretAccessKey)}
 	create(t, at)
 	at = newGate(t, at, func(w http.ResponseWriter, r *http.Request) bool { return p.Answers(w, r, own) }).through(at)
@@ -58,23 +59,28 @@ func TestKeysOfPlatforms(t *testing.T) {
 		set    func(t *testing.T, p *identity.Platform, at *storage.Target)
 	}{
 		"instance": {"instance", func(t *testing.T, p *identity.Platform, _ *storage.Target) {
+			t.Helper()
 			t.Setenv("AWS_EC2_METADATA_SERVICE_ENDPOINT", p.URL)
 		}},
 		"container": {"container", func(t *testing.T, p *identity.Platform, _ *storage.Target) {
+			t.Helper()
 			t.Setenv("AWS_CONTAINER_CREDENTIALS_FULL_URI", p.URL+"/container")
 		}},
 		"web identity": {"web", func(t *testing.T, p *identity.Platform, _ *storage.Target) {
+			t.Helper()
 			t.Setenv("AWS_WEB_IDENTITY_TOKEN_FILE", fileWith(t, identity.WebToken))
 			t.Setenv("AWS_ROLE_ARN", identity.Role)
 			t.Setenv("AWS_ENDPOINT_URL_STS", p.URL)
 		}},
 		"profile": {"instance", func(t *testing.T, p *identity.Platform, at *storage.Target) {
+			t.Helper()
 			t.Setenv("AWS_EC2_METADATA_SERVICE_ENDPOINT", p.URL)
 			t.Setenv("AWS_ENDPOINT_URL_STS", p.URL)
 			t.Setenv("AWS_CONFIG_FILE", fileWith(t, "[profile other]\nrole_arn = "+identity.Role+"\nexternal_id = "+identity.ExternalID+"\ncredential_source = Ec2InstanceMetadata\nregion = us-east-1\n"))
 			at.Profile = "other"
 		}},
 		"role": {"role", func(t *testing.T, p *identity.Platform, at *storage.Target) {
+			t.Helper()
 			t.Setenv("AWS_ENDPOINT_URL_STS", p.URL)
 			key := p.Key()
 			at.AccessKeyID, at.SecretAccessKey = key.AccessKeyID, storage.Secret(key.SecretAccessKey)
@@ -84,7 +90,7 @@ func TestKeysOfPlatforms(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			ofTest(t)
 			p := platform(t, 1500*time.Millisecond)
-			at := behind(t, p, "preservation")
+			at := behind(t, p)
 			way.set(t, p, &at)
 			b := open(t, at, storage.Options{})
 			content := noise(1000)
@@ -112,7 +118,7 @@ func TestKeyThatEndsEarly(t *testing.T) {
 	ofTest(t)
 	p := platform(t, time.Hour)
 	t.Setenv("AWS_CONTAINER_CREDENTIALS_FULL_URI", p.URL+"/container")
-	b := open(t, behind(t, p, "preservation"), storage.Options{})
+	b := open(t, behind(t, p), storage.Options{})
 	content := noise(1000)
 	put(t, b, "key", content)
 	for i, ask := range []func(){
@@ -120,7 +126,7 @@ func TestKeyThatEndsEarly(t *testing.T) {
 		func() { head(t, b, "key") },
 		func() { must.Get(b.KeepsVersions(t.Context()))(t) },
 	} {
-		time.Sleep(1100 * time.Millisecond)
+		retry.Pause(t.Context(), 1100*time.Millisecond) // a key that is younger is not asked for again
 		p.End("container")
 		ask()
 		if n := p.Issued("container"); n != i+2 {
@@ -133,7 +139,7 @@ func TestKeyThatEndsEarly(t *testing.T) {
 func TestKeyInFilesIsReadAgain(t *testing.T) {
 	t.Parallel()
 	p := platform(t, time.Hour)
-	at := behind(t, p, "preservation")
+	at := behind(t, p)
 	first, second := p.Key(), p.Key()
 	id, secret := fileWith(t, first.AccessKeyID+"\n"), fileWith(t, first.SecretAccessKey+"\n")
 	at.KeyFiles = credentials.Files{AccessKeyID: id, SecretAccessKey: secret}
@@ -145,7 +151,7 @@ func TestKeyInFilesIsReadAgain(t *testing.T) {
 	third := p.Key()
 	must.Do(t, os.WriteFile(id, []byte(third.AccessKeyID), 0o600))
 	must.Do(t, os.WriteFile(secret, []byte(third.SecretAccessKey), 0o600))
-	time.Sleep(1100 * time.Millisecond)
+	retry.Pause(t.Context(), 1100*time.Millisecond) // a key that is younger is not asked for again
 	put(t, b, "key", noise(10))
 }
 
@@ -154,7 +160,7 @@ func TestPlatformThatHandsOutNone(t *testing.T) {
 	ofTest(t)
 	p := platform(t, time.Hour)
 	t.Setenv("AWS_CONTAINER_CREDENTIALS_FULL_URI", p.URL+"/container")
-	b := open(t, behind(t, p, "preservation"), storage.Options{})
+	b := open(t, behind(t, p), storage.Options{})
 	p.Refuse(true)
 	for _, ask := range []func() error{
 		func() error { _, err := b.Head(t.Context(), "key"); return err },
@@ -166,7 +172,7 @@ func TestPlatformThatHandsOutNone(t *testing.T) {
 		}
 	}
 	p.Refuse(false)
-	time.Sleep(1100 * time.Millisecond)
+	retry.Pause(t.Context(), 1100*time.Millisecond) // a key that is younger is not asked for again
 	if _, err := b.Head(t.Context(), "key"); !errors.Is(err, storage.ErrNotFound) {
 		t.Errorf("with credentials: %v", err)
 	}

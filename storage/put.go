@@ -173,20 +173,27 @@ func (b *Bucket) putOnce(ctx context.Context, key string, up Upload, sum bool, o
 	if err != nil {
 		return Object{}, b.conn.Unsent(ctx, body, err)
 	}
-	if err := b.encrypted(out.Header.Get(encryptionHeader)); err != nil {
-		return Object{}, b.discard(ctx, key, err)
-	}
-	o := b.written(key, up, out.ETag(), out.Header.Get("X-Amz-Checksum-Sha256"), out.Header.Get("X-Amz-Version-Id"))
-	if o.ETag == "" {
-		if o, err = b.lookedAt(ctx, key, up.Size); err != nil {
-			return Object{}, err
-		}
+	o, err := b.kept(ctx, key, up, out.Header, out.ETag(), out.Header.Get("X-Amz-Checksum-Sha256"))
+	if err != nil {
+		return Object{}, err
 	}
 	err = b.proven(ctx, body, &o, up, sum)
 	if errors.Is(err, ErrDigest) || body.Left > 0 {
 		return Object{}, b.discard(ctx, key, err)
 	}
 	return o, err
+}
+
+// kept is an object that a server has written, which does not always say its ETag. If it was to be
+// encrypted and was not, it is deleted.
+func (b *Bucket) kept(ctx context.Context, key string, up Upload, said http.Header, etag, checksum string) (Object, error) {
+	if err := b.encrypted(said.Get(encryptionHeader)); err != nil {
+		return Object{}, b.discard(ctx, key, err)
+	}
+	if etag == "" {
+		return b.lookedAt(ctx, key, up.Size)
+	}
+	return b.written(key, up, etag, checksum, said.Get("X-Amz-Version-Id")), nil
 }
 
 // written is an object with what a server has said that it keeps of it.

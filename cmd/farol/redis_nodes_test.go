@@ -62,10 +62,10 @@ func inTheMidst(t *testing.T, redisURL string, bags int, happens func(ctx contex
 	s.atRest(w)
 	stop(t, w)
 	counts(t, s.db, map[string]int{
-		`SELECT count(*)::int FROM work_items WHERE status = 'Success'`:                   bags,
-		`SELECT count(*)::int FROM intellectual_objects`:                                  bags,
+		`SELECT count(*)::int FROM work_items WHERE status = 'Success'`:                        bags,
+		`SELECT count(*)::int FROM intellectual_objects`:                                       bags,
 		`SELECT count(*)::int FROM work_item_attempts WHERE outcome IN ('transient', 'fatal')`: 0,
-		`SELECT count(*)::int FROM storage_records`:                                       2 * ask[int](t, s.db, `SELECT count(*)::int FROM generic_files`),
+		`SELECT count(*)::int FROM storage_records`:                                            2 * ask[int](t, s.db, `SELECT count(*)::int FROM generic_files`),
 	})
 	options := must.Get(progress.ParseURL(redisURL))(t)
 	client := redis.NewUniversalClient(options)

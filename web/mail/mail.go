@@ -30,8 +30,8 @@ type Options struct {
 	Implicit bool // TLS from the first byte; otherwise by STARTTLS, without which no mail is sent but to a loopback address
 	User     string
 	Password func() string // of each connection, since it may be replaced; nil: there is no User
-	From     string // an address, with or without a name
-	WebURL   string // under which the pages are; "": mails have no links
+	From     string        // an address, with or without a name
+	WebURL   string        // under which the pages are; "": mails have no links
 	// Link makes the secret of a link with which a person sets a password, when the mail
 	// with it is sent. kind is outbox.KindInvite or outbox.KindReset. nil: there are no
 	// such mails.

@@ -40,7 +40,7 @@ type Config struct {
 	Issuer   string
 	ClientID string
 	Secret   func() string // of each exchange, since it may be replaced; nil: the client is a public one
-	TrustMFA bool // a second factor there counts as one here
+	TrustMFA bool          // a second factor there counts as one here
 }
 
 // Options of signing in at OpenID providers.

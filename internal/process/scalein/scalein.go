@@ -70,7 +70,7 @@ func New(p Platform, log *slog.Logger) *Guard {
 func (g *Guard) Run(ctx context.Context, inHand func() int) error {
 	tick := time.NewTicker(g.look)
 	defer tick.Stop()
-	told := false // what the platform believes
+	told, maybe := false, false // what the platform believes, and whether it may
 	var last, renew, retry time.Time
 	for {
 		now := time.Now()
@@ -79,8 +79,9 @@ func (g *Guard) Run(ctx context.Context, inHand func() int) error {
 		}
 		busy := now.Sub(last) < g.idle
 		if (busy != told || busy && now.After(renew)) && now.After(retry) {
+			maybe = maybe || busy
 			if g.tell(ctx, busy) {
-				told, renew = busy, now.Add(g.renew)
+				told, maybe, renew = busy, busy, now.Add(g.renew)
 			} else {
 				retry = now.Add(g.again)
 			}
@@ -88,7 +89,7 @@ func (g *Guard) Run(ctx context.Context, inHand func() int) error {
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			if told {
+			if maybe {
 				g.tell(context.WithoutCancel(ctx), false)
 			}
 			return nil

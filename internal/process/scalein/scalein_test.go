@@ -16,12 +16,15 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/farol-preservation/farol/retry"
 )
 
 // platform stands in for both, and keeps what it was told.
 type platform struct {
 	t       *testing.T
 	refuses atomic.Bool
+	refused atomic.Int64
 
 	mu    sync.Mutex
 	heard []string
@@ -33,6 +36,7 @@ func (p *platform) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		p.t.Error(err)
 	}
 	if p.refuses.Load() {
+		p.refused.Add(1)
 		if r.Method == http.MethodPut {
 			_, _ = io.WriteString(w, `{"failure": {"Arn": "a", "Reason": "DEPLOYMENT_BLOCKED", "Detail": "as the test wants"}}`)
 			return
@@ -58,8 +62,10 @@ func (p *platform) told() []string {
 
 func (p *platform) until(what string, cond func(heard []string) bool) {
 	p.t.Helper()
-	for end := time.Now().Add(20 * time.Second); !cond(p.told()); time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
+	ctx, cancel := context.WithTimeout(p.t.Context(), 20*time.Second)
+	defer cancel()
+	for !cond(p.told()) {
+		if !retry.Pause(ctx, time.Millisecond) {
 			p.t.Fatalf("no %s: %q", what, p.told())
 		}
 	}
@@ -72,33 +78,37 @@ func TestPlatformsAreTold(t *testing.T) {
 		of         func(t *testing.T, p *platform) Platform
 		busy, idle string
 	}{
-		"ECS": {func(t *testing.T, p *platform) Platform {
-			t.Helper()
-			server := httptest.NewServer(p)
-			t.Cleanup(server.Close)
-			return Platform{Agent: server.URL + "/api/task/"}
-		}, `PUT /api/task/task-protection/v1/state application/json  {"ExpiresInMinutes":60,"ProtectionEnabled":true}`,
-			`PUT /api/task/task-protection/v1/state application/json  {"ProtectionEnabled":false}`},
-		"Kubernetes": {func(t *testing.T, p *platform) Platform {
-			t.Helper()
-			server := httptest.NewTLSServer(p)
-			t.Cleanup(server.Close)
-			dir := t.TempDir()
-			for name, text := range map[string][]byte{
-				"token": []byte("a token\n"), "namespace": []byte("archive"),
-				"ca.crt": pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}),
-			} {
-				if err := os.WriteFile(filepath.Join(dir, name), text, 0o600); err != nil {
+		"ECS": {
+			func(t *testing.T, p *platform) Platform {
+				t.Helper()
+				server := httptest.NewServer(p)
+				t.Cleanup(server.Close)
+				return Platform{Agent: server.URL + "/api/task/"}
+			}, `PUT /api/task/task-protection/v1/state application/json  {"ExpiresInMinutes":60,"ProtectionEnabled":true}`,
+			`PUT /api/task/task-protection/v1/state application/json  {"ProtectionEnabled":false}`,
+		},
+		"Kubernetes": {
+			func(t *testing.T, p *platform) Platform {
+				t.Helper()
+				server := httptest.NewTLSServer(p)
+				t.Cleanup(server.Close)
+				dir := t.TempDir()
+				for name, text := range map[string][]byte{
+					"token": []byte("a token\n"), "namespace": []byte("archive"),
+					"ca.crt": pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}),
+				} {
+					if err := os.WriteFile(filepath.Join(dir, name), text, 0o600); err != nil {
+						t.Fatal(err)
+					}
+				}
+				host, port, err := net.SplitHostPort(server.Listener.Addr().String())
+				if err != nil {
 					t.Fatal(err)
 				}
-			}
-			host, port, err := net.SplitHostPort(server.Listener.Addr().String())
-			if err != nil {
-				t.Fatal(err)
-			}
-			return Platform{Pod: "farol-work-1", APIHost: host, APIPort: port, Identity: dir}
-		}, `PATCH /api/v1/namespaces/archive/pods/farol-work-1 application/merge-patch+json Bearer a token {"metadata":{"annotations":{"controller.kubernetes.io/pod-deletion-cost":"1000"}}}`,
-			`PATCH /api/v1/namespaces/archive/pods/farol-work-1 application/merge-patch+json Bearer a token {"metadata":{"annotations":{"controller.kubernetes.io/pod-deletion-cost":"0"}}}`},
+				return Platform{Pod: "farol-work-1", APIHost: host, APIPort: port, Identity: dir}
+			}, `PATCH /api/v1/namespaces/archive/pods/farol-work-1 application/merge-patch+json Bearer a token {"metadata":{"annotations":{"controller.kubernetes.io/pod-deletion-cost":"1000"}}}`,
+			`PATCH /api/v1/namespaces/archive/pods/farol-work-1 application/merge-patch+json Bearer a token {"metadata":{"annotations":{"controller.kubernetes.io/pod-deletion-cost":"0"}}}`,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -117,7 +127,9 @@ func TestPlatformsAreTold(t *testing.T) {
 			p.until("word of its end", func(heard []string) bool { return len(heard) == 2 })
 			p.refuses.Store(true)
 			inHand.Store(1)
-			time.Sleep(100 * time.Millisecond) // in which it is refused some times
+			for p.refused.Load() < 3 && retry.Pause(ctx, time.Millisecond) {
+				continue
+			}
 			p.refuses.Store(false)
 			p.until("word after refusals", func(heard []string) bool { return len(heard) == 3 })
 			end()

@@ -158,7 +158,7 @@ func (p *Platform) token(w http.ResponseWriter, r *http.Request) {
 	action, kind := r.FormValue("Action"), "web"
 	proved := r.FormValue("WebIdentityToken") == WebToken
 	if action == "AssumeRole" {
-		_, code := p.signed(r, "sts")
+		code := p.signed(r, "sts")
 		kind, proved = "role", code == "" && r.FormValue("ExternalId") == ExternalID
 	}
 	if !proved || r.FormValue("RoleArn") != Role {
@@ -183,13 +183,14 @@ func (p *Platform) token(w http.ResponseWriter, r *http.Request) {
 func answer(w http.ResponseWriter, status int, code, message string) {
 	w.Header().Set("Content-Type", "application/xml")
 	w.WriteHeader(status)
-	fmt.Fprintf(w, "<ErrorResponse><Error><Code>%s</Code><Message>%s</Message></Error></ErrorResponse>", code, message)
+	fmt.Fprintf(w, //nolint:gosec // it is no page
+		"<ErrorResponse><Error><Code>%s</Code><Message>%s</Message></Error></ErrorResponse>", code, message)
 }
 
 // Answers refuses a request to a store that is not signed by a key of the platform, and reports that it did.
 // Another one is signed by the store's own key, and may be passed on.
 func (p *Platform) Answers(w http.ResponseWriter, r *http.Request, own aws.Credentials) bool {
-	if _, code := p.signed(r, "s3"); code != "" {
+	if code := p.signed(r, "s3"); code != "" {
 		w.Header().Set("Content-Type", "application/xml")
 		w.WriteHeader(http.StatusForbidden)
 		if r.Method != http.MethodHead {
@@ -217,8 +218,8 @@ func regionOf(r *http.Request) string {
 	return ""
 }
 
-// signed finds the key that a request was signed by; or else the code of S3 for what is wrong with it.
-func (p *Platform) signed(r *http.Request, service string) (key, string) {
+// signed is the code of S3 for what is wrong with how a request was signed; "" if nothing is.
+func (p *Platform) signed(r *http.Request, service string) string {
 	authorization := r.Header.Get("Authorization")
 	_, credential, _ := strings.Cut(authorization, "Credential=")
 	id, _, _ := strings.Cut(credential, "/")
@@ -231,11 +232,11 @@ func (p *Platform) signed(r *http.Request, service string) (key, string) {
 	at, err := time.Parse(dated, r.Header.Get("X-Amz-Date"))
 	switch {
 	case !known, err != nil:
-		return k, "InvalidAccessKeyId"
+		return "InvalidAccessKeyId"
 	case k.SessionToken != r.Header.Get("X-Amz-Security-Token"):
-		return k, "InvalidToken"
+		return "InvalidToken"
 	case k.CanExpire && time.Now().After(k.Expires):
-		return k, "ExpiredToken"
+		return "ExpiredToken"
 	}
 	_, names, _ := strings.Cut(authorization, "SignedHeaders=")
 	names, _, _ = strings.Cut(names, ",")
@@ -246,9 +247,9 @@ func (p *Platform) signed(r *http.Request, service string) (key, string) {
 		}
 	}
 	if want, err := sign(r, k.Credentials, service, regionOf(r), only, at); err != nil || want != authorization {
-		return k, "SignatureDoesNotMatch"
+		return "SignatureDoesNotMatch"
 	}
-	return k, ""
+	return ""
 }
 
 // sign signs a request with some of its headers, which get the signature.

@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/farol-preservation/farol/retry"
 )
 
 // A RedisNode is one process of a cluster, or of those around a Sentinel.
@@ -60,10 +62,11 @@ func startRedis(t testing.TB, password, config string, args ...string) *RedisNod
 
 func freePort(t testing.TB) int {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	must(t, err)
 	defer l.Close() //nolint:errcheck // it took nothing
-	return l.Addr().(*net.TCPAddr).Port
+	at, _ := l.Addr().(*net.TCPAddr)
+	return at.Port
 }
 
 const ofNode = `port $PORT
@@ -171,7 +174,7 @@ func (c *RedisCluster) Move(ctx context.Context, slot int, from, to *RedisNode) 
 		if err := from.Client.Do(ctx, args...).Err(); err != nil {
 			return fmt.Errorf("move the keys of slot %d: %w", slot, err)
 		}
-		time.Sleep(time.Millisecond)
+		retry.Pause(ctx, time.Millisecond)
 	}
 	for _, n := range append([]*RedisNode{to, from}, c.Primaries...) {
 		if err := n.Client.Do(ctx, "CLUSTER", "SETSLOT", slot, "NODE", toID).Err(); err != nil {
