@@ -80,7 +80,7 @@ func (w *Work) Enter(ctx context.Context, files int) error {
 	}
 	if !r.files.TryAcquire(weight) {
 		w.Log.InfoContext(ctx, "waiting for memory: other bags use the whole file-list budget", "files", files)
-		if err := w.acquire(ctx, weight); err != nil { //nolint:contextcheck // it waits for the end of two
+		if err := w.acquire(ctx, weight); err != nil {
 			return err
 		}
 	}
@@ -93,7 +93,7 @@ func (w *Work) acquire(ctx context.Context, weight int64) error {
 	waiting, stop := context.WithCancel(ctx)
 	defer stop()
 	if w.claiming != nil {
-		defer context.AfterFunc(w.claiming, stop)()
+		defer context.AfterFunc(w.claiming, stop)() //nolint:contextcheck // it waits for the end of two
 	}
 	if err := w.memory.files.Acquire(waiting, weight); err == nil {
 		return nil
