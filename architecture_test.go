@@ -60,6 +60,7 @@ func mayImport() map[string][]string {
 		"storage":             {"fault", "registry", "retry", "storage/..."},
 		"storage/ability":     {"storage/wire"},
 		"storage/credentials": {"fault"},
+		"storage/events":      {"retry", "storage/credentials"},
 		"storage/inventory":   {"storage"},
 		"storage/lock":        {"fault", "storage/wire"},
 		"storage/proof":       nil,
@@ -81,7 +82,7 @@ func mayImport() map[string][]string {
 		"pipeline/ingest":       with("pipeline", "pipeline/cause", "pipeline/copies", "pipeline/interim", "pipeline/lists", "pipeline/many"),
 		"pipeline/steps":        with("pipeline", "pipeline/ingest", "pipeline/remove", "pipeline/restore"),
 		"pipeline/fixity":       with("pipeline/cause", "pipeline/copies"),
-		"pipeline/upkeep":       with("pipeline/cause", "pipeline/copies", "pipeline/interim", "pipeline/lists", "pipeline/many", "pipeline/restore"),
+		"pipeline/upkeep":       with("pipeline/cause", "pipeline/copies", "pipeline/interim", "pipeline/lists", "pipeline/many", "pipeline/restore", "storage/events"),
 		"pipeline/pipelinetest": with("pipeline", "internal/rigs/testenv"), // it is for tests
 
 		"nsqcompat":      {"registry/...", "retry"},
@@ -111,6 +112,7 @@ func mayImport() map[string][]string {
 		"web/api/queue":    {"explain/...", "pipeline/interim", "progress", "registry/...", "storage/ability", "web/access", "web/api/answer", "web/ops", "web/permission"},
 		"web/mail":         {"registry/..."},
 		"web/memberapi":    {"registry/...", "web/access", "web/permission", "web/reply"},
+		"web/arrivals":     {"web/access", "web/reply", "web/request"},
 		"web/request":      nil,
 		"web/reply":        {"web/access", "web/request"},
 		"web/pull":         api,
@@ -142,7 +144,7 @@ func mayImport() map[string][]string {
 		"internal/rigs/reference":    nil, // it is for tests
 		"internal/process/settings":  with("internal/human", "internal/process/scalein", "storage/credentials", "pipeline", "pipeline/ingest", "pipeline/steps"),
 		"preflight":                  with("internal/human", "internal/process/memory", "internal/process/settings", "migrations", "pipeline", "storage/credentials", "storage/setup"),
-		"cmd":                        with("explain", "internal/...", "migrations", "nsqcompat", "pipeline/...", "preflight", "web/..."),
+		"cmd":                        with("explain", "internal/...", "migrations", "nsqcompat", "pipeline/...", "preflight", "storage/events", "web/..."),
 	}
 }
 

@@ -189,6 +189,10 @@ func (c *scheduling) serve(ctx context.Context, command string) error {
 	defer figures.Close()
 	ends := monitor.NewEnds(c.metrics.Registry)
 	c.metrics.Registry.MustRegister(figures, monitor.NewJobs(figures.Registry), monitor.NewOutbox(figures.Registry))
+	sources, err := c.receiveEvents(ctx)
+	if err != nil {
+		return err
+	}
 	names := make([]string, len(c.Jobs))
 	for i, j := range c.Jobs {
 		names[i] = j.Name
@@ -198,12 +202,12 @@ func (c *scheduling) serve(ctx context.Context, command string) error {
 	defer stop()
 	run := func() error {
 		return reaping(ctx, c.DB, ends, c.Log, func(ctx context.Context) error {
-			c.Run(ctx)
+			sources.alongside(ctx, c.Run)
 			return nil
 		})
 	}
 	return watched(ctx, stop, run, func(ctx context.Context, ready readiness) error {
-		return monitor.Serve(ctx, c.config.HTTP.Addr, c.metrics.Registry, ready(monitor.Answers(c.Services.Registry.Ping)), c.Log)
+		return monitor.Serve(ctx, c.config.HTTP.Addr, c.metrics.Registry, ready(monitor.Answers(c.Services.Registry.Ping)), c.Log, sources.routes...)
 	})
 }
 

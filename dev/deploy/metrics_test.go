@@ -39,6 +39,7 @@ func groups(t *testing.T) []group {
 	work, jobs := monitor.NewWork(), monitor.NewRuns([]string{"janitor", "send-mail"})
 	work.Registry.MustRegister(monitor.NewLeases(nil), monitor.NewServices(nil), monitor.NewStores(nil, nil))
 	jobs.Registry.MustRegister(monitor.NewJobs(nil), monitor.NewOutbox(nil))
+	monitor.NewArrivals(jobs.Registry)
 	requests := prometheus.NewRegistry()
 	monitor.NewRequests(requests)
 	return []group{

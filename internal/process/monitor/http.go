@@ -19,8 +19,8 @@ import (
 // Serve serves metrics and health on addr until ctx is done: /metrics;
 // /healthz, which answers as long as the process can; and /readyz, which answers
 // 503 while ready returns an error, and the text of ready. It returns when the last
-// request has ended, or 5 seconds after ctx; at once if addr is empty.
-func Serve(ctx context.Context, addr string, metrics *prometheus.Registry, ready Readiness, log *slog.Logger) error {
+// request has ended, or 5 seconds after ctx; at once if addr is empty. routes add what else is served there.
+func Serve(ctx context.Context, addr string, metrics *prometheus.Registry, ready Readiness, log *slog.Logger, routes ...func(*http.ServeMux)) error {
 	if addr == "" {
 		return nil
 	}
@@ -33,8 +33,12 @@ func Serve(ctx context.Context, addr string, metrics *prometheus.Registry, ready
 		log.WarnContext(ctx, "metrics and health are open to other machines and not protected", "addr", listener.Addr().String())
 	}
 	log.InfoContext(ctx, "serving metrics and health", "addr", listener.Addr().String())
+	mux := healthHandler(metrics, ready, log)
+	for _, add := range routes {
+		add(mux)
+	}
 	server := &http.Server{
-		Handler:           healthHandler(metrics, ready, log),
+		Handler:           mux,
 		ReadHeaderTimeout: 5 * time.Second,
 		ReadTimeout:       10 * time.Second,
 		WriteTimeout:      30 * time.Second,
@@ -79,7 +83,7 @@ func Answers(ping func(context.Context) error) Readiness {
 	return func(ctx context.Context) (string, error) { return "", ping(ctx) }
 }
 
-func healthHandler(metrics *prometheus.Registry, ready Readiness, log *slog.Logger) http.Handler {
+func healthHandler(metrics *prometheus.Registry, ready Readiness, log *slog.Logger) *http.ServeMux {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(metrics, promhttp.HandlerOpts{Registry: metrics, MaxRequestsInFlight: 4, Timeout: 20 * time.Second}))
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, "ok") })
