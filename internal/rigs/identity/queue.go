@@ -32,7 +32,7 @@ type Queue struct {
 	sent     int
 	received int
 	refuses  bool
-	more     chan struct{} // closed when there is something to receive
+	more     chan struct{} // closed when there is something to receive, or a change
 }
 
 type message struct {
@@ -69,8 +69,7 @@ func (q *Queue) Send(bodies ...string) {
 		q.sent++
 		q.messages[strconv.Itoa(q.sent)] = &message{body: body}
 	}
-	close(q.more)
-	q.more = make(chan struct{})
+	q.wake()
 }
 
 // Refuse has the queue refuse all requests, until it is told otherwise.
@@ -78,6 +77,13 @@ func (q *Queue) Refuse(now bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.refuses = now
+	q.wake()
+}
+
+// wake ends the waiting of all who receive.
+func (q *Queue) wake() {
+	close(q.more)
+	q.more = make(chan struct{})
 }
 
 // Left counts the messages that nobody has deleted.
@@ -150,14 +156,14 @@ func (q *Queue) receive(r *http.Request, most int, wait time.Duration) []map[str
 	end := time.After(wait)
 	for {
 		q.mu.Lock()
-		found, more := q.visible(most), q.more
+		found, more, refuses := q.visible(most), q.more, q.refuses
 		q.mu.Unlock()
-		if len(found) > 0 {
+		if len(found) > 0 || refuses {
 			return found
 		}
 		select {
 		case <-more:
-		case <-time.After(hidden):
+		case <-time.After(hidden): // a message may be in sight again
 		case <-end:
 			return nil
 		case <-r.Context().Done():
