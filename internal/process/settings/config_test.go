@@ -73,6 +73,22 @@ func TestOldNamesAreAccepted(t *testing.T) {
 	}
 }
 
+// A token that can be guessed is refused, and not shown.
+func TestSettingsOfEventsAreChecked(t *testing.T) {
+	t.Parallel()
+	good := map[string]string{"FAROL_READ_QUEUE_URL": "https://sqs.us-east-1.amazonaws.com/1/farol", "FAROL_READ_TOKEN": "0123456789abcdef"}
+	c, err := Load(enough(good), BucketReader{})
+	if err != nil || string(c.Read.Token) != good["FAROL_READ_TOKEN"] || c.Read.QueueURL != good["FAROL_READ_QUEUE_URL"] {
+		t.Errorf("%+v, %v", c.Read, err)
+	}
+	_, err = Load(enough(map[string]string{"FAROL_READ_QUEUE_URL": "farol", "FAROL_READ_TOKEN": "geheim"}), BucketReader{})
+	for _, want := range []string{`FAROL_READ_QUEUE_URL is "farol"; it must be an http(s) URL`, "FAROL_READ_TOKEN has 6 characters; it must be a token of at least 16 characters"} {
+		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "geheim") {
+			t.Errorf("%q is not said, or the token is: %v", want, err)
+		}
+	}
+}
+
 func TestNewNamesGoBeforeOldOnes(t *testing.T) {
 	t.Parallel()
 	c := parsed(t, map[string]string{
