@@ -44,7 +44,7 @@ func (c *scheduling) receiveEvents(ctx context.Context) (l eventSources, err err
 		c.Log.InfoContext(ctx, "reading S3 events", "queue", read.QueueURL)
 	}
 	if read.Token != "" {
-		l.routes = append(l.routes, arrivals.Routes(string(read.Token), a.Take))
+		l.routes = append(l.routes, arrivals.Routes(read.CurrentToken, a.Take))
 		if c.config.HTTP.Addr == "" {
 			c.Log.WarnContext(ctx, "FAROL_READ_TOKEN has no effect: S3 events are posted to FAROL_HTTP_ADDR, which is not set")
 		}

@@ -15,12 +15,12 @@ import (
 // mostBody is how many bytes a notification may have: as many as a message of SQS could always have.
 const mostBody = 256 << 10
 
-// Routes adds POST /arrivals, for those who have the token. take gets the body of each request; its
+// Routes adds POST /arrivals, for those who have the token, which may be replaced. take gets the body of each request; its
 // error is what the caller gets.
-func Routes(token string, take func(notification []byte) error) func(*http.ServeMux) {
+func Routes(token func() string, take func(notification []byte) error) func(*http.ServeMux) {
 	budget := request.NewBudget(request.Limits{MostBody: mostBody})
 	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if refused := refused(token, r); refused != nil {
+		if refused := refused(token(), r); refused != nil {
 			refuse(w, refused)
 			return
 		}

@@ -35,7 +35,7 @@ func TestOnlyNotificationsAreTaken(t *testing.T) {
 			t.Parallel()
 			taken := ""
 			mux := http.NewServeMux()
-			Routes(token, func(body []byte) error {
+			Routes(func() string { return token }, func(body []byte) error {
 				if string(body) != "good" {
 					return errors.New("bad it is")
 				}
@@ -69,7 +69,7 @@ func TestOnlyNotificationsAreTaken(t *testing.T) {
 func TestOtherMethodsAreRefused(t *testing.T) {
 	t.Parallel()
 	mux := http.NewServeMux()
-	Routes(token, func([]byte) error {
+	Routes(func() string { return token }, func([]byte) error {
 		t.Error("something was taken")
 		return nil
 	})(mux)

@@ -112,9 +112,15 @@ type Read struct {
 	Interval time.Duration  `env:"FAROL_READ_INTERVAL" old:"INGEST_BUCKET_READER_INTERVAL" envDefault:"60s" min:"0" doc:"Time between two scans of the receiving buckets; 0 disables them"`
 	QueueURL string         `env:"FAROL_READ_QUEUE_URL" is:"an http(s) URL" doc:"Queue of SQS with S3 events. The bucket that one names is scanned at once. Requests are signed with the credentials of the receiving buckets"`
 	Token    storage.Secret `env:"FAROL_READ_TOKEN" is:"a token of at least 16 characters" doc:"Bearer token with which S3 events may be posted to /arrivals of FAROL_HTTP_ADDR. Not served if empty"`
+
+	tokenFile file
 }
 
+// CurrentToken is the token that counts now.
+func (c Read) CurrentToken() string { return c.tokenFile.now(c.Token) }
+
 func (c *Read) check(s *reader) {
+	c.tokenFile = s.file("FAROL_READ_TOKEN")
 	if n := len(c.Token); n > 0 && n < 16 {
 		s.wrong("FAROL_READ_TOKEN", fmt.Sprintf("has %d characters; it must be %s", n, allowed(c, "Token")))
 	}

@@ -16,12 +16,14 @@ func TestSecretsAreReadAgain(t *testing.T) {
 		Redis    Redis
 		Mail     Mail
 		Web      Web
+		Read     Read
 	}
 	values := map[string][2]string{
 		"FAROL_DATABASE_URL":            {"postgres://u:one@h/farol", "postgres://u:two@h/farol"},
 		"FAROL_DATABASE_DIRECT_URL":     {"postgres://v:one@h/farol", "postgres://v:two@h/farol"},
 		"FAROL_REDIS_URL":               {"redis://:one@h", "redis://:two@h"},
 		"FAROL_SMTP_PASSWORD":           {"one", "two"},
+		"FAROL_READ_TOKEN":              {"sixteen letters 1", "sixteen letters 2"},
 		"FAROL_WEB_KEY":                 {key, other + "," + key},
 		"FAROL_OIDC_TEST_CLIENT_SECRET": {"one of theirs", "two of theirs"},
 	}
@@ -61,7 +63,7 @@ func TestSecretsAreReadAgain(t *testing.T) {
 		session.check(&reader{environ: inFiles})
 		now := map[string]string{
 			"FAROL_DATABASE_URL": c.Database.CurrentURL(), "FAROL_DATABASE_DIRECT_URL": c.Database.CurrentDirect(), "FAROL_REDIS_URL": c.Redis.CurrentURL(),
-			"FAROL_SMTP_PASSWORD": c.Mail.CurrentPassword(), "FAROL_WEB_KEY": c.Web.CurrentKey(),
+			"FAROL_SMTP_PASSWORD": c.Mail.CurrentPassword(), "FAROL_WEB_KEY": c.Web.CurrentKey(), "FAROL_READ_TOKEN": c.Read.CurrentToken(),
 			"FAROL_OIDC_TEST_CLIENT_SECRET": c.Web.Providers()[0].CurrentSecret(),
 		}
 		for name, value := range values {

@@ -105,7 +105,7 @@ func (q *Queue) serve(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(r.Body)
 	sum := sha256.Sum256(body)
 	r.Header.Set("X-Amz-Content-Sha256", hex.EncodeToString(sum[:])) // which SQS is not sent
-	_, code := q.platform.signed(r, "sqs")
+	code := q.platform.signed(r, "sqs")
 	q.mu.Lock()
 	refuses := q.refuses
 	q.mu.Unlock()
