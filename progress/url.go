@@ -86,15 +86,15 @@ func (f certificates) into(c *tls.Config) error {
 	if f.ca != "" {
 		text, err := os.ReadFile(f.ca)
 		if err != nil {
-			return fmt.Errorf("ca_file of the Redis URL: %w", err)
+			return fmt.Errorf("the Redis URL has a ca_file that cannot be read: %w", err)
 		}
 		if c.RootCAs = x509.NewCertPool(); !c.RootCAs.AppendCertsFromPEM(text) {
-			return fmt.Errorf("ca_file of the Redis URL: %s has no PEM certificate", f.ca)
+			return fmt.Errorf("the Redis URL has a ca_file without a PEM certificate: %s", f.ca)
 		}
 	}
 	if f.cert != "" {
 		if _, err := tls.LoadX509KeyPair(f.cert, f.key); err != nil {
-			return fmt.Errorf("cert_file and key_file of the Redis URL: %w", err)
+			return fmt.Errorf("the Redis URL has a cert_file and key_file that cannot be used: %w", err)
 		}
 		c.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { // which may be replaced
 			own, err := tls.LoadX509KeyPair(f.cert, f.key)

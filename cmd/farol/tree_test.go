@@ -68,7 +68,7 @@ func effects() map[string][]string {
 		"looks": {
 			"validate", "item list", "item show", "item files", "item watch", "item explain", "item next", "plan list", "plan show", "why-not",
 			"export list", "object list", "object show", "file list", "file show", "delete list", "delete show", "fixity status", "stage list", "workers",
-			"services", "queue list", "queue show", "mirror status", "institution list", "user list", "token list", "schedule list", "check", "doctor",
+			"services", "queue list", "queue show", "mirror status", "institution list", "user list", "token list", "schedule list", "check", "doctor", "identify preview",
 			"migrate status", "version", "mail queue", "report deposits", "report costs", "report outcomes", "export",
 		},
 		"runs": {"demo", "dev", "work", "schedule", "read-buckets", "mirror", "serve"},
@@ -80,7 +80,7 @@ func effects() map[string][]string {
 			"user add", "user set", "user reset", "user unlock", "user unlink", "user mail", "user sessions", "user deactivate", "user activate", "token add", "mail test", "schedule run", "schedule pause", "schedule resume", "report count",
 		},
 		"asks": {
-			"bucket create", "requeue", "plan apply", "plan undo", "delete approve", "repair", "identify", "pause", "resume", "token remove", "janitor", "migrate up",
+			"bucket create", "requeue", "plan apply", "plan undo", "delete approve", "repair", "identify", "identify apply", "pause", "resume", "token remove", "janitor", "migrate up",
 		},
 	}
 }

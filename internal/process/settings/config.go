@@ -3,6 +3,7 @@ package settings
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -73,7 +74,7 @@ func (c Redis) CurrentURL() string { return c.file.now(c.URL) }
 func (c *Redis) check(s *reader) {
 	c.file = s.file("FAROL_REDIS_URL")
 	if _, err := progress.ParseURL(string(c.URL)); err != nil && c.URL != "" {
-		s.wrong("FAROL_REDIS_URL", err.Error()+"; it must be "+allowed(c, "URL"))
+		s.wrong("FAROL_REDIS_URL", strings.TrimPrefix(err.Error(), "the Redis URL ")+"; it must be "+allowed(c, "URL"))
 	}
 }
 
