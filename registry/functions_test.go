@@ -14,7 +14,7 @@ func everybodys() []string {
 		acting_person acting_program acting_user bound_by_hand condition_alone deletion_item_waits deletion_waits event_identifier event_type_uri event_words format_outcome identification_failed is_late_stage is_pipeline_topic
 		is_stage_name items_where log_partition_width log_sequence meant_name most_by_hand most_memory needs_service newest_of no_such no_such_priority
 		object_identifier_of outcome_of pause_state pause_text pauses_of plan_apply_item plan_batch plan_count plan_hash plan_lock plan_make plan_refusal plan_undo_item refused requeue_report
-		requeue_verdict rival_of signed_in_actor service_named service_text signature_number stage_named stage_place takers unchanged uses_service virtual_cost
+		requeue_verdict rival_of scaling_items scaling_signal signed_in_actor service_named service_text signature_number stage_named stage_place takers unchanged uses_service virtual_cost
 		why_no_memory why_no_worker why_not why_pending`)
 }
 

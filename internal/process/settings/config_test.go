@@ -161,7 +161,7 @@ func TestAllWrongSettingsAreReportedAtOnce(t *testing.T) {
 	wrong := []struct{ name, value, said string }{
 		{"FAROL_DATABASE_URL", "", "is not set"},
 		{"FAROL_REDIS_URL", "http://redis", "cannot be read"},
-		{"AWS_ACCESS_KEY_ID", "", "is not set, but the other half of the key is"},
+		{"AWS_ACCESS_KEY_ID", "", "is not set; the other half of the key is"},
 		{"FAROL_S3_ENDPOINT", "s3.example.org", `is "s3.example.org"; it must be an http(s) URL`},
 		{"FAROL_S3_CA_FILE", "/nowhere/ca.pem", "it must be the path of a file"},
 		{"STAGING_BUCKET", "prod", `must contain "staging"`},

@@ -56,9 +56,9 @@ func (s *reader) keyFiles(prefix string) credentials.Files {
 func (s *reader) checkKeyOf(prefix, id string, secret, token storage.Secret) {
 	switch {
 	case id == "" && secret+token != "":
-		s.wrong(prefix+"ACCESS_KEY_ID", "is not set, but the other half of the key is")
+		s.wrong(prefix+"ACCESS_KEY_ID", "is not set; the other half of the key is")
 	case id != "" && secret == "":
-		s.wrong(prefix+"SECRET_ACCESS_KEY", "is not set, but the other half of the key is")
+		s.wrong(prefix+"SECRET_ACCESS_KEY", "is not set; the other half of the key is")
 	}
 }
 
