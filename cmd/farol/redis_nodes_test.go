@@ -45,6 +45,7 @@ func inTheMidst(t *testing.T, redisURL string, bags int, happens func(ctx contex
 	t.Helper()
 	s := newSite(t)
 	s.settings["FAROL_REDIS_URL"] = redisURL
+	s.created(s.in.RestoreBucket)
 	specs := make([]bagtest.Spec, bags)
 	for i := range specs {
 		specs[i] = bagtest.Spec{Name: "bag" + strconv.Itoa(i), Files: []bagtest.File{random("data/a.bin", 2000, 0), random("data/b.bin", 90_000, 0), {Path: "data/empty"}}}
