@@ -56,10 +56,12 @@ func TestQueriesOfKEDACountTheItemsOfTheirPool(t *testing.T) {
 	shows("items that are due", map[string]int{"check": 1, "store": 1, "record": 1, "large": 2, "requests": 1})
 	testenv.Exec(t, db, `UPDATE stage_settings SET paused = true WHERE stage = 'Store'`)
 	shows("a paused stage", map[string]int{"check": 1, "record": 1, "large": 1, "requests": 1})
+	testenv.Exec(t, db, `INSERT INTO work_items (institution_id, action, stage, name, bucket, etag, size, bag_date, object_identifier)
+		SELECT institution_id, action, stage, name || '2', bucket, etag, size, bag_date, object_identifier || '2' FROM work_items WHERE stage = 'Format Identification'`)
+	shows("one more", map[string]int{"check": 2, "record": 1, "large": 1, "requests": 1})
 	testenv.Exec(t, db, `INSERT INTO known_services (service, scopes) VALUES ('redis', '[{"steps": ["Receive", "Format Identification", "Restore Object"]}]')`)
 	testenv.Exec(t, db, `SELECT hold_service('redis')`)
-	testenv.Exec(t, db, `DELETE FROM work_items WHERE stage = 'Cleanup'`)
-	shows("a held service, for which one worker of each pool stays", map[string]int{"check": 1, "large": 1, "requests": 1})
+	shows("a held service, for which one worker of each pool stays", map[string]int{"check": 1, "record": 1, "large": 1, "requests": 1})
 }
 
 func count(t *testing.T, db *pgxpool.Pool, query string) (n int) {
