@@ -80,7 +80,7 @@ func TestBagIsAnItemSecondsAfterItArrived(t *testing.T) {
 		arrives("queue-again", func(event string) { queue.Send(event) })
 		p.eventually("the queue to be empty", func() bool { return queue.Left() == 0 })
 		p.eventually("the events to be counted", func() bool {
-			answer := must.Get(http.Get(at + "/metrics"))(t) //nolint:bodyclose,noctx // it is closed below, and ends with the test
+			answer := must.Get(http.Get(at + "/metrics"))(t) //nolint:bodyclose // it is closed below, and ends with the test
 			text := string(must.Get(io.ReadAll(answer.Body))(t))
 			must.Do(t, answer.Body.Close())
 			return strings.Contains(text, `farol_arrival_events_total{result="scanned"} 4`) && strings.Contains(text, `farol_arrival_events_total{result="malformed"} 1`) &&

@@ -75,7 +75,7 @@ func TestOtherMethodsAreRefused(t *testing.T) {
 	})(mux)
 	s := httptest.NewServer(mux)
 	defer s.Close()
-	r := must.Get(http.Get(s.URL + "/arrivals"))(t) //nolint:bodyclose,noctx // it is closed below, and ends with the test
+	r := must.Get(http.Get(s.URL + "/arrivals"))(t) //nolint:bodyclose // it is closed below, and ends with the test
 	if must.Do(t, r.Body.Close()); r.StatusCode != http.StatusMethodNotAllowed {
 		t.Errorf("GET: %s", r.Status)
 	}
