@@ -66,7 +66,7 @@ func Compare(old, next []byte) (*Difference, error) {
 	return d, nil
 }
 
-// differs notes which files a format that differs may concern, besides its own. A format
+// differs notes which files a format that differs may concern, in addition to its own. A format
 // that is only called otherwise concerns no others. All else may: which of several matches
 // Siegfried prefers depends on all of them, and on the extension.
 func (d *Difference) differs(id string, was, is *known) {

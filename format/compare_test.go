@@ -210,7 +210,7 @@ func TestAffectedFormats(t *testing.T) {
 	}
 }
 
-// The built-in signatures are those of PRONOM, all of which can be compared.
+// The built-in signatures are those of PRONOM, and all can be compared.
 func TestBuiltInSignaturesCompare(t *testing.T) {
 	d := must.Get(Compare(nil, nil))(t)
 	if len(d.Added)+len(d.Removed)+len(d.Changed) > 0 || d.Affects("fmt/18", "signature", "a.pdf") != "" || d.Affects("", "extension", "a") != "" {

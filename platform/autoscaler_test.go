@@ -95,7 +95,7 @@ func TestQueryOfPrometheusNamesMetrics(t *testing.T) {
 	for _, m := range found {
 		for state := range strings.SplitSeq(m[3], "|") {
 			if !regexp.MustCompile("\\| `" + m[1] + "` \\| action, stage[^|]*\\b" + m[2] + "\\b[^|]*\\|.*\\b" + state + "\\b").MatchString(page) {
-				t.Errorf("docs/reference/metrics.md has no %s by stage and %s, of which one is %s", m[1], m[2], state)
+				t.Errorf("docs/reference/metrics.md has no %s by stage and %s with the value %s", m[1], m[2], state)
 			}
 		}
 	}

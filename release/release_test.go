@@ -111,7 +111,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// Whoever builds a version again, in another folder, gets the same bytes: so a published
+// Anyone who builds a version again, in another folder, gets the same bytes: so a published
 // file can be compared with its sources.
 func TestTwoReleasesAreTheSame(t *testing.T) {
 	r := released(t)

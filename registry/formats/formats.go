@@ -33,7 +33,7 @@ type Filter struct {
 	NotBy  string // version of the signatures
 }
 
-// Group is a set of files of which other signatures say the same, as far as the record
+// Group is a set of files about which other signatures say the same, as far as the record
 // tells.
 type Group struct {
 	PUID   string `db:"puid"`

@@ -22,7 +22,7 @@ type platform struct {
 	from aws.CredentialsProvider // nil before the chain was found
 }
 
-// load reads what the environment and the shared configuration say, nothing of which is asked for yet.
+// load reads what the environment and the shared configuration say, and asks for nothing yet.
 func load(ctx context.Context, profile, region string) (aws.Config, error) {
 	return config.LoadDefaultConfig(ctx, config.WithSharedConfigProfile(profile), config.WithDefaultRegion(cmp.Or(region, "us-east-1")))
 }

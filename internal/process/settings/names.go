@@ -164,7 +164,7 @@ func (s *reader) file(name string) file {
 	return file(s.environ[name+fileSuffix])
 }
 
-// now is what the file says now: whoever replaces a secret there restarts nothing. One that cannot be
+// now is what the file says now: to replace a secret there, nothing is restarted. One that cannot be
 // read, or is empty, is about to be replaced: then what it said at the start counts.
 func (f file) now(otherwise storage.Secret) string {
 	if f != "" {

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// Whoever replaces a secret in its file restarts nothing. While the file is being replaced, the secret of
+// To replace a secret in its file, nothing is restarted. While the file is being replaced, the secret of
 // before counts; one that was given itself stays.
 func TestSecretsAreReadAgain(t *testing.T) {
 	t.Parallel()
