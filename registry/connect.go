@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -155,12 +156,31 @@ func seekPrimary(c *pgx.ConnConfig, url string) {
 func Open(ctx context.Context, config *pgxpool.Config) (*pgxpool.Pool, error) {
 	l := &leaver{}
 	config.ConnConfig.Tracer = traced(config.ConnConfig.Tracer, l)
+	config.AfterConnect = noting(config.AfterConnect)
 	db, err := pgxpool.NewWithConfig(ctx, config)
 	if err != nil {
 		return nil, fmt.Errorf("connect to the database: %w", err)
 	}
 	l.pool.Store(db)
 	return db, nil
+}
+
+// noting has a new connection find out whether the database was restored from a backup, before its
+// first statement. Whom nobody let do so reads only, or the schema is of an earlier version.
+func noting(first func(context.Context, *pgx.Conn) error) func(context.Context, *pgx.Conn) error {
+	return func(ctx context.Context, c *pgx.Conn) error {
+		if first != nil {
+			if err := first(ctx, c); err != nil {
+				return err
+			}
+		}
+		_, err := c.Exec(ctx, `SELECT note_origin()`)
+		var pg *pgconn.PgError
+		if errors.As(err, &pg) && slices.Contains([]string{"42883", "42501", "25006"}, pg.Code) { // undefined_function, insufficient_privilege
+			return nil
+		}
+		return err
+	}
 }
 
 // leaver looks at how the statements of a pool end.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/farol-preservation/farol/bag"
 	"github.com/farol-preservation/farol/internal/commands/cli"
 	"github.com/farol-preservation/farol/internal/commands/connect"
 	"github.com/farol-preservation/farol/internal/commands/op"
@@ -87,16 +88,22 @@ func newJanitor(s *connect.Services, c settings.Janitor, name string, log *slog.
 
 // connectDoctor opens all stores for a command that inspects them. The janitor is within.
 func connectDoctor(ctx context.Context, command string) (*upkeep.Doctor, func(), error) {
+	d, _, done, err := connectStores(ctx, command)
+	return d, done, err
+}
+
+// connectStores is connectDoctor, with the profiles that bags may follow.
+func connectStores(ctx context.Context, command string) (*upkeep.Doctor, bag.Profiles, func(), error) {
 	config, err := connect.Load(settings.Stores{})
 	if err != nil {
-		return nil, nil, err
+		return nil, bag.Profiles{}, nil, err
 	}
 	log := connect.NewLogger(config.Log)
 	s, err := connect.Open(ctx, command, connect.Needs{Database: &config.Database, Redis: &config.Redis, Storage: &config.Storage, Log: log})
 	if err != nil {
-		return nil, nil, err
+		return nil, bag.Profiles{}, nil, err
 	}
-	return &upkeep.Doctor{Janitor: newJanitor(s, config.Janitor, holderName(command), log), Inventories: s.Inventories}, s.Close, nil
+	return &upkeep.Doctor{Janitor: newJanitor(s, config.Janitor, holderName(command), log), Inventories: s.Inventories}, config.Profiles.All, s.Close, nil
 }
 
 func thatJanitor(list []upkeep.Finding, kinds ...string) []upkeep.Finding {

@@ -38,7 +38,7 @@ func commandGroups() []commandGroup {
 			workCommand(), scheduleCommand(), readBucketsCommand(), mirrorCommand(), serveCommand(),
 		}},
 		{groupTools, "Maintain the installation:", []*cobra.Command{
-			checkCommand(), buckets.Command(), doctorCommand(), janitorCommand(), migrateCommand(), versionCommand(),
+			checkCommand(), buckets.Command(), doctorCommand(), janitorCommand(), reconcileCommand(), migrateCommand(), versionCommand(),
 		}},
 	}
 }

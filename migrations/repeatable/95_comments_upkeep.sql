@@ -62,3 +62,25 @@ COMMENT ON COLUMN stores.measured_at IS 'When farol check --write tried all; emp
 COMMENT ON COLUMN stores.seen_at IS 'When something of it was last seen to be otherwise.';
 COMMENT ON COLUMN stores.ways IS 'What it can do or not, by name: whether it can, when that was seen, and the refusal.';
 COMMENT ON COLUMN stores.buckets IS 'Its buckets by name: versions, Object Lock, and when that was seen.';
+
+COMMENT ON TABLE registry_origin IS 'Which database this is, so that one that comes from a backup is known.';
+COMMENT ON COLUMN registry_origin.only_one IS 'There is one row.';
+COMMENT ON COLUMN registry_origin.origin IS 'Cluster, number of the database in it, and timeline.';
+
+COMMENT ON TABLE registry_restores IS 'Restorations of this database from a backup, and when people brought it up to date.';
+COMMENT ON COLUMN registry_restores.id IS 'Number of the restoration.';
+COMMENT ON COLUMN registry_restores.noted_at IS 'When the first process found out.';
+COMMENT ON COLUMN registry_restores.was IS 'Origin in the backup.';
+COMMENT ON COLUMN registry_restores.origin IS 'Origin after it was restored.';
+COMMENT ON COLUMN registry_restores.last_change IS 'Last heartbeat of a worker in the backup: what happened since is not on record.';
+COMMENT ON COLUMN registry_restores.deletions_stopped IS 'Items of approved deletions that were cancelled.';
+COMMENT ON COLUMN registry_restores.pause IS 'Pause of all stages until then.';
+COMMENT ON COLUMN registry_restores.reconciled_at IS 'When farol reconcile ended that pause; NULL: it has not yet.';
+COMMENT ON COLUMN registry_restores.reconciled_by IS 'Who ran it.';
+
+COMMENT ON TABLE found_copies IS 'Copies that farol reconcile found without a record; the next ingest of their bag takes them over.';
+COMMENT ON COLUMN found_copies.object_identifier IS 'Object that they are of, by their metadata.';
+COMMENT ON COLUMN found_copies.path IS 'Path of the file in the bag.';
+COMMENT ON COLUMN found_copies.key IS 'Key in preservation buckets.';
+COMMENT ON COLUMN found_copies.sha256 IS 'SHA-256 of the bytes that were read.';
+COMMENT ON COLUMN found_copies.found_at IS 'When.';

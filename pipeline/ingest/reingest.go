@@ -18,6 +18,7 @@ import (
 	"github.com/farol-preservation/farol/pipeline/lists"
 	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/registry/upkeep"
 	"github.com/farol-preservation/farol/storage"
 )
 
@@ -53,8 +54,36 @@ func (s *reingest) Run(ctx context.Context, w *work) error {
 	if _, _, err := s.Targets.Of(p.StorageOption); err != nil {
 		return err
 	}
+	if err := s.takeFound(ctx, w, b, &p); err != nil {
+		return err
+	}
 	w.StorageOption = p.StorageOption
 	return lists.Write(ctx, w.lists, lists.PlanName, inventoryID, p, len(p.Known), lists.ByIndex(p.Known))
+}
+
+// takeFound has files take over copies of their content that were found without a record. A file
+// that is on record keeps its uuid, with which its keys begin.
+func (s *reingest) takeFound(ctx context.Context, w *work, b *bag.Bag, p *lists.Plan) error {
+	found, err := upkeep.In(s.Registry).Found(ctx, w.Item.ObjectIdentifier)
+	if err != nil || len(found) == 0 {
+		return err
+	}
+	if p.Known == nil {
+		p.Known = map[int]lists.Known{}
+	}
+	for i, f := range b.Files {
+		c, ok := found[f.Path]
+		if !ok || !f.Preservable() || f.Missing || c.SHA256 != hex.EncodeToString(f.Digests.SHA256[:]) {
+			continue
+		}
+		id, err := uuid.Parse(c.Key[:min(36, len(c.Key))])
+		k, known := p.Known[i]
+		if err != nil || known && (k.Unchanged || k.UUID != id) {
+			continue
+		}
+		p.Known[i] = lists.Known{Index: i, UUID: id, Key: c.Key, Deleted: !known || k.Deleted, Found: true}
+	}
+	return nil
 }
 
 // compare streams the object's files from the registry in one query.

@@ -102,9 +102,9 @@ func (w *work) again() bool { return w.had || !w.First() }
 
 // there tells whether a bucket already has a file, whole and as it should be, although Redis
 // knows nothing of it: a worker may have died in between, or Redis have lost it. It asks only
-// if the stage has had the item before.
+// if the stage has had the item before, or a copy was found.
 func (w *work) there(ctx context.Context, bucket *storage.Bucket, key string, f *lists.File, up storage.Upload) bool {
-	if !w.again() {
+	if !w.again() && !f.Found {
 		return false
 	}
 	o, err := bucket.Head(ctx, key)

@@ -28,7 +28,7 @@ func NewFile(i int, f *bag.File) *File {
 // Reingest gives a file that is on record its uuid, and a key of its own.
 func (f *File) Reingest(k Known) {
 	if k.UUID != uuid.Nil {
-		f.UUID, f.key, f.again, f.Alone = k.UUID, k.Key, true, !k.Deleted
+		f.UUID, f.key, f.again, f.Alone, f.Found = k.UUID, k.Key, true, !k.Deleted, k.Found
 	}
 }
 
@@ -53,6 +53,7 @@ type File struct {
 	UUID   uuid.UUID
 	MIME   string // by its extension, until it is identified
 	Alone  bool   // it is on record, so that every copy of it should be
+	Found  bool   // a copy of it may be under its key already
 	again  bool   // it is or was on record
 	key    string // that the plan gives it; "": none
 }

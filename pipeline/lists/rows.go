@@ -35,7 +35,8 @@ type Known struct {
 	UUID      uuid.UUID `json:"uuid"`
 	Unchanged bool      `json:"unchanged,omitzero"` // active, and its content is the same
 	Deleted   bool      `json:"deleted,omitzero"`
-	Key       string    `json:"key,omitempty"` // under which content that is on record is stored again, because a copy of it is bad; "": as its content says
+	Key       string    `json:"key,omitempty"`  // under which content that is on record is stored again, because a copy of it is bad, or was found; "": as its content says
+	Found     bool      `json:"found,omitzero"` // a copy of its content was found under the key, without a record
 }
 
 // Copies are a file's verified copies in the order of the storage option's targets.

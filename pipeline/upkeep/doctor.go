@@ -5,11 +5,16 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"maps"
+	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/farol-preservation/farol/pipeline/copies"
 	"github.com/farol-preservation/farol/pipeline/lists"
+	"github.com/farol-preservation/farol/pipeline/many"
+	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/upkeep"
 	"github.com/farol-preservation/farol/storage"
 	"github.com/farol-preservation/farol/storage/inventory"
@@ -22,14 +27,22 @@ type Doctor struct {
 	*Janitor
 
 	Inventories map[string]inventory.Source // by target; the others are listed
+
+	Names int // that the report has of each finding at most; 0: ten
+
+	// Orphans takes the copies in a target that no record names and no item will record, with their
+	// metadata, in place of the report; noted has the keys of those that an ingest is to take over. It may be nil.
+	Orphans func(ctx context.Context, target string, list []storage.Object, noted map[string]bool) error
 }
 
 // Examine looks at everything. What it could not reach is in the report as
 // unchecked, never as empty.
 func (d *Doctor) Examine(ctx context.Context) *Report {
 	report := d.Look(ctx)
+	report.names = d.Names
 	d.rules(ctx, report)
 	d.files(ctx, report)
+	gone := d.bags(ctx, report)
 	for _, option := range storage.OptionNames() {
 		for _, name := range storage.TargetsOf(option) {
 			target, ok := d.Targets[name]
@@ -37,7 +50,7 @@ func (d *Doctor) Examine(ctx context.Context) *Report {
 				report.failed(name, errors.Join(ctx.Err(), errors.New("not checked")))
 				continue
 			}
-			c := &comparison{Doctor: d, report: report, name: name, target: target, now: time.Now(), owners: map[string]owner{}}
+			c := &comparison{Doctor: d, report: report, name: name, target: target, now: time.Now(), owners: map[string]owner{}, gone: gone}
 			if err := c.run(ctx); err != nil {
 				report.failed(name, err)
 			} else if c.inventory != nil {
@@ -68,6 +81,123 @@ func (d *Doctor) rules(ctx context.Context, report *Report) {
 	}
 }
 
+// bags looks for items whose bag is gone although they need it, and returns their IDs.
+func (d *Doctor) bags(ctx context.Context, report *Report) map[int64]bool {
+	gone := map[int64]bool{}
+	for page, err := range d.BagsGone(ctx) {
+		if err != nil {
+			report.failed("receiving", err)
+			return nil // then nothing is said to be without an owner
+		}
+		for _, s := range page {
+			gone[s.ID] = true
+			report.add(thing{store: "receiving", what: "bags", why: whyBagGone, name: s.Bucket + "/" + s.Name, count: 1, janitor: Leaves, person: true})
+		}
+	}
+	switch restore, err := upkeep.In(d.Registry).Restored(ctx); {
+	case err != nil:
+		report.failed("database", err)
+	case restore != nil && d.Orphans == nil: // else it is being seen to
+		report.add(thing{store: "database", what: "rows", why: whyRestored, count: 1, since: restore.NotedAt, janitor: Leaves, person: true})
+	}
+	return gone
+}
+
+// BagsGone yields the ingests that cannot end, because their bag is not in the receiving bucket any more,
+// a page at a time. An item whose copies are made needs the bag no longer, as long as its
+// lists are there.
+func (d *Doctor) BagsGone(ctx context.Context) iter.Seq2[[]upkeep.ItemState, error] {
+	return func(yield func([]upkeep.ItemState, error) bool) {
+		for after := int64(0); ; {
+			ids, err := upkeep.In(d.Registry).IngestsAfter(ctx, after, atATime)
+			var gone []upkeep.ItemState
+			if err == nil {
+				gone, err = d.gone(ctx, ids)
+			}
+			if err != nil || len(gone) > 0 {
+				if !yield(gone, err) || err != nil {
+					return
+				}
+			}
+			if len(ids) < atATime {
+				return
+			}
+			after = ids[len(ids)-1]
+		}
+	}
+}
+
+// gone returns those of some items whose bag is gone. They are looked at twice: the bag is deleted
+// while an item ends.
+func (d *Doctor) gone(ctx context.Context, ids []int64) (gone []upkeep.ItemState, err error) {
+	states, err := upkeep.In(d.Registry).ItemStates(ctx, ids)
+	if err != nil {
+		return nil, err
+	}
+	var mu sync.Mutex
+	var doubtful []int64
+	err = many.AtOnce(ctx, 8, slices.Collect(maps.Keys(states)), func(ctx context.Context, id int64) error {
+		needs, err := d.NeedsBag(ctx, states[id])
+		if err != nil || !needs {
+			return err
+		}
+		there, err := d.HasBag(ctx, states[id])
+		if err != nil || there {
+			return err
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		doubtful = append(doubtful, id)
+		return nil
+	})
+	if err != nil || len(doubtful) == 0 {
+		return nil, err
+	}
+	if states, err = upkeep.In(d.Registry).ItemStates(ctx, doubtful); err != nil {
+		return nil, err
+	}
+	for _, id := range slices.Sorted(maps.Keys(states)) {
+		needs, err := d.NeedsBag(ctx, states[id])
+		if err != nil {
+			return nil, err
+		}
+		if needs {
+			gone = append(gone, states[id])
+		}
+	}
+	return gone, nil
+}
+
+// HasBag tells whether the upload that an item is about is in the receiving bucket.
+func (d *Doctor) HasBag(ctx context.Context, s upkeep.ItemState) (bool, error) {
+	bucket, err := d.Receiving(s.Bucket)
+	if err != nil {
+		return false, err
+	}
+	o, err := bucket.Head(ctx, s.Name)
+	if errors.Is(err, storage.ErrNotFound) {
+		return false, nil
+	}
+	return err == nil && o.ETag == s.ETag, err
+}
+
+// NeedsBag tells whether an item that is worked on cannot end without its bag.
+func (d *Doctor) NeedsBag(ctx context.Context, s upkeep.ItemState) (bool, error) {
+	if !s.Live && s.ErrorCode != "bag-gone" {
+		return false, nil
+	}
+	switch s.Stage {
+	case registry.Cleanup:
+		return false, nil
+	case registry.StorageValidation, registry.Record:
+		if s.Live {
+			at, err := (&lists.Area{Bucket: d.Staging, Registry: d.Registry, Item: s.ID}).Written(ctx, lists.InventoryName)
+			return at.IsZero(), err
+		}
+	}
+	return true, nil
+}
+
 // files looks for files that should have more copies on record.
 func (d *Doctor) files(ctx context.Context, report *Report) {
 	promised := map[string][]string{}
@@ -95,6 +225,7 @@ type comparison struct {
 	target *storage.Bucket
 	now    time.Time
 
+	gone    map[int64]bool   // items that will record nothing, since their bag is gone
 	owners  map[string]owner // by object, as the copies found so far say
 	asked   int              // copies whose owner was asked for
 	copying time.Duration    // since the first live item came to Store; 0: none has
@@ -254,6 +385,8 @@ func (c *comparison) settleUnnamed(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	var orphans []string
+	noted := map[string]bool{}
 	for i, o := range c.unnamed {
 		t := thing{
 			store: c.name, what: "copies", why: whyOrphan, name: o.Key, count: 1, bytes: o.Size, since: o.LastModified, janitor: Leaves, person: true,
@@ -264,12 +397,24 @@ func (c *comparison) settleUnnamed(ctx context.Context) error {
 			continue
 		case w.failed:
 			t.why, t.person = whyKept, w.expired
+		case c.Orphans != nil && (use.Found || !use.Noted):
+			orphans, noted[o.Key] = append(orphans, o.Key), use.Found
+			continue
+		case use.Found:
+			t.why, t.person = whyFound, false
 		case use.Noted:
 			continue
 		}
 		c.report.add(t)
 	}
-	return nil
+	if len(orphans) == 0 {
+		return nil
+	}
+	list, err := heads(ctx, c.target, orphans)
+	if err != nil {
+		return err
+	}
+	return c.Orphans(ctx, c.name, list, noted)
 }
 
 // An owner is who may have made a copy that is not on record.
@@ -288,7 +433,7 @@ const mostAsked = 1000
 
 func (c *comparison) ownerOf(ctx context.Context, o storage.Object) (owner, error) {
 	byTime := owner{live: c.copying > 0 && c.now.Sub(o.LastModified) <= c.copying+time.Hour}
-	if c.asked >= mostAsked {
+	if c.asked >= mostAsked && c.Orphans == nil {
 		return byTime, nil
 	}
 	c.asked++
@@ -330,7 +475,7 @@ func (c *comparison) itemsOf(ctx context.Context, object string) (w owner, err e
 	w.expired = true
 	for _, s := range states {
 		switch {
-		case !s.Stored:
+		case !s.Stored, c.gone[s.ID]:
 		case s.Live:
 			w.live = true
 		case s.Status == "Failed", s.Status == "Suspended":

@@ -32,6 +32,11 @@ func (r *round) targetNames() []string { return slices.Sorted(maps.Keys(r.Target
 // recording them. Nobody can requeue such an item; a worker that was not notified of
 // its end has had OrphanAge to stop.
 func (r *round) unrecorded(ctx context.Context) error {
+	if r.act {
+		if err := upkeep.In(r.Registry).ForgetFound(ctx, r.targetNames()); err != nil {
+			return err
+		}
+	}
 	return r.eachItem(ctx, upkeep.In(r.Registry).UnrecordedItems, func(s upkeep.ItemState) error {
 		noted, err := upkeep.In(r.Registry).Unrecorded(ctx, s.ID)
 		if err != nil {
@@ -240,7 +245,7 @@ func (r *round) unnamed(ctx context.Context, s upkeep.ItemState, t thing, byTarg
 			if err != nil {
 				return err
 			}
-			keys = slices.DeleteFunc(slices.Clone(keys), func(key string) bool { return uses[key].Recorded })
+			keys = slices.DeleteFunc(slices.Clone(keys), func(key string) bool { return uses[key].Recorded || uses[key].Found })
 			all, err := r.removeCopies(ctx, s, t, name, keys, locks[name])
 			if err != nil {
 				return err

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/farol-preservation/farol/storage"
 )
 
 // A Finding is a group of things of one kind in one store that no item in work
@@ -18,10 +20,12 @@ type Finding struct {
 	Count   int64      `json:"count"`
 	Bytes   int64      `json:"bytes"`
 	Since   *time.Time `json:"since"`        // the oldest; nil if no time is known
-	Names   []string   `json:"names"`        // the first ten
+	Names   []string   `json:"names"`        // the first ones, see [Doctor]
 	Janitor string     `json:"janitor"`      // Removes, Removed, Waits or Leaves
 	Due     *time.Time `json:"due"`          // of what waits: when the first is removed
 	Person  bool       `json:"needs_person"` // the janitor does nothing about it, or should not have to
+
+	named map[string]bool // those in Names
 }
 
 // What the janitor does about a finding.
@@ -32,7 +36,7 @@ const (
 	Leaves  = "leaves"  // the janitor never removes it
 )
 
-// mostNames is how many names a finding has.
+// mostNames is how many names a finding has, unless somebody wants more.
 const mostNames = 10
 
 // A Report is what a look at all stores came to.
@@ -40,6 +44,8 @@ type Report struct {
 	Findings    []Finding   `json:"findings"`
 	Unchecked   []Unchecked `json:"unchecked"`
 	Inventories []Compared  `json:"inventories,omitempty"` // those that the doctor has read in place of buckets
+
+	names int // of each finding; 0: mostNames
 }
 
 // Unchecked is what could not be looked at, or not be removed.
@@ -96,6 +102,9 @@ func (f Finding) Text() string {
 		whyRefused:               "refused as invalid",
 		whyUndecided:             "ended without being ingested: a person has to decide",
 		whyNoBag:                 "not bags: no item will ever take them up; inform the person who uploaded them, or remove them",
+		whyBagGone:               "not in their receiving bucket any more, although items need them",
+		whyRestored:              "the registry was restored from a backup: run farol reconcile",
+		whyFound:                 "found without a record; the next ingest of their bag takes them over",
 		whyNoItem:                "no items exist for them: does farol schedule run?",
 		"incomplete":             "files with fewer copies on record than promised, or without a checksum",
 		"lapsed-lease":           "expired leases that were not ended: does any worker run?",
@@ -134,6 +143,9 @@ const (
 	whyUndecided = "undecided"
 	whyNoBag     = "no-bag"
 	whyNoItem    = "no-item"
+	whyBagGone   = "bag-gone"
+	whyRestored  = "restored"
+	whyFound     = "found"
 )
 
 // A thing is one member of a finding.
@@ -153,7 +165,7 @@ func (r *Report) add(t thing) {
 	})
 	if i < 0 {
 		r.Findings = append(r.Findings, Finding{
-			Store: t.store, What: t.what, Why: t.why, Janitor: t.janitor, Person: t.person, Names: []string{},
+			Store: t.store, What: t.what, Why: t.why, Janitor: t.janitor, Person: t.person, Names: []string{}, named: map[string]bool{},
 		})
 		i = len(r.Findings) - 1
 	}
@@ -161,8 +173,36 @@ func (r *Report) add(t thing) {
 	f.Count += t.count
 	f.Bytes += t.bytes
 	f.Since, f.Due = earlier(f.Since, t.since), earlier(f.Due, t.due)
-	if len(f.Names) < mostNames && t.name != "" && !slices.Contains(f.Names, t.name) {
-		f.Names = append(f.Names, t.name)
+	if len(f.Names) < cmp.Or(r.names, mostNames) && t.name != "" && !f.named[t.name] {
+		f.Names, f.named[t.name] = append(f.Names, t.name), true
+	}
+}
+
+// Explain takes things that need no person out of the findings of one kind in a store.
+func (r *Report) Explain(store, why string, names map[string]bool) {
+	r.Findings = slices.DeleteFunc(r.Findings, func(f Finding) bool { return f.Store == store && f.Why == why && int(f.Count) <= f.among(names) })
+	for i := range r.Findings {
+		if f := &r.Findings[i]; f.Store == store && f.Why == why {
+			f.Count -= int64(f.among(names))
+			f.Names = slices.DeleteFunc(f.Names, func(name string) bool { return names[name] })
+		}
+	}
+}
+
+// among counts those of some names that a finding has.
+func (f Finding) among(names map[string]bool) (n int) {
+	for _, name := range f.Names {
+		if names[name] {
+			n++
+		}
+	}
+	return n
+}
+
+// Orphan adds copies in a target that no record names, and of which nobody knows what they are.
+func (r *Report) Orphan(target string, list []storage.Object) {
+	for _, o := range list {
+		r.add(thing{store: target, what: "copies", why: whyOrphan, name: o.Key, count: 1, bytes: o.Size, since: o.LastModified, janitor: Leaves, person: true})
 	}
 }
 

@@ -163,21 +163,23 @@ func inPages[T any](ctx context.Context, r Records, target, sql string, scan pgx
 type KeyUse struct {
 	Recorded bool // a copy is on record under it
 	Retired  bool // a copy that was under it has been replaced
+	Found    bool // the next ingest of its bag takes the copy over
 	Noted    bool // an item that has ended without being recorded may have made one
 }
 
 // KeyUses looks some keys up (storage_records_copy, retired_copies_pkey,
-// unrecorded_copies_keys).
+// found_copies_key, unrecorded_copies_keys).
 func (r Records) KeyUses(ctx context.Context, target string, keys []string) (map[string]KeyUse, error) {
 	rows, _ := r.db.Query(ctx, `
 		SELECT k, EXISTS (SELECT FROM storage_records s WHERE s.target = $1 AND s.key = k),
 			EXISTS (SELECT FROM retired_copies c WHERE c.target = $1 AND c.key = k),
+			EXISTS (SELECT FROM found_copies f WHERE f.key = k),
 			EXISTS (SELECT FROM unrecorded_copies u WHERE u.keys @> ARRAY[k] AND $1 = ANY (u.targets))
 		FROM unnest($2::text[]) k`, target, keys)
 	uses := map[string]KeyUse{}
 	var key string
 	var use KeyUse
-	_, err := pgx.ForEachRow(rows, []any{&key, &use.Recorded, &use.Retired, &use.Noted}, func() error {
+	_, err := pgx.ForEachRow(rows, []any{&key, &use.Recorded, &use.Retired, &use.Found, &use.Noted}, func() error {
 		uses[key] = use
 		return nil
 	})

@@ -158,6 +158,7 @@ func (r Records) OffRecord(ctx context.Context, targets, uuids []string) ([]stri
 	rows, _ := r.db.Query(ctx, `
 		SELECT u FROM unnest($2::text[]) u
 		WHERE NOT EXISTS (SELECT FROM generic_files f WHERE f.uuid = u::uuid)
+		  AND NOT EXISTS (SELECT FROM found_copies f WHERE f.key = u)
 		  AND NOT EXISTS (SELECT FROM storage_records s WHERE s.target = ANY ($1) AND s.key = u)`, targets, uuids)
 	list, err := pgx.CollectRows(rows, pgx.RowTo[string])
 	if err != nil {

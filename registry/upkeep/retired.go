@@ -50,3 +50,15 @@ func (r Records) RecordRetired(ctx context.Context, item int64, target string, k
 func (r Records) ForgetRetiredCopies(ctx context.Context, item int64) error {
 	return registry.Do(ctx, r.db, fmt.Sprintf("delete the list of copies that item %d replaced", item), `DELETE FROM retired_copies WHERE work_item_id = $1`, item)
 }
+
+// CopiesInstead are the copies on record of the file that a replaced copy was of.
+func (r Records) CopiesInstead(ctx context.Context, item int64, c RetiredCopy) ([]RetiredCopy, error) {
+	return registry.Collect[RetiredCopy](ctx, r.db, "list the copies that replace "+c.Key, `
+		SELECT s.target, s.bucket, s.key FROM retired_copies c JOIN storage_records s ON s.generic_file_id = c.generic_file_id
+		WHERE c.work_item_id = $1 AND c.target = $2 AND c.key = $3`, item, c.Target, c.Key)
+}
+
+// KeepRetired has a replaced copy not be deleted: then nothing on record names it.
+func (r Records) KeepRetired(ctx context.Context, item int64, c RetiredCopy) error {
+	return registry.Do(ctx, r.db, "keep the copy "+c.Key, `DELETE FROM retired_copies WHERE work_item_id = $1 AND target = $2 AND key = $3`, item, c.Target, c.Key)
+}

@@ -231,6 +231,7 @@ type Stores struct {
 	Storage  Storage
 	Log      Log
 	Janitor  Janitor
+	Profiles Profiles
 }
 
 // BucketReader is what farol read-buckets reads.

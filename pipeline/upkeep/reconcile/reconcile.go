@@ -1,0 +1,300 @@
+// Package reconcile brings a registry up to date that was restored from a backup while the buckets are
+// ahead of it. What the copies in preservation prove goes back into a receiving bucket as a bag, and
+// from there through all stages of an ingest, which takes the copies over. The rest is for people.
+package reconcile
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/farol-preservation/farol/bag"
+	"github.com/farol-preservation/farol/pipeline/upkeep"
+	"github.com/farol-preservation/farol/registry"
+	records "github.com/farol-preservation/farol/registry/upkeep"
+	"github.com/farol-preservation/farol/storage"
+)
+
+// Reconciler is the one-time work after a restore. It may be stopped at any time, and run again.
+type Reconciler struct {
+	*upkeep.Doctor
+
+	Profiles bag.Profiles
+	Most     int          // copies that are held in memory; of more, those of the first objects
+	Said     func(string) // takes what is being done, for people who wait; it may be nil
+}
+
+// A Result is what was found, and what becomes of it.
+type Result struct {
+	Restore *records.Restore `json:"restore"` // null: the database does not show that it was restored
+	Bags    []Bag            `json:"bags"`
+	Items   []Item           `json:"items"`
+	More    bool             `json:"more"` // further objects are left for another run
+	*upkeep.Report
+}
+
+// A Bag is an object that has copies without a record.
+type Bag struct {
+	Object string `json:"object"`
+	Files  int    `json:"files"` // without a record
+	Bytes  int64  `json:"bytes"`
+	Does   string `json:"does"` // Takes, Waits or Person
+	Why    string `json:"why"`  // of what is for a person
+
+	copies map[string]*found // by path
+	tar    *tarball          // nil: the bag is in the receiving bucket
+	in     string            // that bucket
+
+	ended    []records.ItemState // items that wait for this bag in vain
+	replaced []place             // copies on record that the bag has newer ones of, and that are gone
+}
+
+// An Item is an ingest whose copies have to be looked at once more before it goes on.
+type Item struct {
+	ID     int64  `json:"id"`
+	Object string `json:"object"`
+	Stage  string `json:"stage"`
+}
+
+// What is done about the copies of a bag.
+const (
+	Takes  = "takes"  // the bag is made of them, and ingested again
+	Waits  = "waits"  // the bag is in the receiving bucket, and its ingest takes them over
+	Person = "person" // a person has to decide
+)
+
+// Look finds out what there is to do, and changes nothing.
+func (r *Reconciler) Look(ctx context.Context) (*Result, error) {
+	c := &collection{most: r.Most, objects: map[string]*Bag{}, settled: r.waits, waits: map[string]bool{}}
+	doctor := *r.Doctor
+	doctor.Orphans, doctor.Names = c.take, r.Most
+	out := &Result{Report: doctor.Examine(ctx), Bags: []Bag{}, Items: []Item{}}
+	var err error
+	if out.Restore, err = r.records().Restored(ctx); err != nil {
+		return nil, err
+	}
+	out.More = c.cut != ""
+	out.nameless(c)
+	if out.Items, err = r.toVerify(ctx); err != nil {
+		return nil, err
+	}
+	ended, err := r.waitInVain(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, object := range slices.Sorted(maps.Keys(c.objects)) {
+		b := c.objects[object]
+		b.ended = ended[object]
+		if err := r.judge(ctx, b); err != nil {
+			return nil, fmt.Errorf("%s: %w", object, err)
+		}
+		out.Bags = append(out.Bags, *b)
+	}
+	out.explain()
+	return out, nil
+}
+
+// explain takes out of the report what the bags settle that are ingested again.
+func (out *Result) explain() {
+	settled := map[[2]string]map[string]bool{}
+	settle := func(store, why, name string) {
+		if settled[[2]string{store, why}] == nil {
+			settled[[2]string{store, why}] = map[string]bool{}
+		}
+		settled[[2]string{store, why}][name] = true
+	}
+	for _, b := range out.Bags {
+		if b.Does == Person {
+			continue
+		}
+		for _, s := range b.ended {
+			settle("receiving", "bag-gone", s.Bucket+"/"+s.Name)
+		}
+		for _, p := range b.replaced {
+			settle(p.target, "missing", p.key)
+		}
+	}
+	for kind, names := range settled {
+		out.Explain(kind[0], kind[1], names)
+	}
+}
+
+// ForPeople tells whether something is left that no ingest will settle.
+func (out *Result) ForPeople() bool {
+	return out.More || slices.ContainsFunc(out.Bags, func(b Bag) bool { return b.Does == Person }) ||
+		slices.ContainsFunc(out.Findings, func(f upkeep.Finding) bool { return f.Person })
+}
+
+func (r *Reconciler) records() records.Records { return records.In(r.Registry) }
+
+// nameless reports copies whose metadata do not say what they are of.
+func (out *Result) nameless(c *collection) {
+	for target, keys := range c.nameless {
+		out.Report.Orphan(target, keys)
+	}
+}
+
+// Do does what Look has found. If we die, another run does the rest.
+func (r *Reconciler) Do(ctx context.Context, found *Result) error {
+	if err := r.unretire(ctx); err != nil {
+		return err
+	}
+	for _, i := range found.Items {
+		if _, err := r.Registry.Requeue(ctx, i.ID, registry.StorageValidation); err != nil {
+			return fmt.Errorf("have the copies of item %d verified again: %w", i.ID, err)
+		}
+	}
+	for _, b := range found.Bags {
+		if b.Does == Person {
+			continue
+		}
+		if err := r.take(ctx, b); err != nil {
+			return fmt.Errorf("%s: %w", b.Object, err)
+		}
+	}
+	if len(found.Unchecked) > 0 || found.More || found.Restore == nil {
+		return nil
+	}
+	return r.records().Reconciled(ctx)
+}
+
+// take has a bag ingested. The copies are noted first: else the janitor might remove those of an item
+// that is cancelled.
+func (r *Reconciler) take(ctx context.Context, b Bag) error {
+	var list []records.FoundCopy
+	for _, path := range slices.Sorted(maps.Keys(b.copies)) {
+		f := b.copies[path]
+		list = append(list, records.FoundCopy{Path: path, Key: f.key, SHA256: f.sha256})
+	}
+	if err := r.records().TakeFound(ctx, b.Object, list); err != nil {
+		return err
+	}
+	for _, s := range b.ended {
+		if _, err := r.Registry.Cancel(ctx, s.ID, "its bag is gone; farol reconcile makes the bag again from its copies"); err != nil {
+			return fmt.Errorf("cancel item %d: %w", s.ID, err)
+		}
+	}
+	if b.tar == nil {
+		return nil
+	}
+	if r.Said != nil {
+		r.Said("making " + b.Object + " again from its copies")
+	}
+	return r.deposit(ctx, b)
+}
+
+// toVerify are the items that would end without looking at their copies again: a deletion that is
+// not on record any more may have removed them since.
+func (r *Reconciler) toVerify(ctx context.Context) ([]Item, error) {
+	list := []Item{}
+	err := r.eachIngest(ctx, func(s records.ItemState) error {
+		if !s.Live || s.Stage != registry.Record && s.Stage != registry.Cleanup {
+			return nil
+		}
+		if s.Stage == registry.Cleanup { // without its bag it has nothing left to remove that could be needed
+			there, err := r.HasBag(ctx, s)
+			if err != nil || !there {
+				return err
+			}
+		}
+		list = append(list, Item{ID: s.ID, Object: s.ObjectIdentifier, Stage: string(s.Stage)})
+		return nil
+	})
+	return list, err
+}
+
+// waitInVain are the items whose bag is gone, by object.
+func (r *Reconciler) waitInVain(ctx context.Context) (map[string][]records.ItemState, error) {
+	byObject := map[string][]records.ItemState{}
+	for page, err := range r.BagsGone(ctx) {
+		if err != nil {
+			return nil, err
+		}
+		for _, s := range page {
+			byObject[s.ObjectIdentifier] = append(byObject[s.ObjectIdentifier], s)
+		}
+	}
+	return byObject, nil
+}
+
+func (r *Reconciler) eachIngest(ctx context.Context, do func(records.ItemState) error) error {
+	const page = 500
+	for after := int64(0); ; {
+		ids, err := r.records().IngestsAfter(ctx, after, page)
+		if err != nil {
+			return err
+		}
+		states, err := r.records().ItemStates(ctx, ids)
+		if err != nil {
+			return err
+		}
+		for _, id := range ids {
+			if err := do(states[id]); err != nil {
+				return err
+			}
+		}
+		if len(ids) < page {
+			return nil
+		}
+		after = ids[len(ids)-1]
+	}
+}
+
+// unretire keeps replaced copies whose replacements are not all there: an ingest that is not on record
+// any more may have brought them back.
+func (r *Reconciler) unretire(ctx context.Context) error {
+	for after := int64(0); ; {
+		const page = 100
+		items, err := r.records().RetiredItems(ctx, after, page)
+		if err != nil {
+			return err
+		}
+		for _, item := range items {
+			list, err := r.records().RetiredCopies(ctx, item)
+			if err != nil {
+				return err
+			}
+			for _, c := range list {
+				if err := r.unretireOne(ctx, item, c); err != nil {
+					return err
+				}
+			}
+		}
+		if len(items) < page {
+			return nil
+		}
+		after = items[len(items)-1]
+	}
+}
+
+func (r *Reconciler) unretireOne(ctx context.Context, item int64, c records.RetiredCopy) error {
+	now, err := r.records().CopiesInstead(ctx, item, c)
+	if err != nil {
+		return err
+	}
+	for _, s := range now {
+		bucket, err := r.Targets.Holding(s.Target, s.Bucket)
+		if err != nil {
+			return err
+		}
+		if _, err = bucket.Head(ctx, s.Key); err != nil {
+			if errors.Is(err, storage.ErrNotFound) {
+				return r.records().KeepRetired(ctx, item, c)
+			}
+			return err
+		}
+	}
+	if len(now) == 0 {
+		return r.records().KeepRetired(ctx, item, c)
+	}
+	return nil
+}
+
+// splitObject splits the identifier of an object.
+func splitObject(object string) (institution, name string) {
+	institution, name, _ = strings.Cut(object, "/")
+	return institution, name
+}
