@@ -13,7 +13,7 @@ import (
 const named = `uploads_in_work objects_in_work work_item_lists fixity_checks retired_copies unrecorded_copies topic_retries alert_repeats
 	institutions institution_virtual_times users recovery_codes api_tokens queues mail_settings schedules stage_settings stage_names size_bands storage_options
 	fixity_policies fixity_feed retrieval_prices request_settings known_services nsq_topics topic_readers topic_partitions administration_rights auditor_rights
-	schema_repeatables goose_db_version stores event_texts`
+	schema_repeatables goose_db_version stores event_texts registry_origin found_copies`
 
 // A table that is added is named in the manual, with what it grows by and what trims it, or
 // above if it does not grow.

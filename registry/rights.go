@@ -155,7 +155,7 @@ deletion_receipts UPDATE
 exports INSERT UPDATE`
 	peopleFunctions = "note_action item_to_change requeue cancel release note_item set_priority pause_stage resume_stage pause_all resume_all pause_schedule lift_pause drain_worker " +
 		"plan_store plan_begin plan_apply plan_undo add_stage remove_stage hold_service release_service acting_user_id two_people whom_to_ask retrieval_requester "
-	queueUpkeep = "lock_object moved move_items record_moves move_stranded report_service tell_of_services backoff_of failed_attempts clamp_waiting clamp_times park_memory_needs "
+	queueUpkeep = "note_origin lock_object moved move_items record_moves move_stranded report_service tell_of_services backoff_of failed_attempts clamp_waiting clamp_times park_memory_needs "
 )
 
 func rightsOf(process string) needs {
@@ -190,6 +190,7 @@ fixity_feed UPDATE
 fixity_checks INSERT UPDATE
 objects_in_work DELETE
 removals INSERT
+found_copies DELETE
 work_item_lists DELETE
 retired_copies DELETE
 unrecorded_copies DELETE
@@ -200,7 +201,7 @@ alert_repeats UPDATE DELETE
 mail_outbox INSERT UPDATE DELETE
 object_holdings INSERT UPDATE DELETE
 holdings_daily INSERT DELETE
-daily_outcomes INSERT DELETE`, functions: "open_action_partitions lock_object lock_institution rotate_log_partitions trim_log trim_receivers wake_retrieval " +
+daily_outcomes INSERT DELETE`, functions: "note_origin open_action_partitions lock_object lock_institution rotate_log_partitions trim_log trim_receivers wake_retrieval " +
 			"count_repeats raise_due_alerts alert_staff alert_of_requests gets_mail mail_choice second_person_is_staff second_people retrieval_requester cost_is_for_staff"},
 		"serve": {tables: queueRights + peopleRights + `
 queues INSERT UPDATE
@@ -215,6 +216,6 @@ work_item_audit INSERT
 topic_retries UPDATE DELETE
 pipeline_messages UPDATE
 topic_receivers UPDATE
-topic_deliveries UPDATE`, functions: "topic_request renumber_log pause_from_nsq fixity_due"},
+topic_deliveries UPDATE`, functions: "note_origin topic_request renumber_log pause_from_nsq fixity_due"},
 	}[process]
 }

@@ -28,6 +28,10 @@ FAROL_TARGET_<NAME>_INVENTORY is set: then each difference is looked up in the b
 
 Exit codes: 0 nothing needs a person; 1 something does; 2 a server or bucket could not
 be checked.`,
+		Example: `  farol doctor
+  farol doctor --json
+  farol doctor --json --names 100000`,
+		Flags: []op.Flag{{Name: "names", Kind: op.Number, Default: 10, Help: "list up to so many names of each finding", Least: 1, Most: 10_000_000}},
 	}.Alone(runDoctor)
 }
 
@@ -49,6 +53,7 @@ func runDoctor(c *op.Call) error {
 		return err
 	}
 	defer done()
+	d.Names = c.Number("names")
 	report := d.Examine(ctx)
 	v := diagnosis{Report: report}
 	if last, err := upkeep.In(d.Registry).LastRound(ctx); err == nil {

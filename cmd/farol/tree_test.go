@@ -80,7 +80,7 @@ func effects() map[string][]string {
 			"user add", "user set", "user reset", "user unlock", "user unlink", "user mail", "user sessions", "user deactivate", "user activate", "token add", "mail test", "schedule run", "schedule pause", "schedule resume", "report count",
 		},
 		"asks": {
-			"bucket create", "requeue", "plan apply", "plan undo", "delete approve", "repair", "identify", "identify apply", "pause", "resume", "token remove", "janitor", "migrate up",
+			"bucket create", "requeue", "plan apply", "plan undo", "delete approve", "repair", "identify", "identify apply", "pause", "resume", "token remove", "janitor", "reconcile", "migrate up",
 		},
 	}
 }

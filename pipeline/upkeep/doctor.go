@@ -58,7 +58,7 @@ func (d *Doctor) Examine(ctx context.Context) *Report {
 			}
 		}
 	}
-	report.sort()
+	report.Sort()
 	return report
 }
 
@@ -475,7 +475,7 @@ func (c *comparison) itemsOf(ctx context.Context, object string) (w owner, err e
 	w.expired = true
 	for _, s := range states {
 		switch {
-		case !s.Stored, c.gone[s.ID]:
+		case !s.Stored, c.gone[s.ID], s.Live && s.Stage == registry.Cleanup: // what that has made is on record
 		case s.Live:
 			w.live = true
 		case s.Status == "Failed", s.Status == "Suspended":

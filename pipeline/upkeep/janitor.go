@@ -89,7 +89,7 @@ func (j *Janitor) look(ctx context.Context, act bool) *Report {
 	if err := ctx.Err(); err != nil {
 		r.trouble(ctx, "all", context.Cause(ctx))
 	}
-	r.report.sort()
+	r.report.Sort()
 	return r.report
 }
 

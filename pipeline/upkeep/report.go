@@ -219,8 +219,8 @@ func (r *Report) failed(store string, err error) {
 	r.Unchecked = append(r.Unchecked, Unchecked{store, err.Error()})
 }
 
-// sort puts what needs a person first, then the stores by name.
-func (r *Report) sort() {
+// Sort puts what needs a person first, then the stores by name.
+func (r *Report) Sort() {
 	slices.SortStableFunc(r.Findings, func(a, b Finding) int {
 		first := func(f Finding) int {
 			if f.Person {

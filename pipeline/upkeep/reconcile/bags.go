@@ -224,7 +224,8 @@ func (r *Reconciler) deposited(ctx context.Context, bucket, name string) (bool, 
 	return false, nil
 }
 
-// inWork is an item of the object that is in work, other than those that wait in vain; 0: there is none.
+// inWork is an item of the object that may still change it, other than those that wait in vain; 0: there
+// is none.
 func (r *Reconciler) inWork(ctx context.Context, b *Bag) (int64, error) {
 	ids, err := r.records().ItemsOf(ctx, b.Object)
 	if err != nil {
@@ -235,7 +236,7 @@ func (r *Reconciler) inWork(ctx context.Context, b *Bag) (int64, error) {
 		return 0, err
 	}
 	for id, s := range states {
-		if s.Live && !slices.ContainsFunc(b.ended, func(e records.ItemState) bool { return e.ID == id }) {
+		if s.Live && s.Stage != registry.Cleanup && !slices.ContainsFunc(b.ended, func(e records.ItemState) bool { return e.ID == id }) {
 			return id, nil
 		}
 	}

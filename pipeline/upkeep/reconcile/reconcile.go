@@ -34,6 +34,14 @@ type Result struct {
 	Items   []Item           `json:"items"`
 	More    bool             `json:"more"` // further objects are left for another run
 	*upkeep.Report
+
+	retired []retired // that are not to be deleted
+}
+
+// retired is a replaced copy, and the item that has replaced it.
+type retired struct {
+	item int64
+	records.RetiredCopy
 }
 
 // A Bag is an object that has copies without a record.
@@ -78,6 +86,9 @@ func (r *Reconciler) Look(ctx context.Context) (*Result, error) {
 	}
 	out.More = c.cut != ""
 	out.nameless(c)
+	if err := r.findRetired(ctx, out); err != nil {
+		return nil, err
+	}
 	if out.Items, err = r.toVerify(ctx); err != nil {
 		return nil, err
 	}
@@ -94,6 +105,7 @@ func (r *Reconciler) Look(ctx context.Context) (*Result, error) {
 		out.Bags = append(out.Bags, *b)
 	}
 	out.explain()
+	out.Sort()
 	return out, nil
 }
 
@@ -139,8 +151,10 @@ func (out *Result) nameless(c *collection) {
 
 // Do does what Look has found. If we die, another run does the rest.
 func (r *Reconciler) Do(ctx context.Context, found *Result) error {
-	if err := r.unretire(ctx); err != nil {
-		return err
+	for _, c := range found.retired {
+		if err := r.records().KeepRetired(ctx, c.item, c.RetiredCopy); err != nil {
+			return err
+		}
 	}
 	for _, i := range found.Items {
 		if _, err := r.Registry.Requeue(ctx, i.ID, registry.StorageValidation); err != nil {
@@ -243,9 +257,9 @@ func (r *Reconciler) eachIngest(ctx context.Context, do func(records.ItemState) 
 	}
 }
 
-// unretire keeps replaced copies whose replacements are not all there: an ingest that is not on record
-// any more may have brought them back.
-func (r *Reconciler) unretire(ctx context.Context) error {
+// findRetired finds replaced copies whose replacements are not all there: an ingest that is not on
+// record any more may have brought them back. They are for people.
+func (r *Reconciler) findRetired(ctx context.Context, out *Result) error {
 	for after := int64(0); ; {
 		const page = 100
 		items, err := r.records().RetiredItems(ctx, after, page)
@@ -258,7 +272,7 @@ func (r *Reconciler) unretire(ctx context.Context) error {
 				return err
 			}
 			for _, c := range list {
-				if err := r.unretireOne(ctx, item, c); err != nil {
+				if err := r.judgeRetired(ctx, out, retired{item, c}); err != nil {
 					return err
 				}
 			}
@@ -270,27 +284,41 @@ func (r *Reconciler) unretire(ctx context.Context) error {
 	}
 }
 
-func (r *Reconciler) unretireOne(ctx context.Context, item int64, c records.RetiredCopy) error {
-	now, err := r.records().CopiesInstead(ctx, item, c)
+func (r *Reconciler) judgeRetired(ctx context.Context, out *Result, c retired) error {
+	o, err := r.head(ctx, c.RetiredCopy)
+	if err != nil || o == nil {
+		return err
+	}
+	instead, err := r.records().CopiesInstead(ctx, c.item, c.RetiredCopy)
 	if err != nil {
 		return err
 	}
-	for _, s := range now {
-		bucket, err := r.Targets.Holding(s.Target, s.Bucket)
+	there := len(instead) > 0
+	for _, s := range instead {
+		newer, err := r.head(ctx, s)
 		if err != nil {
 			return err
 		}
-		if _, err = bucket.Head(ctx, s.Key); err != nil {
-			if errors.Is(err, storage.ErrNotFound) {
-				return r.records().KeepRetired(ctx, item, c)
-			}
-			return err
-		}
+		there = there && newer != nil
 	}
-	if len(now) == 0 {
-		return r.records().KeepRetired(ctx, item, c)
+	if !there {
+		out.retired = append(out.retired, c)
+		out.Orphan(c.Target, []storage.Object{*o})
 	}
 	return nil
+}
+
+// head describes a copy; nil: it is not there.
+func (r *Reconciler) head(ctx context.Context, c records.RetiredCopy) (*storage.Object, error) {
+	bucket, err := r.Targets.Holding(c.Target, c.Bucket)
+	if err != nil {
+		return nil, err
+	}
+	o, err := bucket.Head(ctx, c.Key)
+	if errors.Is(err, storage.ErrNotFound) {
+		return nil, nil //nolint:nilnil // as said above
+	}
+	return &o, err //nolint:wrapcheck // it names bucket and key
 }
 
 // splitObject splits the identifier of an object.

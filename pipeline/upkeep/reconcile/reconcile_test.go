@@ -159,6 +159,9 @@ func TestWhatWasIngestedSinceComesBack(t *testing.T) {
 		"database rows restored 1", "receiving bags bag-gone 1",
 	}, "\n"))
 	d.is("what was found", describe(d.reconciled()), "takes test.edu/began 4 \ntakes test.edu/since 4 \ntakes test.edu/updated 2 ")
+	janitor := *d.reconciler().Janitor
+	janitor.Retention, janitor.OrphanAge = 0, 0
+	must.Get(janitor.Round(t.Context()))(t) // the copies of the item that was cancelled stay
 	d.collect()
 	d.Work()
 	after := d.Everything()
@@ -237,6 +240,46 @@ func TestItemsAtTheirEndLookAgain(t *testing.T) {
 	d.is("the item", strings.Join(d.Rows(`SELECT status FROM all_work_items`), "\n"), "Success")
 	if n := len(d.AllCopies()); n != 8 {
 		t.Errorf("there are %d copies, want 8", n)
+	}
+}
+
+// A version that was brought back since has the copies that the registry says are replaced. They stay.
+func TestReplacedCopiesThatWereBroughtBackStay(t *testing.T) {
+	t.Parallel()
+	d := newDrill(t)
+	second := d.Bag(spec("turned", "two"))
+	for _, tar := range [][]byte{d.Bag(spec("turned", "one")), second} {
+		d.Deposit("turned.tar", tar)
+		d.Work()
+	}
+	d.Deposit("replaced.tar", d.Bag(spec("replaced", "one")))
+	d.Work()
+	d.Deposit("turned.tar", d.Bag(spec("turned", "three")))
+	d.Deposit("replaced.tar", d.Bag(spec("replaced", "two")))
+	must.Get(d.Deps.Registry.Pause(t.Context(), registry.Cleanup, "a drill"))(t)
+	stop := d.Start()
+	testenv.Eventually(t, "both to come to Cleanup", func() bool {
+		return pipelinetest.Value[int](d, `SELECT count(*) FROM work_items WHERE stage = 'Cleanup' AND status = 'Pending'`) == 2
+	})
+	stop()
+	backup := d.server.Backup()
+	at := d.moment()
+
+	must.Get(d.Deps.Registry.Resume(t.Context(), registry.Cleanup))(t)
+	d.Work()
+	d.Deposit("turned.tar", second)
+	d.Work()
+	copies := d.AllCopies()
+
+	d.restoredTo(backup, at)
+	d.is("what was found", describe(d.reconciled()), strings.Join([]string{
+		"person test.edu/turned 1 no copy of data/a.txt, which is on record, is there",
+		"Standard-OR copies missing 2", "Standard-OR copies orphan 1", "Standard-VA copies missing 2", "Standard-VA copies orphan 1",
+	}, "\n"))
+	must.Get(d.Deps.Registry.Resume(t.Context(), registry.Cleanup))(t) // the person's pause is older than the backup
+	d.Work()
+	if again := d.AllCopies(); !slices.Equal(again, copies) {
+		t.Errorf("the buckets have\n%s\nwant\n%s", strings.Join(again, "\n"), strings.Join(copies, "\n"))
 	}
 }
 
