@@ -71,19 +71,20 @@ func mayImport() map[string][]string {
 		"explain/estimate":    {"registry"},
 
 		// The runner is given its steps and knows none.
-		"pipeline":              with("pipeline/cause", "pipeline/copies"),
-		"pipeline/cause":        base,
-		"pipeline/copies":       with("pipeline/cause"),
-		"pipeline/lists":        with("pipeline/cause", "pipeline/copies"),
-		"pipeline/many":         nil,
-		"pipeline/interim":      with("pipeline/cause", "pipeline/lists"),
-		"pipeline/restore":      with("pipeline", "pipeline/cause", "pipeline/copies", "pipeline/lists", "pipeline/many"),
-		"pipeline/remove":       with("pipeline", "pipeline/cause", "pipeline/copies", "pipeline/many"),
-		"pipeline/ingest":       with("pipeline", "pipeline/cause", "pipeline/copies", "pipeline/interim", "pipeline/lists", "pipeline/many"),
-		"pipeline/steps":        with("pipeline", "pipeline/ingest", "pipeline/remove", "pipeline/restore"),
-		"pipeline/fixity":       with("pipeline/cause", "pipeline/copies"),
-		"pipeline/upkeep":       with("pipeline/cause", "pipeline/copies", "pipeline/interim", "pipeline/lists", "pipeline/many", "pipeline/restore", "storage/events"),
-		"pipeline/pipelinetest": with("pipeline", "internal/rigs/testenv"), // it is for tests
+		"pipeline":                  with("pipeline/cause", "pipeline/copies"),
+		"pipeline/cause":            base,
+		"pipeline/copies":           with("pipeline/cause"),
+		"pipeline/lists":            with("pipeline/cause", "pipeline/copies"),
+		"pipeline/many":             nil,
+		"pipeline/interim":          with("pipeline/cause", "pipeline/lists"),
+		"pipeline/restore":          with("pipeline", "pipeline/cause", "pipeline/copies", "pipeline/lists", "pipeline/many"),
+		"pipeline/remove":           with("pipeline", "pipeline/cause", "pipeline/copies", "pipeline/many"),
+		"pipeline/ingest":           with("pipeline", "pipeline/cause", "pipeline/copies", "pipeline/interim", "pipeline/lists", "pipeline/many"),
+		"pipeline/steps":            with("pipeline", "pipeline/ingest", "pipeline/remove", "pipeline/restore"),
+		"pipeline/fixity":           with("pipeline/cause", "pipeline/copies"),
+		"pipeline/upkeep":           with("pipeline/cause", "pipeline/copies", "pipeline/interim", "pipeline/lists", "pipeline/many", "pipeline/restore", "storage/events"),
+		"pipeline/upkeep/reconcile": with("pipeline/copies", "pipeline/upkeep"),
+		"pipeline/pipelinetest":     with("pipeline", "internal/rigs/testenv"), // it is for tests
 
 		"nsqcompat":      {"registry/...", "retry"},
 		"web/access":     {"registry", "registry/people", "web/limit", "web/permission"},
