@@ -102,10 +102,9 @@ func reconciled(ctx context.Context, found *reconcile.Result) error {
 
 func writeReconciliation(out io.Writer, v *reconcile.Result) error {
 	var b strings.Builder
-	switch restore := v.Restore; {
-	case restore == nil:
+	if restore := v.Restore; restore == nil {
 		b.WriteString("The database does not show that it was restored from a backup. If it was, add --restored.\n")
-	default:
+	} else {
 		since := "at an unknown time"
 		if restore.LastChange != nil {
 			since = human.Time(*restore.LastChange)

@@ -385,6 +385,11 @@ func (c *comparison) settleUnnamed(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	return c.settleBy(ctx, owners, uses)
+}
+
+// settleBy reports the copies that are nobody's, or hands them over.
+func (c *comparison) settleBy(ctx context.Context, owners []owner, uses map[string]upkeep.KeyUse) error {
 	var orphans []string
 	noted := map[string]bool{}
 	for i, o := range c.unnamed {

@@ -65,17 +65,15 @@ func (c *collection) take(ctx context.Context, target string, list []storage.Obj
 		if c.cut != "" && object >= c.cut {
 			continue
 		}
+		done := false
 		if noted[o.Key] {
-			done, known := c.waits[object]
-			if !known {
-				if done, err = c.settled(ctx, object); err != nil {
-					return err
-				}
-				c.waits[object] = done
-			}
-			if done {
-				continue
-			}
+			done, err = c.isSettled(ctx, object)
+		}
+		if err != nil {
+			return err
+		}
+		if done {
+			continue
 		}
 		c.add(object, path, target, o)
 		for c.held > c.most {
@@ -83,6 +81,17 @@ func (c *collection) take(ctx context.Context, target string, list []storage.Obj
 		}
 	}
 	return nil
+}
+
+func (c *collection) isSettled(ctx context.Context, object string) (done bool, err error) {
+	done, known := c.waits[object]
+	if !known {
+		if done, err = c.settled(ctx, object); err != nil {
+			return false, err
+		}
+		c.waits[object] = done
+	}
+	return done, nil
 }
 
 func (c *collection) add(object, path, target string, o storage.Object) {
@@ -289,20 +298,9 @@ func (r *Reconciler) withRecorded(ctx context.Context, b *Bag) (all map[string]*
 			return nil, "", err
 		}
 		path := f.Identifier[len(object.Identifier)+1:]
-		known := &found{size: f.Size, sha256: f.SHA256, md5: f.MD5}
-		for _, c := range f.Copies {
-			bucket, err := r.Targets.Holding(c.Target, c.Bucket)
-			if err != nil {
-				return nil, "", err
-			}
-			o, err := bucket.Head(ctx, c.Key)
-			if errors.Is(err, storage.ErrNotFound) {
-				continue
-			}
-			if err != nil {
-				return nil, "", err
-			}
-			known.in = append(known.in, place{target: c.Target, key: c.Key, readable: o.Readable(time.Now())})
+		known, err := r.onRecord(ctx, f)
+		if err != nil {
+			return nil, "", err
 		}
 		switch newer := all[path]; {
 		case newer != nil && len(known.in) > 0 && newer.sha256 != known.sha256:
@@ -318,6 +316,21 @@ func (r *Reconciler) withRecorded(ctx context.Context, b *Bag) (all map[string]*
 		}
 	}
 	return all, "", nil
+}
+
+// onRecord is a file on record with those of its copies that are there.
+func (r *Reconciler) onRecord(ctx context.Context, f registry.StoredFile) (*found, error) {
+	known := &found{size: f.Size, sha256: f.SHA256, md5: f.MD5}
+	for _, c := range f.Copies {
+		o, err := r.head(ctx, c.Target, c.Bucket, c.Key)
+		if err != nil {
+			return nil, err
+		}
+		if o != nil {
+			known.in = append(known.in, place{target: c.Target, key: c.Key, readable: o.Readable(time.Now())})
+		}
+	}
+	return known, nil
 }
 
 const mostInfo = 1 << 20 // bytes of bag-info.txt

@@ -145,7 +145,7 @@ func (r *Reconciler) records() records.Records { return records.In(r.Registry) }
 // nameless reports copies whose metadata do not say what they are of.
 func (out *Result) nameless(c *collection) {
 	for target, keys := range c.nameless {
-		out.Report.Orphan(target, keys)
+		out.Orphan(target, keys)
 	}
 }
 
@@ -285,7 +285,7 @@ func (r *Reconciler) findRetired(ctx context.Context, out *Result) error {
 }
 
 func (r *Reconciler) judgeRetired(ctx context.Context, out *Result, c retired) error {
-	o, err := r.head(ctx, c.RetiredCopy)
+	o, err := r.head(ctx, c.Target, c.Bucket, c.Key)
 	if err != nil || o == nil {
 		return err
 	}
@@ -295,7 +295,7 @@ func (r *Reconciler) judgeRetired(ctx context.Context, out *Result, c retired) e
 	}
 	there := len(instead) > 0
 	for _, s := range instead {
-		newer, err := r.head(ctx, s)
+		newer, err := r.head(ctx, s.Target, s.Bucket, s.Key)
 		if err != nil {
 			return err
 		}
@@ -309,12 +309,12 @@ func (r *Reconciler) judgeRetired(ctx context.Context, out *Result, c retired) e
 }
 
 // head describes a copy; nil: it is not there.
-func (r *Reconciler) head(ctx context.Context, c records.RetiredCopy) (*storage.Object, error) {
-	bucket, err := r.Targets.Holding(c.Target, c.Bucket)
+func (r *Reconciler) head(ctx context.Context, target, in, key string) (*storage.Object, error) {
+	bucket, err := r.Targets.Holding(target, in)
 	if err != nil {
 		return nil, err
 	}
-	o, err := bucket.Head(ctx, c.Key)
+	o, err := bucket.Head(ctx, key)
 	if errors.Is(err, storage.ErrNotFound) {
 		return nil, nil //nolint:nilnil // as said above
 	}
