@@ -141,16 +141,18 @@ func TestWhatWasIngestedSinceComesBack(t *testing.T) {
 	d.Deposit("updated.tar", d.Bag(spec("updated", "first")))
 	d.Work()
 	backup := d.server.Backup()
-	began, engine := d.Deposit("began.tar", d.Bag(spec("began", "in work"))), d.Engine()
-	d.UpTo(engine, registry.Store)
-	d.Hold(engine, registry.Store)
+	engine := d.Engine()
+	for name, content := range map[string]string{"began": "in work", "updated": "second"} {
+		d.Deposit(name+".tar", d.Bag(spec(name, content)))
+		d.UpTo(engine, registry.Store)
+		d.Hold(engine, registry.Store)
+	}
 	waits := d.Bag(spec("waits", "never touched"))
 	at := d.moment()
 
-	d.Exec(fmt.Sprintf(`SELECT release(%d)`, began))
+	d.Exec(`SELECT release(id) FROM work_items WHERE status = 'Started'`)
 	d.Work()
 	d.Deposit("since.tar", d.Bag(spec("since", "new")))
-	d.Deposit("updated.tar", d.Bag(spec("updated", "second")))
 	d.Work()
 	before, recorded := d.Everything(), d.recorded()
 	d.PutRaw("waits.tar", waits)
@@ -158,7 +160,7 @@ func TestWhatWasIngestedSinceComesBack(t *testing.T) {
 	d.restoredTo(backup, at)
 	d.is("what the doctor finds", describe(&Result{Report: d.reconciler().Examine(t.Context())}), strings.Join([]string{
 		"Standard-OR copies missing 2", "Standard-OR copies orphan 10", "Standard-VA copies missing 2", "Standard-VA copies orphan 10",
-		"database rows restored 1", "receiving bags bag-gone 1",
+		"database rows restored 1", "receiving bags bag-gone 2",
 	}, "\n"))
 	d.is("what was found", describe(d.reconciled()), "takes test.edu/began 4 \ntakes test.edu/since 4 \ntakes test.edu/updated 2 ")
 	janitor := *d.reconciler().Janitor
