@@ -17,6 +17,7 @@ import (
 	"github.com/farol-preservation/farol/migrations"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/fixity"
+	"github.com/farol-preservation/farol/registry/upkeep"
 )
 
 const (
@@ -67,10 +68,26 @@ func (s Surroundings) checkDatabase(ctx context.Context) []Finding {
 		return append(list, databaseFailed(err))
 	}
 	list = append(list, rightsFit(server.User, missing))
+	if len(missing) == 0 {
+		list = append(list, s.upToDate(ctx, r)...)
+	}
 	if s.Days > 0 && !s.Starting && len(missing) == 0 {
 		list = append(list, s.fixityKeepsUp(ctx, r))
 	}
 	return list
+}
+
+// upToDate warns of a registry that comes from a backup: nothing is claimed.
+func (s Surroundings) upToDate(ctx context.Context, r *registry.Registry) []Finding {
+	const what = "restored"
+	restore, err := upkeep.In(r).Restored(ctx)
+	switch {
+	case err != nil:
+		return []Finding{databaseFailed(err)}
+	case restore != nil:
+		return []Finding{warn(fault.Database, what, "the registry was restored from a backup: all stages are paused", "run `farol reconcile --dry-run`")}
+	}
+	return nil
 }
 
 // fixityKeepsUp compares the fixity checks that are allowed and made with those that the
