@@ -40,6 +40,7 @@ func mayImport() map[string][]string {
 		"migrations":  nil,
 		"record":      nil,
 		"retry":       nil,
+		"span":        nil,
 		"virus":       nil,
 
 		"registry":          nil,
@@ -141,6 +142,7 @@ func mayImport() map[string][]string {
 		"internal/commands/handlers": {"claim", "internal/process/build", "internal/commands/connect", "internal/process/settings", "nsqcompat", "pipeline/...", "progress", "registry", "storage", "web/api", "web/ops"},
 		"internal/commands/remote":   {"client", "internal/commands/cli", "internal/commands/connect", "internal/commands/handlers", "internal/human", "internal/process/settings", "registry", "registry/people", "web/access", "web/api", "web/ops"},
 		"internal/process/memory":    nil,
+		"internal/process/tracing":   {"claim", "internal/process/settings", "storage"},
 		"internal/process/monitor":   {"claim", "internal/commands/cli", "internal/process/settings", "nsqcompat", "pipeline/...", "registry/...", "storage", "web/pull"},
 		"internal/rigs/reference":    nil, // it is for tests
 		"internal/process/settings":  with("internal/human", "internal/process/scalein", "storage/credentials", "pipeline", "pipeline/ingest", "pipeline/steps"),
@@ -153,30 +155,32 @@ func mayImport() map[string][]string {
 // the outside is in one place.
 func mayUse() map[string][]string {
 	return map[string][]string{
-		"github.com/aws/":             {"storage", "internal"},
-		"github.com/redis/":           {"progress", "cmd", "internal", "preflight"},
-		"github.com/jackc/pgx/":       {"claim", "registry", "migrations", "nsqcompat", "web", "cmd", "internal", "preflight"},
-		"database/sql":                {"migrations"},
-		"github.com/danielgtaylor/":   {"web/ops"},
-		"github.com/pquerna/otp":      {"web/auth"},
-		"github.com/boombuler/":       {"web/signin"},
-		"golang.org/x/crypto":         {"web/auth"},
-		"golang.org/x/time":           {"web/limit"},
-		"golang.org/x/oauth2":         {"web/oidc"},
-		"github.com/coreos/":          {"web/oidc"},
-		"github.com/go-jose/":         {"internal/rigs/testenv"},
-		"github.com/nsqio/":           {"nsqcompat"},
-		"github.com/wneessen/go-mail": {"web"},
-		"github.com/cenkalti/":        {"retry"},
-		"github.com/richardlehane/":   {"format"},
-		"github.com/spf13/cobra":      {"cmd", "internal/commands/cli", "internal/commands", "internal/commands/connect", "internal/commands/remote"},
-		"github.com/caarlos0/env/":    {"cmd", "internal/commands/connect", "internal/process/settings"},
-		"github.com/pressly/goose/":   {"migrations"},
-		"github.com/prometheus/":      {"cmd", "internal/process/monitor"},
-		"pgregory.net/rapid":          nil, // tests only
-		"github.com/google/go-cmp/":   nil,
-		"github.com/rogpeppe/go-int":  nil,
-		"github.com/santhosh-tekuri/": nil,
+		"github.com/aws/":              {"storage", "internal"},
+		"github.com/redis/":            {"progress", "cmd", "internal", "preflight"},
+		"github.com/jackc/pgx/":        {"claim", "registry", "migrations", "nsqcompat", "web", "cmd", "internal", "preflight"},
+		"database/sql":                 {"migrations"},
+		"github.com/danielgtaylor/":    {"web/ops"},
+		"github.com/pquerna/otp":       {"web/auth"},
+		"github.com/boombuler/":        {"web/signin"},
+		"golang.org/x/crypto":          {"web/auth"},
+		"golang.org/x/time":            {"web/limit"},
+		"golang.org/x/oauth2":          {"web/oidc"},
+		"github.com/coreos/":           {"web/oidc"},
+		"github.com/go-jose/":          {"internal/rigs/testenv"},
+		"github.com/nsqio/":            {"nsqcompat"},
+		"github.com/wneessen/go-mail":  {"web"},
+		"github.com/cenkalti/":         {"retry"},
+		"github.com/richardlehane/":    {"format"},
+		"github.com/spf13/cobra":       {"cmd", "internal/commands/cli", "internal/commands", "internal/commands/connect", "internal/commands/remote"},
+		"github.com/caarlos0/env/":     {"cmd", "internal/commands/connect", "internal/process/settings"},
+		"github.com/pressly/goose/":    {"migrations"},
+		"github.com/prometheus/":       {"cmd", "internal/process/monitor"},
+		"go.opentelemetry.io/otel/sdk": {"internal/process/tracing"},
+		"go.opentelemetry.io/proto":    {"internal/process/tracing"},
+		"pgregory.net/rapid":           nil, // tests only
+		"github.com/google/go-cmp/":    nil,
+		"github.com/rogpeppe/go-int":   nil,
+		"github.com/santhosh-tekuri/":  nil,
 	}
 }
 
@@ -246,9 +250,9 @@ func in(name string, places ...string) bool {
 	})
 }
 
-// admits reports whether a rule allows a package. All may know what a record is.
+// admits reports whether a rule allows a package. All may know what a record is, and make spans.
 func admits(allowed []string, name string) bool {
-	return name == "record" || slices.ContainsFunc(allowed, func(a string) bool {
+	return name == "record" || name == "span" || slices.ContainsFunc(allowed, func(a string) bool {
 		tree, all := strings.CutSuffix(a, "/...")
 		return name == a || all && in(name, tree)
 	})

@@ -56,6 +56,7 @@ type Item struct {
 	ETag             string
 	Size             int64
 	BagDate          time.Time
+	CreatedAt        time.Time
 	ObjectIdentifier string
 	InstitutionID    int64
 	Institution      string // identifier

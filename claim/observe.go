@@ -30,6 +30,16 @@ type End struct {
 	Code    string          // stable, of the error; "" if the stage is done
 	Status  registry.Status // of the item afterwards
 	Attempt int             // which it was of those at the stage that count
+	Of      *Taken          // the attempt, if it was that of a worker which is gone; else nil
+}
+
+// Taken is an attempt that its own worker cannot say anything of any more.
+type Taken struct {
+	Item, Token    int64
+	Created, Began time.Time // the item; the attempt
+	Institution    string
+	Size           int64
+	Worker         string
 }
 
 // Failed reports whether no further attempt will be made of the item.

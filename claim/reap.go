@@ -289,7 +289,10 @@ func reapIn(ctx context.Context, db querier, ids []int64, n deaths) ([]reaped, e
 	rows, _ := db.Query(ctx, reapSQL, ids, n.attempts, n.stages, n.items, n.files, n.workers, n.messages)
 	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (r reaped, err error) {
 		var action registry.Action
-		err = row.Scan(&r.id, &action, &r.place.Partition.Stage, &r.place.Partition.Band, &r.place.Position.Priority, &r.place.Position.VirtualStart, &r.note, &r.code, &r.end.Status, &r.end.Attempt)
+		r.end.Of = &Taken{}
+		err = row.Scan(&r.id, &action, &r.place.Partition.Stage, &r.place.Partition.Band, &r.place.Position.Priority, &r.place.Position.VirtualStart, &r.note, &r.code, &r.end.Status, &r.end.Attempt,
+			&r.end.Of.Token, &r.end.Of.Created, &r.end.Of.Began, &r.end.Of.Institution, &r.end.Of.Size, &r.end.Of.Worker)
+		r.end.Of.Item = r.id
 		r.end.Stage = stages.StepOf(action, r.place.Partition.Stage)
 		if r.end.Outcome = strings.ReplaceAll(r.code, "-", " "); r.code == codeClaimLost {
 			r.end.Outcome = "lease expired" // as in the ledger

@@ -143,7 +143,7 @@ func (p *postgres) claimAfter(ctx context.Context, locks []lane.Statement, takes
 		action := takes[i].filter.action()
 		got[i], err = pgx.AppendRows(make([]Item, 0, min(takes[i].n, usualClaim)), rows, func(row pgx.CollectableRow) (i Item, err error) {
 			err = row.Scan(&i.ID, &i.Token, &i.Entered, &i.Stage, &i.Attempt, &i.Name, &i.Bucket, &i.ETag, &i.Size, &i.BagDate,
-				&i.ObjectIdentifier, &i.InstitutionID, &i.Band, &i.At.Priority, &i.At.VirtualStart, &i.Lease, &i.StorageOption)
+				&i.ObjectIdentifier, &i.InstitutionID, &i.Band, &i.At.Priority, &i.At.VirtualStart, &i.Lease, &i.StorageOption, &i.CreatedAt)
 			i.Action = action
 			return i, err
 		})

@@ -22,7 +22,8 @@ func (r *Runner) Process(ctx context.Context, item claim.Item) { r.process(ctx, 
 // it goes on at its next stage in the same slot. The outcome is logged here and nowhere else.
 func (r *Runner) process(ctx context.Context, item claim.Item, s *slot) (next *claim.Item) {
 	step := r.steps[item.Step()]
-	log := r.options.Log.With("item", item.ID, "stage", item.Step(), "attempt", item.Attempt, "bag", item.Name)
+	ctx, t := r.trace(ctx, item)
+	log := r.options.Log.With("item", item.ID, "stage", item.Step(), "attempt", item.Attempt, "bag", item.Name).With(t.ids()...)
 	hold := r.engine.Hold(ctx, item)
 	w := &Work{
 		Item: item, Hold: hold, Log: log, Done: claim.Done{Note: step.Note},
@@ -34,12 +35,12 @@ func (r *Runner) process(ctx context.Context, item claim.Item, s *slot) (next *c
 	defer w.leave()
 	start := time.Now()
 	var answers fault.Answers
-	result := hold.Verdict(hold.Do(func(ctx context.Context) error { return step.Run.Run(fault.WithAnswers(ctx, &answers), w) }))
+	result := hold.Verdict(hold.Do(func(ctx context.Context) error { return runTraced(fault.WithAnswers(ctx, &answers), step, w) }))
 	result = r.judge(ctx, item, result, &answers)
 	took := time.Since(start)
 	w.Count.end(ctx, result == nil)
 	if r.options.Observe != nil {
-		r.options.Observe(Outcome{Stage: item.Step(), Code: claim.Code(result), Took: took, Bytes: item.Size})
+		r.options.Observe(Outcome{Stage: item.Step(), Code: claim.Code(result), Took: took, Bytes: item.Size, Trace: t.id()})
 	}
 	if errors.Is(result, claim.ErrLost) {
 		hold.Abandon()
@@ -59,6 +60,7 @@ func (r *Runner) process(ctx context.Context, item claim.Item, s *slot) (next *c
 		return nil
 	}
 	logOutcome(settled, log.With("took", took), hold.Ended(), result)
+	t.ended(hold.Ended())
 	if result == nil && (done.Next != "" || !step.Clears) {
 		r.clear(settled, w, done.Next == "")
 	}

@@ -10,6 +10,8 @@ import (
 	"sync"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
+
 	"github.com/farol-preservation/farol/claim"
 	"github.com/farol-preservation/farol/claim/cursor"
 	"github.com/farol-preservation/farol/claim/stages"
@@ -27,6 +29,7 @@ type RunnerOptions struct {
 	ClaimMost  map[string]int // items of a step in one claim; likewise
 	Grace      time.Duration  // how long running stages may go on once the process is asked to stop
 	Observe    func(Outcome)  // called for each stage that ended; may be nil
+	Tracer     trace.Tracer   // of attempts; nil: none is traced
 	Log        *slog.Logger
 }
 
@@ -35,7 +38,8 @@ type Outcome struct {
 	Stage string
 	Code  string // "" if it was done
 	Took  time.Duration
-	Bytes int64 // of the item
+	Bytes int64  // of the item
+	Trace string // ID of the trace that has the attempt; "": none
 }
 
 // Runner processes the queue. Pools claim only as many items as they have free slots, so that

@@ -155,7 +155,7 @@ func seekPrimary(c *pgx.ConnConfig, url string) {
 // them would fail, and new ones find the primary.
 func Open(ctx context.Context, config *pgxpool.Config) (*pgxpool.Pool, error) {
 	l := &leaver{}
-	config.ConnConfig.Tracer = traced(config.ConnConfig.Tracer, l)
+	config.ConnConfig.Tracer = traced(traced(config.ConnConfig.Tracer, l), spans{})
 	config.AfterConnect = noting(config.AfterConnect)
 	db, err := pgxpool.NewWithConfig(ctx, config)
 	if err != nil {

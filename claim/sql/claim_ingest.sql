@@ -68,7 +68,7 @@ WITH claimed AS (
 	WHERE w.ctid = found.place AND w.status = 'Pending' AND w.retry
 	RETURNING w.id, w.claim_token, w.entered_token, w.stage, w.attempt, w.name, w.bucket, w.etag, w.size, w.bag_date,
 		w.object_identifier, w.institution_id, w.size_band, w.priority, w.virtual_start, w.lease_expires_at - w.updated_at AS lease,
-		coalesce(w.storage_option::text, '') AS storage_option
+		coalesce(w.storage_option::text, '') AS storage_option, w.created_at
 ), ledger AS (
 	INSERT INTO work_item_attempts (work_item_id, claim_token, stage, attempt, node, pid, worker)
 	SELECT id, claim_token, stage, attempt, $16, $17, $18 FROM claimed

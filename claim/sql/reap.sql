@@ -12,6 +12,7 @@
 -- $7 dead workers and the beginnings of their panics.
 WITH dead AS MATERIALIZED (
 	SELECT w.id, w.action, w.stage, w.size_band, w.priority, w.virtual_start, w.claim_token, w.entered_token, w.worker AS of_worker, n.attempt,
+		w.created_at, w.size, (SELECT i.identifier FROM institutions i WHERE i.id = w.institution_id) AS institution,
 		lost.ending, n.attempt >= m.most AND NOT lost.blameless AS parks,
 		CASE WHEN lost.blameless THEN '0' ELSE backoff_of(s, n.attempt) END AS backoff
 	FROM (
@@ -42,7 +43,7 @@ WITH dead AS MATERIALIZED (
 			ELSE least(w.attempt, 1 + failed_attempts(w.id, w.entered_token, w.claim_token))::int END AS attempt
 	) n
 ), judged AS MATERIALIZED (
-	SELECT dead.*,
+	SELECT dead.*, a.claimed_at,
 		CASE ending WHEN 'oom' THEN 'oom' WHEN 'killed' THEN 'killed' WHEN 'panic' THEN 'panic' WHEN 'stopped' THEN 'stopped' WHEN 'unaware' THEN 'claim-lost' ELSE 'lease-expired' END AS code,
 		CASE ending WHEN 'oom' THEN 'oom' WHEN 'killed' THEN 'killed' WHEN 'panic' THEN 'panic' WHEN 'stopped' THEN 'stopped' ELSE 'lease expired' END AS ended,
 		coalesce(nullif(hand.file, ''), a.current_file) AS file,
@@ -74,6 +75,7 @@ WITH dead AS MATERIALIZED (
 		FROM judged
 	), false, false) m
 )
-SELECT judged.id, judged.action, judged.stage, judged.size_band, judged.priority, judged.virtual_start, m.note, m.code, m.status, m.attempt
+SELECT judged.id, judged.action, judged.stage, judged.size_band, judged.priority, judged.virtual_start, m.note, m.code, m.status, m.attempt,
+	judged.claim_token, judged.created_at, judged.claimed_at, judged.institution, judged.size, judged.of_worker
 FROM moves m
 JOIN judged ON judged.id = m.id

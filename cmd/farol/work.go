@@ -22,6 +22,7 @@ import (
 	"github.com/farol-preservation/farol/internal/process/monitor"
 	"github.com/farol-preservation/farol/internal/process/scalein"
 	"github.com/farol-preservation/farol/internal/process/settings"
+	"github.com/farol-preservation/farol/internal/process/tracing"
 	"github.com/farol-preservation/farol/pipeline"
 	"github.com/farol-preservation/farol/pipeline/fixity"
 	"github.com/farol-preservation/farol/pipeline/steps"
@@ -115,23 +116,23 @@ func runWork(ctx context.Context, f workFlags) error {
 	}
 	memory := memory.Fit(400, config.Identify.Workers) // the live heap is small, so it is collected seldom
 	log := connect.NewLogger(config.Log)
-	if len(config.Idle) > 0 {
-		log.WarnContext(ctx, "settings without effect: this version has no such worker, or the same setting is set under another name", "settings", config.Idle)
-	}
+	warnOfHost(ctx, config, log)
 	s, err := f.wait.open(ctx, surroundingsOf(&config), config.HTTP, log)
 	if err != nil {
 		return err
 	}
 	defer s.Close()
+	traces, err := tracing.Start(ctx, config.Log.Traces, "work", build.This().Version, log)
+	if err != nil {
+		return err
+	}
+	defer traces.Close()
 	metrics := monitor.NewWork()
-	engine, err := startEngine(ctx, s.DB, config, metrics, log)
+	engine, err := startEngine(ctx, s.DB, config, traces.Observe(metrics), log)
 	if err != nil {
 		return err
 	}
 	defer engine.Close()
-	if lacks := format.Unconfined(); len(lacks) > 0 {
-		log.WarnContext(ctx, "the kernel cannot fully confine the processes that identify formats", "lacks", lacks)
-	}
 	formats, err := connect.Identifier(ctx, config.Identify)
 	if err != nil {
 		return err
@@ -145,7 +146,7 @@ func runWork(ctx context.Context, f workFlags) error {
 	}
 	runner, err := pipeline.NewRunner(engine, deps, steps.All(deps), pipeline.RunnerOptions{
 		Pools: pools, StageSlots: config.StageSlots, ClaimMost: config.ClaimCeiling, Grace: config.Grace,
-		Memory: memory, Observe: metrics.Observe, Log: log,
+		Memory: memory, Observe: metrics.Observe, Tracer: traces.Tracer(), Log: log,
 	})
 	if err != nil {
 		return cli.Usage(err, help)
@@ -162,6 +163,16 @@ func runWork(ctx context.Context, f workFlags) error {
 		})
 	}
 	return runWatched(ctx, runner, audits, s, config, metrics, log)
+}
+
+// warnOfHost warns of settings without effect, and of what the kernel lacks.
+func warnOfHost(ctx context.Context, config settings.Worker, log *slog.Logger) {
+	if len(config.Idle) > 0 {
+		log.WarnContext(ctx, "settings without effect: this version has no such worker, or the same setting is set under another name", "settings", config.Idle)
+	}
+	if lacks := format.Unconfined(); len(lacks) > 0 {
+		log.WarnContext(ctx, "the kernel cannot fully confine the processes that identify formats", "lacks", lacks)
+	}
 }
 
 // auditing is what a worker does in addition to items: it checks copies, and repairs bad

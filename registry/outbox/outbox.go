@@ -67,6 +67,8 @@ type Alert struct {
 	// one whose access is not known yet.
 	Hidden bool
 	Item   *int64
+	// Since is when the item was made; nil without one.
+	Since *time.Time
 }
 
 // withdrawSQL ends the mails of people who were deactivated.
@@ -127,7 +129,8 @@ RETURNING m.id, m.message_id::text, m.kind, m.attempts AS attempt, m.user_id, co
 // alertsSQL has of some alerts the newest that a person may still get by mail, and how many
 // these are in all.
 const alertsSQL = `
-SELECT a.id, a.type, a.subject, a.content, a.count, a.created_at, a.work_item_id AS item, count(*) OVER () AS total,
+SELECT a.id, a.type, a.subject, a.content, a.count, a.created_at, a.work_item_id AS item,
+	(SELECT w.created_at FROM all_work_items w WHERE w.id = a.work_item_id) AS since, count(*) OVER () AS total,
 	CASE WHEN a.generic_file_id IS NOT NULL THEN coalesce((SELECT o.access = 'restricted' FROM generic_files f
 			JOIN intellectual_objects o ON o.id = f.intellectual_object_id WHERE f.id = a.generic_file_id), true)
 		WHEN a.work_item_id IS NOT NULL THEN coalesce((SELECT o.access = 'restricted' FROM all_work_items w

@@ -183,10 +183,12 @@ func (c *Conn) listen(stack *middleware.Stack) error {
 	) (middleware.InitializeOutput, middleware.Metadata, error) {
 		began := time.Now()
 		asked := &request{began: began}
+		ctx, end := c.called(ctx, middleware.GetOperationName(ctx))
 		out, metadata, err := next.HandleInitialize(context.WithValue(ctx, requestKey{}, asked), in)
 		if errors.Is(err, context.DeadlineExceeded) && AsksPatience(asked.refusal) {
 			err = asked.refusal // what took the time is that the store asked for it
 		}
+		end(err)
 		c.heard(ctx, began, nil, err)
 		return out, metadata, err
 	}), middleware.Before)

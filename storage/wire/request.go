@@ -81,6 +81,13 @@ func (c *Conn) Send(ctx context.Context, r *Request) (*Reply, error) {
 	if r.Key == "" {
 		return nil, errors.New("the key is empty") // and the request would be about the bucket
 	}
+	ctx, end := c.called(ctx, r.Operation)
+	reply, err := c.send(ctx, r)
+	end(err)
+	return reply, err
+}
+
+func (c *Conn) send(ctx context.Context, r *Request) (*Reply, error) {
 	began := time.Now()
 	response, err := c.sendAgain(ctx, r)
 	if err == nil {

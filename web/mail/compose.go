@@ -14,6 +14,7 @@ import (
 
 	"github.com/farol-preservation/farol/registry/outbox"
 	"github.com/farol-preservation/farol/registry/people"
+	"github.com/farol-preservation/farol/span"
 )
 
 // page is the content of a mail; both its parts are written from it.
@@ -62,12 +63,20 @@ func (s *Sender) compose(ctx context.Context, m outbox.Mail) (*mail.Msg, error) 
 
 func (o Options) alertPage(a outbox.Alert) page {
 	p := page{title: subjectOf(a), foot: footOfAlerts, link: o.url("/account/mail")}
-	p.parts = []part{{text: contentOf(a)}}
+	p.parts = []part{{text: contentOf(a) + o.traceOf(a)}}
 	if a.Count > 1 {
 		p.parts = append(p.parts, part{text: fmt.Sprintf("There are %d of this kind so far.", a.Count)})
 	}
 	p.parts[len(p.parts)-1].link = o.url(fmt.Sprintf("/alerts/%d", a.ID))
 	return p
+}
+
+// traceOf is a line with the trace of an alert's item.
+func (o Options) traceOf(a outbox.Alert) string {
+	if !o.Traces || a.Item == nil || a.Since == nil {
+		return ""
+	}
+	return "\nTrace: " + span.TraceOf(*a.Item, *a.Since).String()
 }
 
 const footOfAlerts = "You get this mail because alerts of this kind concern your account at Farol."
@@ -79,7 +88,7 @@ func (o Options) digestPage(m outbox.Mail) page {
 	}
 	for _, a := range m.Alerts {
 		p.parts = append(p.parts, part{
-			head: subjectOf(a), text: a.CreatedAt.UTC().Format(time.RFC1123) + "\n" + contentOf(a), link: o.url(fmt.Sprintf("/alerts/%d", a.ID)),
+			head: subjectOf(a), text: a.CreatedAt.UTC().Format(time.RFC1123) + "\n" + contentOf(a) + o.traceOf(a), link: o.url(fmt.Sprintf("/alerts/%d", a.ID)),
 		})
 	}
 	if more := m.Total - len(m.Alerts); more > 0 {

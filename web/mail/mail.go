@@ -36,7 +36,9 @@ type Options struct {
 	// with it is sent. kind is outbox.KindInvite or outbox.KindReset. nil: there are no
 	// such mails.
 	Link func(ctx context.Context, kind string, userID int64) (secret string, err error)
-	Log  *slog.Logger
+	// Traces has mails about an item name its trace.
+	Traces bool
+	Log    *slog.Logger
 
 	timeout time.Duration // for a step of the exchange; mostStep if 0
 	tls     *tls.Config   // nil: the system's authorities

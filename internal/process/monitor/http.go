@@ -85,7 +85,9 @@ func Answers(ping func(context.Context) error) Readiness {
 
 func healthHandler(metrics *prometheus.Registry, ready Readiness, log *slog.Logger) *http.ServeMux {
 	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", promhttp.HandlerFor(metrics, promhttp.HandlerOpts{Registry: metrics, MaxRequestsInFlight: 4, Timeout: 20 * time.Second}))
+	mux.Handle("GET /metrics", promhttp.HandlerFor(metrics, promhttp.HandlerOpts{
+		Registry: metrics, MaxRequestsInFlight: 4, Timeout: 20 * time.Second, EnableOpenMetrics: true, // exemplars have no place in the older format
+	}))
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, "ok") })
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) {
 		ctx, cancel := context.WithTimeout(r.Context(), 5*time.Second)

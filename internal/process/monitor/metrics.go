@@ -22,6 +22,15 @@ func histogram(r prometheus.Registerer, name, help string, first, factor float64
 	}, labels)
 }
 
+// observe adds to a histogram, with a trace as an example of the value; "" is no trace.
+func observe(o prometheus.Observer, seconds float64, trace string) {
+	if with, ok := o.(prometheus.ExemplarObserver); ok && trace != "" {
+		with.ObserveWithExemplar(seconds, prometheus.Labels{"trace_id": trace})
+		return
+	}
+	o.Observe(seconds)
+}
+
 // figures is a collector of metrics that are asked for at each scrape.
 type figures struct {
 	descs   []*prometheus.Desc

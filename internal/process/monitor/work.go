@@ -58,7 +58,7 @@ func (m *Work) Observe(o pipeline.Outcome) {
 		m.bytes.WithLabelValues(o.Stage).Add(float64(o.Bytes))
 	}
 	m.ended.WithLabelValues(o.Stage, code).Inc()
-	m.took.WithLabelValues(o.Stage).Observe(o.Took.Seconds())
+	observe(m.took.WithLabelValues(o.Stage), o.Took.Seconds(), o.Trace)
 }
 
 // Claimed is of claim.Observer.

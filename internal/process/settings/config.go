@@ -90,6 +90,7 @@ type NSQ struct {
 type Log struct {
 	Level  string `env:"FAROL_LOG_LEVEL" envDefault:"info" is:"debug, info, warn or error" oneof:"debug info warn error" doc:"Lowest level that is logged to standard error"`
 	Format string `env:"FAROL_LOG_FORMAT" envDefault:"text" is:"text or json" oneof:"text json" doc:"Format of the log"`
+	Traces Traces
 }
 
 // HTTP is where metrics and health are served.

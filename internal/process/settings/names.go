@@ -32,7 +32,7 @@ func SettingBlocks() []any {
 	return []any{
 		&Database{}, &Redis{}, &S3{}, &Staging{}, &Keep{}, &NSQ{}, &Work{}, &Identify{}, &Virus{},
 		&Janitor{}, &Profiles{}, &Bags{}, &Pools{}, &Fixity{}, &Repair{}, &Pull{}, &HTTP{},
-		&Read{}, &ScaleIn{}, &Schedule{}, &Mail{}, &Web{}, &Site{}, &Remote{}, &Log{},
+		&Read{}, &ScaleIn{}, &Schedule{}, &Mail{}, &Web{}, &Site{}, &Remote{}, &Log{}, &Traces{},
 	}
 }
 
@@ -91,7 +91,7 @@ func (s *reader) unknown() {
 		if other, n := nearest(strings.ToUpper(base), names, sure); n < letters {
 			near, letters = other+fileSuffix, n
 		}
-		if sure || letters <= mostLetters && !strings.HasPrefix(upper, "AWS_") { // which other programs read, too
+		if sure || letters <= mostLetters && !strings.HasPrefix(upper, "AWS_") && !strings.HasPrefix(upper, "OTEL_") { // which other programs read, too
 			s.wrong(name, "is not a setting of Farol; did you mean "+near)
 		}
 	}

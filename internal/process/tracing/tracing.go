@@ -1,0 +1,116 @@
+// Package tracing sends the spans of a process to a collector.
+package tracing
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/sdk/resource"
+	sdk "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/farol-preservation/farol/claim"
+	"github.com/farol-preservation/farol/internal/process/settings"
+	"github.com/farol-preservation/farol/span"
+)
+
+// flushTime is what the last spans have at the end of a process.
+const flushTime = 3 * time.Second
+
+// Tracing is what makes and sends spans; nil: nothing does.
+type Tracing struct {
+	provider *sdk.TracerProvider
+	tracer   trace.Tracer
+}
+
+// Start begins to send spans, if the settings have a collector. The SDK reads from the environment what is
+// sampled, how many spans may wait, and what the process is called. A collector that does not answer
+// keeps nothing waiting: what there is no space for is dropped.
+func Start(ctx context.Context, c settings.Traces, command, version string, log *slog.Logger) (*Tracing, error) {
+	if !c.On() {
+		return nil, nil //nolint:nilnil // it is the usual case
+	}
+	to, err := newExporter(c, log)
+	if err != nil {
+		return nil, err
+	}
+	about, err := resource.New(ctx, resource.WithAttributes(attribute.String("service.name", "farol-"+command), attribute.String("service.version", version)),
+		resource.WithHost(), resource.WithProcessPID(), resource.WithTelemetrySDK(), resource.WithFromEnv())
+	if err != nil {
+		return nil, fmt.Errorf("OTEL_RESOURCE_ATTRIBUTES: %w", err)
+	}
+	p := sdk.NewTracerProvider(sdk.WithBatcher(to), sdk.WithResource(about), sdk.WithIDGenerator(ids{}))
+	log.InfoContext(ctx, "sending traces", "endpoint", c.URL())
+	return &Tracing{p, p.Tracer(span.Scope)}, nil
+}
+
+// Tracer makes the spans of attempts; nil if there are none.
+func (t *Tracing) Tracer() trace.Tracer {
+	if t == nil {
+		return nil
+	}
+	return t.tracer
+}
+
+// Close sends what is left, for a few seconds at most.
+func (t *Tracing) Close() {
+	if t == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), flushTime)
+	defer cancel()
+	_ = t.provider.Shutdown(ctx) // the exporter has logged why
+}
+
+// ids are those that a span must have, and random ones for the others.
+type ids struct{}
+
+// NewIDs is of sdk.IDGenerator.
+func (i ids) NewIDs(ctx context.Context) (trace.TraceID, trace.SpanID) {
+	if in, id, ok := span.Identity(ctx); ok {
+		return in, id
+	}
+	var in trace.TraceID
+	a, b := i.NewSpanID(ctx, in), i.NewSpanID(ctx, in)
+	copy(in[:8], a[:])
+	copy(in[8:], b[:])
+	return in, i.NewSpanID(ctx, in)
+}
+
+// NewSpanID is of sdk.IDGenerator.
+func (ids) NewSpanID(context.Context, trace.TraceID) (id trace.SpanID) {
+	for n := rand.Uint64() | 1; n != 0; n >>= 8 { //nolint:gosec // it is no secret; it must not be 0
+		copy(id[1:], id[:7])
+		id[0] = byte(n)
+	}
+	return id
+}
+
+// Observe has the attempts of workers that are gone be spans too: nobody else can end theirs.
+func (t *Tracing) Observe(o claim.Observer) claim.Observer {
+	if t == nil {
+		return o
+	}
+	return observer{o, t.tracer}
+}
+
+type observer struct {
+	claim.Observer
+
+	tracer trace.Tracer
+}
+
+// Ended is of claim.Observer.
+func (o observer) Ended(end claim.End) {
+	o.Observer.Ended(end)
+	if a := end.Of; a != nil {
+		_, s := span.Attempt{
+			Item: a.Item, Token: a.Token, Created: a.Created, Stage: end.Stage, Number: end.Attempt, Institution: a.Institution, Size: a.Size, Worker: a.Worker,
+		}.Begin(context.Background(), o.tracer, a.Began)
+		span.Ended(s, end.Outcome, end.Code)
+	}
+}
