@@ -176,7 +176,7 @@ func mayUse() map[string][]string {
 		"github.com/pressly/goose/":    {"migrations"},
 		"github.com/prometheus/":       {"cmd", "internal/process/monitor"},
 		"go.opentelemetry.io/otel/sdk": {"internal/process/tracing"},
-		"go.opentelemetry.io/proto":    {"internal/process/tracing"},
+		"go.opentelemetry.io/proto":    {"internal/process/tracing", "internal/rigs/testenv"},
 		"pgregory.net/rapid":           nil, // tests only
 		"github.com/google/go-cmp/":    nil,
 		"github.com/rogpeppe/go-int":   nil,

@@ -79,7 +79,7 @@ func runMirror(ctx context.Context, wait waiting) error {
 	metrics := prometheus.NewRegistry()
 	metrics.MustRegister(monitor.NewMirror(mirror))
 	ends := monitor.NewEnds(metrics)
-	work := func() error { return reaping(ctx, s.DB, ends, "mirror", config.Log.Traces, log, mirror.Run) }
+	work := func() error { return reaping(ctx, s.DB, ends, "mirror", config.Traces, log, mirror.Run) }
 	return watched(ctx, stop, work, func(ctx context.Context, ready readiness) error {
 		return serveQueue(ctx, "mirror", s, config.Database, config.HTTP, ready, log, metrics)
 	})

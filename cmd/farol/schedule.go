@@ -201,7 +201,7 @@ func (c *scheduling) serve(ctx context.Context, command string) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	run := func() error {
-		return reaping(ctx, c.DB, ends, command, c.config.Log.Traces, c.Log, func(ctx context.Context) error {
+		return reaping(ctx, c.DB, ends, command, c.config.Traces, c.Log, func(ctx context.Context) error {
 			sources.alongside(ctx, c.Run)
 			return nil
 		})

@@ -22,7 +22,7 @@ func (c *scheduling) sendMail() upkeep.Job {
 	options.Link = func(ctx context.Context, kind string, user int64) (string, error) {
 		return people.In(c.Services.Registry).MakeLink(ctx, user, kind)
 	}
-	options.Traces = c.config.Log.Traces.On()
+	options.Traces = c.config.Traces.On()
 	sender := mail.New(c.Services.Registry, options)
 	j.Run = func(ctx context.Context) (string, error) {
 		result, err := sender.Run(ctx)

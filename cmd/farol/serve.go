@@ -99,7 +99,7 @@ func runServe(ctx context.Context, apis served, wait waiting) error {
 	work := group.Wait
 	if !apis.lease { // whose engine does it
 		work = func() error {
-			return reaping(ctx, s.DB, v.ends, "serve", config.Log.Traces, log, func(context.Context) error { return group.Wait() })
+			return reaping(ctx, s.DB, v.ends, "serve", config.Traces, log, func(context.Context) error { return group.Wait() })
 		}
 	}
 	return watched(ctx, stop, work, func(ctx context.Context, ready readiness) error {

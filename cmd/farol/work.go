@@ -122,7 +122,7 @@ func runWork(ctx context.Context, f workFlags) error {
 		return err
 	}
 	defer s.Close()
-	traces, err := tracing.Start(ctx, config.Log.Traces, "work", build.This().Version, log)
+	traces, err := tracing.Start(ctx, config.Traces, "work", build.This().Version, log)
 	if err != nil {
 		return err
 	}

@@ -90,7 +90,6 @@ type NSQ struct {
 type Log struct {
 	Level  string `env:"FAROL_LOG_LEVEL" envDefault:"info" is:"debug, info, warn or error" oneof:"debug info warn error" doc:"Lowest level that is logged to standard error"`
 	Format string `env:"FAROL_LOG_FORMAT" envDefault:"text" is:"text or json" oneof:"text json" doc:"Format of the log"`
-	Traces Traces
 }
 
 // HTTP is where metrics and health are served.
@@ -183,6 +182,7 @@ type Worker struct {
 	Storage  Storage
 	Repair   Repair
 	Log      Log
+	Traces   Traces
 	HTTP     HTTP
 	Identify Identify
 	Virus    Virus
@@ -250,6 +250,7 @@ type Mirror struct {
 	NSQ    NSQ
 	Fixity Fixity
 	Log    Log
+	Traces Traces
 	HTTP   HTTP
 }
 
@@ -282,6 +283,7 @@ type Server struct {
 	Database Database
 	Pull     Pull
 	Log      Log
+	Traces   Traces
 	HTTP     HTTP
 	*API     // of a server for people; nil: it is for programs only
 }

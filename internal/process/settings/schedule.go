@@ -29,6 +29,7 @@ type Scheduler struct {
 	Mail    Mail
 	Fixity  Fixity
 	Log     Log
+	Traces  Traces
 	HTTP    HTTP
 	Redis   *Redis
 	Janitor *Janitor

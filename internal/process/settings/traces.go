@@ -17,7 +17,7 @@ type Traces struct {
 	Endpoint    string         `env:"OTEL_EXPORTER_OTLP_ENDPOINT" is:"an http(s) URL" doc:"Collector of OpenTelemetry, such as http://127.0.0.1:4318; traces go to /v1/traces below it. Without it, or the next one, there are no traces"`
 	Exact       string         `env:"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT" is:"an http(s) URL" doc:"Whole URL that traces go to, in place of the one above"`
 	Exporter    string         `env:"OTEL_TRACES_EXPORTER" is:"otlp or none" oneof:"otlp none" doc:"Exporter of traces. otlp without an endpoint sends them to http://localhost:4318; none sends none"`
-	Disabled    string         `env:"OTEL_SDK_DISABLED" envDefault:"false" is:"true or false" oneof:"true false" doc:"Whether there are no traces, whatever else is set"`
+	Disabled    string         `env:"OTEL_SDK_DISABLED" envDefault:"false" is:"true or false" oneof:"true false" doc:"Switch for all of OpenTelemetry: with true there are no traces"`
 	Protocol    string         `env:"OTEL_EXPORTER_OTLP_PROTOCOL" envDefault:"http/protobuf" is:"http/protobuf" oneof:"http/protobuf" doc:"Protocol of the collector; there is no other"`
 	Headers     storage.Secret `env:"OTEL_EXPORTER_OTLP_HEADERS" is:"key=value pairs, separated by commas" doc:"Headers of each request to the collector, such as those that authorize it"`
 	Certificate string         `env:"OTEL_EXPORTER_OTLP_CERTIFICATE" is:"the path of a file" doc:"CA certificate of the collector in PEM format. Those of the system if empty"`

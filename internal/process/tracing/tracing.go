@@ -25,6 +25,7 @@ const flushTime = 3 * time.Second
 type Tracing struct {
 	provider *sdk.TracerProvider
 	tracer   trace.Tracer
+	to       *exporter
 }
 
 // Start begins to send spans, if the settings have a collector. The SDK reads from the environment what is
@@ -45,7 +46,7 @@ func Start(ctx context.Context, c settings.Traces, command, version string, log 
 	}
 	p := sdk.NewTracerProvider(sdk.WithBatcher(to), sdk.WithResource(about), sdk.WithIDGenerator(ids{}))
 	log.InfoContext(ctx, "sending traces", "endpoint", c.URL())
-	return &Tracing{p, p.Tracer(span.Scope)}, nil
+	return &Tracing{p, p.Tracer(span.Scope), to}, nil
 }
 
 // Tracer makes the spans of attempts; nil if there are none.
@@ -63,7 +64,9 @@ func (t *Tracing) Close() {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), flushTime)
 	defer cancel()
-	_ = t.provider.Shutdown(ctx) // the exporter has logged why
+	if err := t.provider.Shutdown(ctx); err != nil {
+		t.to.warn(ctx, 0, fmt.Errorf("send the last spans: %w", err))
+	}
 }
 
 // ids are those that a span must have, and random ones for the others.
