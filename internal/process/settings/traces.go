@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 	"time"
 
@@ -33,6 +34,9 @@ func (c *Traces) check(s *reader) {
 		if u, err := url.Parse(at); at != "" && (err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "") {
 			s.wrong(name, fmt.Sprintf("is %q; it must be an http(s) URL", at))
 		}
+	}
+	if share, err := strconv.ParseFloat(c.SamplerArg, 64); c.SamplerArg != "" && (err != nil || share < 0 || share > 1) {
+		s.wrong("OTEL_TRACES_SAMPLER_ARG", fmt.Sprintf("is %q; it must be %s", c.SamplerArg, allowed(c, "SamplerArg")))
 	}
 	if _, err := c.Header(); err != nil {
 		s.wrong("OTEL_EXPORTER_OTLP_HEADERS", "is not valid; it must be key=value pairs, separated by commas")
