@@ -343,8 +343,8 @@ func TestClaimWhoseAnswerWasLostSpendsNoAttempt(t *testing.T) {
 		t.Errorf("%d attempts are on record as lost claims, want %d", n, most+1)
 	}
 	for range most + 1 {
-		if end := <-seen; end.Outcome != "lease expired" || end.Attempt != 0 {
-			t.Errorf("the metrics have %+v, and the ledger says lease expired", end)
+		if end := <-seen; end.Outcome != "lease expired" || end.Attempt != 0 || end.Of == nil || end.Of.Item != lost || end.Of.Worker != e.Worker() {
+			t.Errorf("the metrics have %+v of %+v, and the ledger says lease expired", end, end.Of)
 		}
 	}
 	q.settle(known, claim.Done{Next: "Cleanup"}, nil)

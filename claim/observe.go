@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/span"
 )
 
 // Observer receives what an engine does, for metrics. It is called by many
@@ -30,16 +31,7 @@ type End struct {
 	Code    string          // stable, of the error; "" if the stage is done
 	Status  registry.Status // of the item afterwards
 	Attempt int             // which it was of those at the stage that count
-	Of      *Taken          // the attempt, if it was that of a worker which is gone; else nil
-}
-
-// Taken is an attempt that its own worker cannot say anything of any more.
-type Taken struct {
-	Item, Token    int64
-	Created, Began time.Time // the item; the attempt
-	Institution    string
-	Size           int64
-	Worker         string
+	Of      *span.Attempt   // the attempt, if its worker is gone or another program; nil: who made it knows it
 }
 
 // Failed reports whether no further attempt will be made of the item.

@@ -15,6 +15,7 @@ import (
 	"github.com/farol-preservation/farol/claim/rounds"
 	"github.com/farol-preservation/farol/claim/stages"
 	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/span"
 )
 
 // deadWorker is what the workers of a host know of one that died there.
@@ -289,7 +290,7 @@ func reapIn(ctx context.Context, db querier, ids []int64, n deaths) ([]reaped, e
 	rows, _ := db.Query(ctx, reapSQL, ids, n.attempts, n.stages, n.items, n.files, n.workers, n.messages)
 	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (r reaped, err error) {
 		var action registry.Action
-		r.end.Of = &Taken{}
+		r.end.Of = &span.Attempt{}
 		err = row.Scan(&r.id, &action, &r.place.Partition.Stage, &r.place.Partition.Band, &r.place.Position.Priority, &r.place.Position.VirtualStart, &r.note, &r.code, &r.end.Status, &r.end.Attempt,
 			&r.end.Of.Token, &r.end.Of.Created, &r.end.Of.Began, &r.end.Of.Institution, &r.end.Of.Size, &r.end.Of.Worker)
 		r.end.Of.Item = r.id

@@ -9,10 +9,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/farol-preservation/farol/claim"
 	"github.com/farol-preservation/farol/claim/remote"
 	"github.com/farol-preservation/farol/internal/rigs/testenv"
 	"github.com/farol-preservation/farol/internal/rigs/testenv/must"
+	"github.com/farol-preservation/farol/span"
 )
 
 // scanned is a queue with a stage behind Validate that programs work over HTTP.
@@ -60,6 +63,32 @@ func TestAddedStageIsEnteredAndLeft(t *testing.T) {
 	}
 	if topics := value[string](q, `SELECT string_agg(topic, ' ' ORDER BY id) FROM topic_messages`); topics != "ingest02_bag_validation ingest_virus_scan ingest03_reingest_check" {
 		t.Errorf("the topics are %s", topics)
+	}
+}
+
+// Of the attempt of another program, who ends it knows what it was. Of one of its own, its worker does.
+func TestEndsNameTheAttemptsOfOtherPrograms(t *testing.T) {
+	t.Parallel()
+	q := newQueue(t)
+	q.exec(`SELECT add_stage('Virus Scan', 'Validate')`)
+	seen := make(ended, 2)
+	e := q.engine(func(o *claim.Options) { o.Observer = seen })
+	r := remote.New(e, q.db)
+	id := q.put("Virus Scan", 10)
+	c := one(t, r, anna())
+	if _, _, err := r.Settle(t.Context(), id, c.Token, claim.Done{}, nil); err != nil {
+		t.Fatal(err)
+	}
+	want := &span.Attempt{
+		Item: id, Token: c.Token, Created: value[time.Time](q, `SELECT created_at FROM work_items`), Began: value[time.Time](q, `SELECT claimed_at FROM work_item_attempts`),
+		Institution: "test.edu", Size: 10, Worker: "anna",
+	}
+	if diff := cmp.Diff(want, (<-seen).Of); diff != "" {
+		t.Errorf("the attempt is (-want, +got):\n%s", diff)
+	}
+	q.settle(q.claimOne(e, "Reingest Check"), claim.Done{Next: "Copy To Staging"}, nil)
+	if end := <-seen; end.Of != nil || !c.CreatedAt.Equal(want.Created) {
+		t.Errorf("an attempt of this process is %+v; claimed %+v", end, c)
 	}
 }
 

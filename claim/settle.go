@@ -16,6 +16,7 @@ import (
 	"github.com/farol-preservation/farol/claim/lane"
 	"github.com/farol-preservation/farol/claim/stages"
 	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/span"
 )
 
 // endStore is how claims end.
@@ -55,8 +56,9 @@ func newSettler(c *core, s endStore) *settler {
 type Ending struct {
 	Item   Item
 	Done   Done
-	Result error  // nil: the stage's work is done
-	File   string // that was in progress, for the ledger
+	Result error         // nil: the stage's work is done
+	File   string        // that was in progress, for the ledger
+	Of     *span.Attempt // see [End]
 
 	carry bool // the caller goes on with the item at its next stage
 }
@@ -90,7 +92,7 @@ func (s *settler) settle(ctx context.Context, endings []Ending) []settled {
 			ended[at[j]].err = fmt.Errorf("settle item %d at %s: %w", end.Item.ID, end.Item.Step(), err)
 			continue
 		}
-		ended[at[j]].end = End{Stage: end.Item.Step(), Outcome: m.Ended, Code: m.Code, Status: m.Status, Attempt: end.Item.Attempt}
+		ended[at[j]].end = End{Stage: end.Item.Step(), Outcome: m.Ended, Code: m.Code, Status: m.Status, Attempt: end.Item.Attempt, Of: end.Of}
 		s.options.Observer.Ended(ended[at[j]].end)
 		if c.Value.lease > 0 {
 			next := end.Item.carriedOn(m, c.Value, known.Of(end.Item.Action, m.Stage))

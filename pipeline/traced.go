@@ -20,9 +20,9 @@ func (r *Runner) trace(ctx context.Context, item claim.Item) (context.Context, *
 		return ctx, nil
 	}
 	ctx, s := span.Attempt{
-		Item: item.ID, Token: item.Token, Created: item.CreatedAt, Stage: item.Step(), Number: item.Attempt,
+		Item: item.ID, Token: item.Token, Created: item.CreatedAt, Began: time.Now(), Stage: item.Step(), Number: item.Attempt,
 		Institution: item.Institution, Size: item.Size, Worker: r.engine.Worker(),
-	}.Begin(ctx, r.options.Tracer, time.Now())
+	}.Begin(ctx, r.options.Tracer)
 	return ctx, &traced{s}
 }
 

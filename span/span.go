@@ -42,13 +42,13 @@ func hash(text []byte, numbers ...int64) [sha256.Size]byte {
 
 // An Attempt is what an attempt is known by.
 type Attempt struct {
-	Item, Token int64
-	Created     time.Time // the item
-	Stage       string
-	Number      int // of the attempt
-	Institution string
-	Size        int64
-	Worker      string
+	Item, Token    int64
+	Created, Began time.Time // the item; the attempt
+	Stage          string
+	Number         int // of the attempt
+	Institution    string
+	Size           int64
+	Worker         string
 }
 
 type identity struct {
@@ -70,9 +70,9 @@ const step = 2
 
 // Begin begins the span of an attempt, in the trace of its item, with a link to the attempt before. That
 // leads nowhere if a person has changed the item in between, which is a transition too.
-func (a Attempt) Begin(ctx context.Context, t trace.Tracer, at time.Time) (context.Context, trace.Span) {
+func (a Attempt) Begin(ctx context.Context, t trace.Tracer) (context.Context, trace.Span) {
 	in := TraceOf(a.Item, a.Created)
-	options := []trace.SpanStartOption{trace.WithNewRoot(), trace.WithTimestamp(at), trace.WithSpanKind(trace.SpanKindConsumer), trace.WithAttributes(
+	options := []trace.SpanStartOption{trace.WithNewRoot(), trace.WithTimestamp(a.Began), trace.WithSpanKind(trace.SpanKindConsumer), trace.WithAttributes(
 		attribute.Int64("farol.item", a.Item), attribute.String("farol.stage", a.Stage), attribute.Int("farol.attempt", a.Number),
 		attribute.String("farol.institution", a.Institution), attribute.Int64("farol.size", a.Size), attribute.String("farol.worker", a.Worker),
 	)}

@@ -21,6 +21,7 @@ import (
 	"github.com/farol-preservation/farol/claim/lane"
 	"github.com/farol-preservation/farol/claim/stages"
 	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/span"
 )
 
 // ErrNotRemote says that Farol processes a stage itself: to end it without its work would
@@ -250,9 +251,10 @@ var claimSQL string
 func (r *Queue) claimed(ctx context.Context, item, token int64) (end claim.Ending, err error) {
 	i := &end.Item
 	i.ID, i.Token = item, token
-	worker := ""
+	worker, of := "", span.Attempt{Item: item, Token: token}
 	err = r.db.QueryRow(ctx, claimSQL, item, token).
-		Scan(&i.Action, &i.Stage, &i.Attempt, &i.Band, &i.At.Priority, &i.At.VirtualStart, &worker, &end.File)
+		Scan(&i.Action, &i.Stage, &i.Attempt, &i.Band, &i.At.Priority, &i.At.VirtualStart, &worker, &end.File,
+			&of.Created, &of.Began, &of.Institution, &of.Size, &of.Worker)
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
 		return end, r.whyLost(ctx, item, token)
@@ -261,6 +263,7 @@ func (r *Queue) claimed(ctx context.Context, item, token int64) (end claim.Endin
 	case worker != stages.Remote:
 		return end, fmt.Errorf("item %d: %w: %s", item, ErrNotRemote, i.Step())
 	}
+	end.Of = &of
 	i.MaxAttempts = r.engine.Settings().Of(i.Action, i.Stage).MaxAttempts
 	return end, nil
 }

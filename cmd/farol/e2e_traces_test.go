@@ -1,6 +1,8 @@
 package main
 
 import (
+	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -27,6 +29,9 @@ func TestBagIsOneTrace(t *testing.T) {
 	proxy.Delay(slowly)
 	s.exec(`UPDATE stage_settings SET paused = false`)
 	first.eventually("the middle of Store", func() bool { return s.inTheMiddle(id, "Store", 0) })
+	want := settings.StageNames()
+	at := slices.Index(want, "Store")
+	first.eventually("the attempts before it to be sent", func() bool { return len(attemptsOf(traces.Spans())) == at })
 	first.kill()
 	proxy.Delay(0)
 	second := s.worker()
@@ -35,7 +40,6 @@ func TestBagIsOneTrace(t *testing.T) {
 
 	trace := span.TraceOf(id, ask[time.Time](t, s.db, `SELECT created_at FROM all_work_items WHERE id = $1`, id)).String()
 	spans := map[string]collector.Span{}
-	var attempts []collector.Span
 	for _, one := range traces.Spans() {
 		if one.Trace != trace {
 			t.Errorf("%s is in the trace %s; the item is %s", one.Name, one.Trace, trace)
@@ -44,12 +48,8 @@ func TestBagIsOneTrace(t *testing.T) {
 			t.Errorf("the span of %s came twice", one.Name)
 		}
 		spans[one.ID] = one
-		if strings.HasPrefix(one.Name, "attempt ") {
-			attempts = append(attempts, one)
-		}
 	}
-	want := settings.StageNames()
-	at := slices.Index(want, "Store")
+	attempts := attemptsOf(traces.Spans())
 	want = slices.Insert(want, at, "Store") // which was killed
 	if len(attempts) != len(want) {
 		t.Fatalf("%d attempts were sent, want %d: %+v", len(attempts), len(want), attempts)
@@ -83,6 +83,10 @@ func TestBagIsOneTrace(t *testing.T) {
 	}
 }
 
+func attemptsOf(spans []collector.Span) []collector.Span {
+	return slices.DeleteFunc(spans, func(s collector.Span) bool { return !strings.HasPrefix(s.Name, "attempt ") })
+}
+
 // belowStage fails unless each service was called below the attempt of a stage that is done, and no span
 // names a file.
 func belowStage(t *testing.T, spans map[string]collector.Span) {
@@ -107,5 +111,30 @@ func belowStage(t *testing.T, spans map[string]collector.Span) {
 		if !found[service] {
 			t.Errorf("nothing below Store is of %s: %v", service, found)
 		}
+	}
+}
+
+// The attempt of a program that processes a stage over HTTP is a span in the trace of its item, too.
+func TestStageOfAnotherProgramIsTraced(t *testing.T) {
+	t.Parallel()
+	s, traces := newSite(t), collector.New(t)
+	s.settings["OTEL_EXPORTER_OTLP_ENDPOINT"] = traces.URL
+	s.exec(`SELECT add_stage('Virus Scan', 'Validate')`)
+	s.exec(`INSERT INTO work_items (institution_id, action, stage, name, bucket, etag, size, bag_date)
+		SELECT id, 'Ingest', 'Virus Scan', 'a.tar', 'in', 'e', 7, now() FROM institutions`)
+	server, at := startServe(t, s.binary, "127.0.0.1", s.settings)
+	id := ask[int64](t, s.db, `SELECT id FROM work_items`)
+	if status, answer := send(t, at+"/v1/claim", "", `{"worker": "anna", "stages": ["Virus Scan"], "wait": 20}`, "Content-Type", "application/json"); status != http.StatusOK {
+		t.Fatalf("claim: %d %s", status, answer)
+	}
+	token := ask[int64](t, s.db, `SELECT claim_token FROM work_items`)
+	if status, answer := send(t, at+"/v1/finish", "", fmt.Sprintf(`{"id": %d, "token": %d}`, id, token), "Content-Type", "application/json"); status != http.StatusOK {
+		t.Fatalf("finish: %d %s", status, answer)
+	}
+	s.terminate(server)
+	sent := traces.Spans()
+	trace := span.TraceOf(id, ask[time.Time](t, s.db, `SELECT created_at FROM work_items`)).String()
+	if len(sent) != 1 || sent[0].Trace != trace || sent[0].Service != "farol-serve" || sent[0].About["farol.worker"] != "anna" || sent[0].About["farol.outcome"] != "done" {
+		t.Errorf("the trace %s was sent as %+v", trace, sent)
 	}
 }

@@ -78,8 +78,12 @@ func runMirror(ctx context.Context, wait waiting) error {
 	defer stop()
 	metrics := prometheus.NewRegistry()
 	metrics.MustRegister(monitor.NewMirror(mirror))
-	ends := monitor.NewEnds(metrics)
-	work := func() error { return reaping(ctx, s.DB, ends, "mirror", config.Traces, log, mirror.Run) }
+	ends, traces, err := endsOf(ctx, "mirror", config.Traces, metrics, log)
+	if err != nil {
+		return err
+	}
+	defer traces.Close()
+	work := func() error { return reaping(ctx, s.DB, ends, log, mirror.Run) }
 	return watched(ctx, stop, work, func(ctx context.Context, ready readiness) error {
 		return serveQueue(ctx, "mirror", s, config.Database, config.HTTP, ready, log, metrics)
 	})

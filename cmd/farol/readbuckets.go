@@ -61,7 +61,7 @@ func readBuckets(call *op.Call, once bool) error {
 		return err
 	}
 	defer s.Close()
-	c := newScheduling("read-buckets", s, settings.Scheduler{Database: config.Database, Log: config.Log, HTTP: config.HTTP, Read: config.Read, S3: &config.S3}, []string{upkeep.ReadBucketsJob})
+	c := newScheduling("read-buckets", s, settings.Scheduler{Database: config.Database, Log: config.Log, Traces: config.Traces, HTTP: config.HTTP, Read: config.Read, S3: &config.S3}, []string{upkeep.ReadBucketsJob})
 	if !once {
 		c.Jobs = []upkeep.Job{c.reader().Job(interval)}
 		return c.serve(ctx, "read-buckets")

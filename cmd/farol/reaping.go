@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/farol-preservation/farol/claim"
 	"github.com/farol-preservation/farol/internal/process/build"
@@ -14,23 +15,26 @@ import (
 	"github.com/farol-preservation/farol/internal/process/tracing"
 )
 
-// reaping does the work of a service that processes no items, and also ends the attempts of
-// workers that are gone: while any service runs, no item stays in progress without a worker. The
-// spans of these attempts are sent as those of the command.
-func reaping(ctx context.Context, db *pgxpool.Pool, ends monitor.Ends, command string, traces settings.Traces, log *slog.Logger, work func(context.Context) error) error {
-	t, err := tracing.Start(ctx, traces, command, build.This().Version, log)
+// endsOf observes the attempts that a command ends, in its metrics and traces. The traces are to be closed.
+func endsOf(ctx context.Context, command string, config settings.Traces, metrics prometheus.Registerer, log *slog.Logger) (claim.Observer, *tracing.Tracing, error) {
+	traces, err := tracing.Start(ctx, config, command, build.This().Version, log)
 	if err != nil {
-		return err
+		return nil, nil, err
 	}
-	defer t.Close()
+	return traces.Observe(monitor.NewEnds(metrics)), traces, nil
+}
+
+// reaping does the work of a service that processes no items, and also ends the attempts of
+// workers that are gone: while any service runs, no item stays in progress without a worker.
+func reaping(ctx context.Context, db *pgxpool.Pool, ends claim.Observer, log *slog.Logger, work func(context.Context) error) error {
 	watching, stop := context.WithCancel(ctx)
 	var reaper sync.WaitGroup
 	reaper.Go(func() {
 		o := claim.DefaultOptions()
-		o.Log, o.Observer, o.Archive = log, t.Observe(ends), 0 // workers archive
+		o.Log, o.Observer, o.Archive = log, ends, 0 // workers archive
 		claim.Watch(watching, db, o)
 	})
-	err = work(ctx)
+	err := work(ctx)
 	stop()
 	reaper.Wait()
 	return err

@@ -187,7 +187,11 @@ func (c *scheduling) serve(ctx context.Context, command string) error {
 		return err
 	}
 	defer figures.Close()
-	ends := monitor.NewEnds(c.metrics.Registry)
+	ends, traces, err := endsOf(ctx, command, c.config.Traces, c.metrics.Registry, c.Log)
+	if err != nil {
+		return err
+	}
+	defer traces.Close()
 	c.metrics.Registry.MustRegister(figures, monitor.NewJobs(figures.Registry), monitor.NewOutbox(figures.Registry))
 	sources, err := c.receiveEvents(ctx)
 	if err != nil {
@@ -201,7 +205,7 @@ func (c *scheduling) serve(ctx context.Context, command string) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	run := func() error {
-		return reaping(ctx, c.DB, ends, command, c.config.Traces, c.Log, func(ctx context.Context) error {
+		return reaping(ctx, c.DB, ends, c.Log, func(ctx context.Context) error {
 			sources.alongside(ctx, c.Run)
 			return nil
 		})

@@ -85,7 +85,12 @@ func runServe(ctx context.Context, apis served, wait waiting) error {
 	defer stop()
 	group, ctx := errgroup.WithContext(ctx)
 	metrics := prometheus.NewRegistry()
-	v := &server{Services: s, config: config, log: log, stop: stop, group: group, metrics: metrics, requests: monitor.NewRequests(metrics), ends: monitor.NewEnds(metrics)}
+	ends, traces, err := endsOf(ctx, "serve", config.Traces, metrics, log)
+	if err != nil {
+		return err
+	}
+	defer traces.Close()
+	v := &server{Services: s, config: config, log: log, stop: stop, group: group, metrics: metrics, requests: monitor.NewRequests(metrics), ends: ends}
 	if apis.web {
 		if err := v.serveWeb(ctx); err != nil {
 			return err
@@ -99,7 +104,7 @@ func runServe(ctx context.Context, apis served, wait waiting) error {
 	work := group.Wait
 	if !apis.lease { // whose engine does it
 		work = func() error {
-			return reaping(ctx, s.DB, v.ends, "serve", config.Traces, log, func(context.Context) error { return group.Wait() })
+			return reaping(ctx, s.DB, ends, log, func(context.Context) error { return group.Wait() })
 		}
 	}
 	return watched(ctx, stop, work, func(ctx context.Context, ready readiness) error {
@@ -116,7 +121,7 @@ type server struct {
 	stop     context.CancelFunc
 	group    *errgroup.Group
 	requests monitor.Requests
-	ends     monitor.Ends
+	ends     claim.Observer
 	metrics  *prometheus.Registry
 }
 
@@ -188,7 +193,7 @@ func serveUntil(ctx context.Context, handler http.Handler, listener net.Listener
 
 // serveEngine is the queue for workers over HTTP: it is notified of items, and ends the
 // attempts of workers that died.
-func serveEngine(ctx context.Context, s *connect.Services, direct *pgx.ConnConfig, ends monitor.Ends, log *slog.Logger) (*claim.Engine, error) {
+func serveEngine(ctx context.Context, s *connect.Services, direct *pgx.ConnConfig, ends claim.Observer, log *slog.Logger) (*claim.Engine, error) {
 	o := claim.DefaultOptions()
 	o.Direct, o.Observer, o.Log, o.Archive = direct, ends, log, 0 // workers archive
 	engine, err := claim.New(ctx, s.DB, o)

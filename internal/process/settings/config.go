@@ -240,6 +240,7 @@ type BucketReader struct {
 	Database Database
 	S3       S3
 	Log      Log
+	Traces   Traces
 	HTTP     HTTP
 	Read     Read
 }

@@ -72,7 +72,7 @@ func settingsTables() string {
 		{&Schedule{}, "`schedule`"},
 		{&Mail{}, "`schedule`, `mail test`"},
 		{&Log{}, "`work`, `schedule`, `read-buckets`, `mirror`, `serve`, `janitor`, `doctor`"},
-		{&Traces{}, "`work`, `schedule`, `mirror`, `serve`; see [Traces](operators.md#traces)"},
+		{&Traces{}, "`work`, `schedule`, `read-buckets`, `mirror`, `serve`; see [Traces](operators.md#traces)"},
 	} {
 		fmt.Fprintf(&b, "| **%s** | | | |\n", block.users)
 		for _, f := range FieldsOf("", block.of) {

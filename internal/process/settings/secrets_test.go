@@ -17,6 +17,7 @@ func TestSecretsAreReadAgain(t *testing.T) {
 		Mail     Mail
 		Web      Web
 		Read     Read
+		Traces   Traces
 	}
 	values := map[string][2]string{
 		"FAROL_DATABASE_URL":            {"postgres://u:one@h/farol", "postgres://u:two@h/farol"},
@@ -24,6 +25,7 @@ func TestSecretsAreReadAgain(t *testing.T) {
 		"FAROL_REDIS_URL":               {"redis://:one@h", "redis://:two@h"},
 		"FAROL_SMTP_PASSWORD":           {"one", "two"},
 		"FAROL_READ_TOKEN":              {"sixteen letters 1", "sixteen letters 2"},
+		"OTEL_EXPORTER_OTLP_HEADERS":    {"key=one", "key=two"},
 		"FAROL_WEB_KEY":                 {key, other + "," + key},
 		"FAROL_OIDC_TEST_CLIENT_SECRET": {"one of theirs", "two of theirs"},
 	}
@@ -61,8 +63,13 @@ func TestSecretsAreReadAgain(t *testing.T) {
 		t.Helper()
 		session := Session{c.Database}
 		session.check(&reader{environ: inFiles})
+		header, err := c.Traces.Header()
+		if err != nil {
+			t.Error(err)
+		}
 		now := map[string]string{
-			"FAROL_DATABASE_URL": c.Database.CurrentURL(), "FAROL_DATABASE_DIRECT_URL": c.Database.CurrentDirect(), "FAROL_REDIS_URL": c.Redis.CurrentURL(),
+			"OTEL_EXPORTER_OTLP_HEADERS": "key=" + header.Get("Key"),
+			"FAROL_DATABASE_URL":         c.Database.CurrentURL(), "FAROL_DATABASE_DIRECT_URL": c.Database.CurrentDirect(), "FAROL_REDIS_URL": c.Redis.CurrentURL(),
 			"FAROL_SMTP_PASSWORD": c.Mail.CurrentPassword(), "FAROL_WEB_KEY": c.Web.CurrentKey(), "FAROL_READ_TOKEN": c.Read.CurrentToken(),
 			"FAROL_OIDC_TEST_CLIENT_SECRET": c.Web.Providers()[0].CurrentSecret(),
 		}

@@ -30,13 +30,39 @@ func TestTracesGoWhereTheSettingsSay(t *testing.T) {
 
 func TestWrongSettingsOfTracesAreRefused(t *testing.T) {
 	t.Parallel()
-	for name, value := range map[string]string{
-		"OTEL_EXPORTER_OTLP_ENDPOINT": "collector:4317", "OTEL_EXPORTER_OTLP_PROTOCOL": "grpc", "OTEL_TRACES_EXPORTER": "jaeger", "OTEL_SDK_DISABLED": "7",
-		"OTEL_EXPORTER_OTLP_HEADERS": "authorization: geheim", "OTEL_TRACES_SAMPLER": "some", "OTEL_TRACES_SAMPLER_ARG": "half",
+	for _, wrong := range [][2]string{
+		{"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "collector:4317"}, {"OTEL_EXPORTER_OTLP_PROTOCOL", "grpc"}, {"OTEL_TRACES_EXPORTER", "jaeger"},
+		{"OTEL_TRACES_SAMPLER", "some"}, {"OTEL_TRACES_SAMPLER_ARG", "half"}, {"OTEL_TRACES_SAMPLER_ARG", "1.5"}, {"OTEL_RESOURCE_ATTRIBUTES", "a"},
+		{"OTEL_EXPORTER_OTLP_HEADERS", "geheim"}, {"OTEL_EXPORTER_OTLP_HEADERS", "authorization: Bearer geheim=="}, {"OTEL_EXPORTER_OTLP_HEADERS", "key=geheim%zz"},
+		{"OTEL_EXPORTER_OTLP_HEADERS", "key=geheim%0aother: header"},
 	} {
-		_, err := Load(map[string]string{name: value}, Traces{})
-		if err == nil || !strings.Contains(err.Error(), name) || strings.Contains(err.Error(), "geheim") {
-			t.Errorf("%s=%s: %v", name, value, err)
+		environ := map[string]string{"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:4318", wrong[0]: wrong[1]}
+		_, err := Load(environ, Traces{})
+		if err == nil || !strings.Contains(err.Error(), wrong[0]+" is ") || strings.Contains(err.Error(), "geheim") {
+			t.Errorf("%s=%s: %v", wrong[0], wrong[1], err)
 		}
+		if wrong[0] == "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT" {
+			continue // a URL is one, or not
+		}
+		environ["OTEL_SDK_DISABLED"] = "True"
+		if _, err := Load(environ, Traces{}); err != nil {
+			t.Errorf("%s=%s is refused without traces, although other programs may read it: %v", wrong[0], wrong[1], err)
+		}
+	}
+}
+
+func TestHeadersOfTracesAreRead(t *testing.T) {
+	t.Parallel()
+	c, err := Load(map[string]string{
+		"OTEL_EXPORTER_OTLP_HEADERS": " authorization = Bearer%20a=b ,x-tenant=t,", "OTEL_RESOURCE_ATTRIBUTES": "deployment.environment.name=test,k8s.io/name=a%2Cb",
+	}, Traces{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if h, err := c.Header(); err != nil || len(h) != 2 || h.Get("Authorization") != "Bearer a=b" || h.Get("X-Tenant") != "t" {
+		t.Errorf("the headers are %v, %v", h, err)
+	}
+	if a, err := c.Attributes(); err != nil || len(a) != 2 || a[1] != [2]string{"k8s.io/name", "a,b"} {
+		t.Errorf("the attributes are %v, %v", a, err)
 	}
 }

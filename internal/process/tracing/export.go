@@ -32,8 +32,7 @@ const repeat = 10 * time.Minute
 // An exporter sends spans by OTLP over HTTP. OpenTelemetry's own brings gRPC, whose code is twice as large
 // as that of the SDK, and never used here.
 type exporter struct {
-	url    string
-	header http.Header
+	to     settings.Traces
 	client *http.Client
 	log    *slog.Logger
 
@@ -43,11 +42,6 @@ type exporter struct {
 }
 
 func newExporter(c settings.Traces, log *slog.Logger) (*exporter, error) {
-	header, err := c.Header()
-	if err != nil {
-		return nil, err
-	}
-	header.Set("Content-Type", "application/x-protobuf")
 	transport := &http.Transport{Proxy: http.ProxyFromEnvironment, ForceAttemptHTTP2: true, IdleConnTimeout: time.Minute, TLSHandshakeTimeout: 10 * time.Second}
 	if c.Certificate != "" {
 		pem, err := os.ReadFile(c.Certificate)
@@ -60,7 +54,10 @@ func newExporter(c settings.Traces, log *slog.Logger) (*exporter, error) {
 		}
 		transport.TLSClientConfig = &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}
 	}
-	return &exporter{url: c.URL(), header: header, client: &http.Client{Transport: transport, Timeout: c.Timeout()}, log: log}, nil
+	return &exporter{to: c, log: log, client: &http.Client{
+		Transport: transport, Timeout: c.Timeout(),
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }, // the headers are for the collector
+	}}, nil
 }
 
 // ExportSpans is of sdk.SpanExporter. Spans that the collector does not take are lost.
@@ -76,11 +73,14 @@ func (e *exporter) send(ctx context.Context, spans []sdk.ReadOnlySpan) error {
 	if err != nil {
 		return err
 	}
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, e.url, bytes.NewReader(body))
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, e.to.URL(), bytes.NewReader(body))
 	if err != nil {
 		return err
 	}
-	request.Header = e.header.Clone()
+	if request.Header, err = e.to.Header(); err != nil {
+		return err
+	}
+	request.Header.Set("Content-Type", "application/x-protobuf")
 	response, err := e.client.Do(request)
 	if err != nil {
 		return err
@@ -98,7 +98,7 @@ func (e *exporter) warn(ctx context.Context, spans int, err error) {
 	defer e.mu.Unlock()
 	e.lost += spans
 	if now := time.Now(); e.warned.IsZero() || now.Sub(e.warned) >= repeat {
-		e.log.WarnContext(ctx, "cannot send traces; their spans are lost, and work goes on", "spans", e.lost, "err", storage.Redact(err.Error()), "to_do", "check OTEL_EXPORTER_OTLP_ENDPOINT and the collector")
+		e.log.WarnContext(ctx, "sending traces failed; spans are lost, and work goes on", "spans", e.lost, "err", storage.Redact(err.Error()), "to_do", "check OTEL_EXPORTER_OTLP_ENDPOINT and the collector")
 		e.warned, e.lost = now, 0
 	}
 }

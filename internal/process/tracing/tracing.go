@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"strings"
 	"time"
 
+	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/sdk/resource"
 	sdk "go.opentelemetry.io/otel/sdk/trace"
@@ -28,9 +30,8 @@ type Tracing struct {
 	to       *exporter
 }
 
-// Start begins to send spans, if the settings have a collector. The SDK reads from the environment what is
-// sampled, how many spans may wait, and what the process is called. A collector that does not answer
-// keeps nothing waiting: what there is no space for is dropped.
+// Start begins to send spans, if the settings have a collector. A collector that does not answer keeps
+// nothing waiting: what there is no space for is dropped.
 func Start(ctx context.Context, c settings.Traces, command, version string, log *slog.Logger) (*Tracing, error) {
 	if !c.On() {
 		return nil, nil //nolint:nilnil // it is the usual case
@@ -39,14 +40,44 @@ func Start(ctx context.Context, c settings.Traces, command, version string, log 
 	if err != nil {
 		return nil, err
 	}
-	about, err := resource.New(ctx, resource.WithAttributes(attribute.String("service.name", "farol-"+command), attribute.String("service.version", version)),
-		resource.WithHost(), resource.WithProcessPID(), resource.WithTelemetrySDK(), resource.WithFromEnv())
+	chosen, err := samplerOf(c)
 	if err != nil {
-		return nil, fmt.Errorf("OTEL_RESOURCE_ATTRIBUTES: %w", err)
+		return nil, err
 	}
-	p := sdk.NewTracerProvider(sdk.WithBatcher(to), sdk.WithResource(about), sdk.WithIDGenerator(ids{}))
+	about, err := c.Attributes()
+	if err != nil {
+		return nil, err
+	}
+	attributes := []attribute.KeyValue{attribute.String("service.name", "farol-"+command), attribute.String("service.version", version)}
+	for _, pair := range about {
+		attributes = append(attributes, attribute.String(pair[0], pair[1])) // the last of a name counts
+	}
+	if c.Service != "" {
+		attributes = append(attributes, attribute.String("service.name", c.Service))
+	}
+	process, err := resource.New(ctx, resource.WithHost(), resource.WithProcessPID(), resource.WithTelemetrySDK(), resource.WithAttributes(attributes...))
+	if err != nil {
+		log.WarnContext(ctx, "cannot describe this process in traces; what is known is sent", "err", err)
+	}
+	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { to.warn(context.WithoutCancel(ctx), 0, err) }))
+	p := sdk.NewTracerProvider(sdk.WithBatcher(to), sdk.WithResource(process), sdk.WithSampler(chosen), sdk.WithIDGenerator(ids{}))
 	log.InfoContext(ctx, "sending traces", "endpoint", c.URL())
 	return &Tracing{p, p.Tracer(span.Scope), to}, nil
+}
+
+// samplerOf chooses by the trace, so that all processes choose alike; what is below a span goes with it.
+func samplerOf(c settings.Traces) (sdk.Sampler, error) {
+	share, err := c.Share()
+	if err != nil {
+		return nil, err
+	}
+	switch strings.TrimPrefix(c.Sampler, "parentbased_") {
+	case "always_off":
+		share = 0
+	case "always_on":
+		share = 1
+	}
+	return sdk.ParentBased(sdk.TraceIDRatioBased(share)), nil
 }
 
 // Tracer makes the spans of attempts; nil if there are none.
@@ -93,7 +124,8 @@ func (ids) NewSpanID(context.Context, trace.TraceID) (id trace.SpanID) {
 	return id
 }
 
-// Observe has the attempts of workers that are gone be spans too: nobody else can end theirs.
+// Observe has the attempts of workers that have no spans of their own be spans too: of those that are gone,
+// and of other programs.
 func (t *Tracing) Observe(o claim.Observer) claim.Observer {
 	if t == nil {
 		return o
@@ -110,10 +142,10 @@ type observer struct {
 // Ended is of claim.Observer.
 func (o observer) Ended(end claim.End) {
 	o.Observer.Ended(end)
-	if a := end.Of; a != nil {
-		_, s := span.Attempt{
-			Item: a.Item, Token: a.Token, Created: a.Created, Stage: end.Stage, Number: end.Attempt, Institution: a.Institution, Size: a.Size, Worker: a.Worker,
-		}.Begin(context.Background(), o.tracer, a.Began)
+	if end.Of != nil {
+		a := *end.Of
+		a.Stage, a.Number = end.Stage, end.Attempt
+		_, s := a.Begin(context.Background(), o.tracer)
 		span.Ended(s, end.Outcome, end.Code)
 	}
 }

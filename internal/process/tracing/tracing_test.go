@@ -25,7 +25,7 @@ func configured(t testing.TB, environ map[string]string) settings.Traces {
 }
 
 func attempt(tracing *Tracing, token int64) {
-	ctx, s := span.Attempt{Item: 7, Token: token, Created: time.Unix(1, 0), Stage: "Store"}.Begin(context.Background(), tracing.Tracer(), time.Now())
+	ctx, s := span.Attempt{Item: 7, Token: token, Created: time.Unix(1, 0), Began: time.Now(), Stage: "Store"}.Begin(context.Background(), tracing.Tracer())
 	_, call := span.Call(ctx, "S3 GetObject")
 	span.End(call, true)
 	span.Ended(s, "transient", "s3-unavailable")
@@ -53,7 +53,7 @@ func TestAttemptsOfGoneWorkersAreSent(t *testing.T) {
 	attempt(tracing, 3)
 	ends := tracing.Observe(ends{})
 	ends.Ended(claim.End{Stage: "Store"}) // one of our own, whose span its runner ends
-	ends.Ended(claim.End{Stage: "Store", Outcome: "oom", Code: "oom", Of: &claim.Taken{Item: 7, Token: 1, Created: time.Unix(1, 0), Began: time.Unix(2, 0), Worker: "w"}})
+	ends.Ended(claim.End{Stage: "Store", Outcome: "oom", Code: "oom", Of: &span.Attempt{Item: 7, Token: 1, Created: time.Unix(1, 0), Began: time.Unix(2, 0), Worker: "w"}})
 	tracing.Close()
 	spans := traces.Spans()
 	if len(spans) != 3 {
@@ -104,21 +104,24 @@ func TestCollectorThatHangsDelaysNothing(t *testing.T) {
 
 // All processes sample the same items.
 func TestItemsAreSampled(t *testing.T) {
-	t.Setenv("OTEL_TRACES_SAMPLER", "traceidratio")
-	t.Setenv("OTEL_TRACES_SAMPLER_ARG", "0.5")
+	t.Parallel()
 	traces := collector.New(t)
-	c := configured(t, map[string]string{"OTEL_EXPORTER_OTLP_ENDPOINT": traces.URL})
+	c := configured(t, map[string]string{
+		"OTEL_EXPORTER_OTLP_ENDPOINT": traces.URL, "OTEL_TRACES_SAMPLER": "traceidratio", "OTEL_TRACES_SAMPLER_ARG": "0.5", "OTEL_SERVICE_NAME": "ours", "OTEL_RESOURCE_ATTRIBUTES": "service.name=other",
+	})
 	for range 2 {
 		tracing := must.Get(Start(t.Context(), c, "work", "1", slog.New(slog.DiscardHandler)))(t)
 		for item := range int64(200) {
-			_, s := span.Attempt{Item: item, Token: 1, Created: time.Unix(1, 0)}.Begin(t.Context(), tracing.Tracer(), time.Now())
+			_, s := span.Attempt{Item: item, Token: 1, Created: time.Unix(1, 0)}.Begin(t.Context(), tracing.Tracer())
 			s.End()
 		}
 		tracing.Close()
 	}
 	times := map[string]int{}
 	for _, s := range traces.Spans() {
-		times[s.Trace]++
+		if times[s.Trace]++; s.Service != "ours" {
+			t.Errorf("the process is %s", s.Service)
+		}
 	}
 	if len(times) < 60 || len(times) > 140 {
 		t.Errorf("%d of 200 items were sampled", len(times))
