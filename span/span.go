@@ -58,10 +58,10 @@ type identity struct {
 
 type identityKey struct{}
 
-// Identity are the IDs that a span which begins in a context must have.
-func Identity(ctx context.Context) (of trace.TraceID, id trace.SpanID, ok bool) {
-	i, ok := ctx.Value(identityKey{}).(identity)
-	return i.trace, i.span, ok
+// Identity are the IDs that the span of an attempt which begins in a context must have.
+func Identity(ctx context.Context) (trace.TraceID, trace.SpanID) {
+	i, _ := ctx.Value(identityKey{}).(identity)
+	return i.trace, i.span
 }
 
 // step is by how much the token of an item grows from an attempt to the next: by the end of one and the

@@ -82,7 +82,7 @@ func runMirror(ctx context.Context, wait waiting) error {
 	if err != nil {
 		return err
 	}
-	defer traces.Close()
+	defer traces.Close(ctx)
 	work := func() error { return reaping(ctx, s.DB, ends, log, mirror.Run) }
 	return watched(ctx, stop, work, func(ctx context.Context, ready readiness) error {
 		return serveQueue(ctx, "mirror", s, config.Database, config.HTTP, ready, log, metrics)

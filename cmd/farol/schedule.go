@@ -191,7 +191,7 @@ func (c *scheduling) serve(ctx context.Context, command string) error {
 	if err != nil {
 		return err
 	}
-	defer traces.Close()
+	defer traces.Close(ctx)
 	c.metrics.Registry.MustRegister(figures, monitor.NewJobs(figures.Registry), monitor.NewOutbox(figures.Registry))
 	sources, err := c.receiveEvents(ctx)
 	if err != nil {

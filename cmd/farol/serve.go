@@ -89,7 +89,7 @@ func runServe(ctx context.Context, apis served, wait waiting) error {
 	if err != nil {
 		return err
 	}
-	defer traces.Close()
+	defer traces.Close(ctx)
 	v := &server{Services: s, config: config, log: log, stop: stop, group: group, metrics: metrics, requests: monitor.NewRequests(metrics), ends: ends}
 	if apis.web {
 		if err := v.serveWeb(ctx); err != nil {

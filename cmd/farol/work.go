@@ -126,7 +126,7 @@ func runWork(ctx context.Context, f workFlags) error {
 	if err != nil {
 		return err
 	}
-	defer traces.Close()
+	defer traces.Close(ctx)
 	metrics := monitor.NewWork()
 	engine, err := startEngine(ctx, s.DB, config, traces.Observe(metrics), log)
 	if err != nil {

@@ -31,9 +31,16 @@ func TestTracesGoWhereTheSettingsSay(t *testing.T) {
 func TestWrongSettingsOfTracesAreRefused(t *testing.T) {
 	t.Parallel()
 	for _, wrong := range [][2]string{
-		{"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "collector:4317"}, {"OTEL_EXPORTER_OTLP_PROTOCOL", "grpc"}, {"OTEL_TRACES_EXPORTER", "jaeger"},
-		{"OTEL_TRACES_SAMPLER", "some"}, {"OTEL_TRACES_SAMPLER_ARG", "half"}, {"OTEL_TRACES_SAMPLER_ARG", "1.5"}, {"OTEL_RESOURCE_ATTRIBUTES", "a"},
-		{"OTEL_EXPORTER_OTLP_HEADERS", "geheim"}, {"OTEL_EXPORTER_OTLP_HEADERS", "authorization: Bearer geheim=="}, {"OTEL_EXPORTER_OTLP_HEADERS", "key=geheim%zz"},
+		{"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "collector:4317"},
+		{"OTEL_EXPORTER_OTLP_PROTOCOL", "grpc"},
+		{"OTEL_TRACES_EXPORTER", "jaeger"},
+		{"OTEL_TRACES_SAMPLER", "some"},
+		{"OTEL_TRACES_SAMPLER_ARG", "half"},
+		{"OTEL_TRACES_SAMPLER_ARG", "1.5"},
+		{"OTEL_RESOURCE_ATTRIBUTES", "a"},
+		{"OTEL_EXPORTER_OTLP_HEADERS", "geheim"},
+		{"OTEL_EXPORTER_OTLP_HEADERS", "authorization: Bearer geheim=="},
+		{"OTEL_EXPORTER_OTLP_HEADERS", "key=geheim%zz"},
 		{"OTEL_EXPORTER_OTLP_HEADERS", "key=geheim%0aother: header"},
 	} {
 		environ := map[string]string{"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:4318", wrong[0]: wrong[1]}

@@ -128,7 +128,7 @@ func spanOf(s sdk.ReadOnlySpan) *otlp.Span {
 	in, id := s.SpanContext().TraceID(), s.SpanContext().SpanID()
 	out := &otlp.Span{
 		TraceId: in[:], SpanId: id[:], Flags: uint32(s.SpanContext().TraceFlags()), Name: s.Name(), Kind: otlp.Span_SpanKind(s.SpanKind()), //nolint:gosec // one of five
-		StartTimeUnixNano: uint64(s.StartTime().UnixNano()), EndTimeUnixNano: uint64(s.EndTime().UnixNano()), //nolint:gosec // after 1970
+		StartTimeUnixNano: uint64(s.StartTime().UnixNano()), EndTimeUnixNano: uint64(s.EndTime().UnixNano()),
 		Attributes: attributes(s.Attributes()),
 	}
 	if above := s.Parent().SpanID(); above.IsValid() {
@@ -144,14 +144,12 @@ func spanOf(s sdk.ReadOnlySpan) *otlp.Span {
 	return out
 }
 
+// attributes are texts and whole numbers.
 func attributes(list []attribute.KeyValue) (out []*common.KeyValue) {
 	for _, a := range list {
-		v := &common.AnyValue{Value: &common.AnyValue_StringValue{StringValue: a.Value.Emit()}}
-		switch a.Value.Type() {
-		case attribute.INT64:
+		v := &common.AnyValue{Value: &common.AnyValue_StringValue{StringValue: a.Value.String()}}
+		if a.Value.Type() == attribute.INT64 {
 			v.Value = &common.AnyValue_IntValue{IntValue: a.Value.AsInt64()}
-		case attribute.BOOL:
-			v.Value = &common.AnyValue_BoolValue{BoolValue: a.Value.AsBool()}
 		}
 		out = append(out, &common.KeyValue{Key: string(a.Key), Value: v})
 	}

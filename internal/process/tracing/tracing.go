@@ -3,6 +3,7 @@ package tracing
 
 import (
 	"context"
+	"encoding/binary"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
@@ -88,39 +89,27 @@ func (t *Tracing) Tracer() trace.Tracer {
 	return t.tracer
 }
 
-// Close sends what is left, for a few seconds at most.
-func (t *Tracing) Close() {
+// Close sends what is left, for a few seconds at most. That ctx has ended does not matter.
+func (t *Tracing) Close(ctx context.Context) {
 	if t == nil {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), flushTime)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), flushTime)
 	defer cancel()
 	if err := t.provider.Shutdown(ctx); err != nil {
 		t.to.warn(ctx, 0, fmt.Errorf("send the last spans: %w", err))
 	}
 }
 
-// ids are those that a span must have, and random ones for the others.
+// ids are those that an attempt must have, and random ones for what is below it.
 type ids struct{}
 
-// NewIDs is of sdk.IDGenerator.
-func (i ids) NewIDs(ctx context.Context) (trace.TraceID, trace.SpanID) {
-	if in, id, ok := span.Identity(ctx); ok {
-		return in, id
-	}
-	var in trace.TraceID
-	a, b := i.NewSpanID(ctx, in), i.NewSpanID(ctx, in)
-	copy(in[:8], a[:])
-	copy(in[8:], b[:])
-	return in, i.NewSpanID(ctx, in)
-}
+// NewIDs is of sdk.IDGenerator. Only attempts have nothing above them: see [span.Attempt.Begin].
+func (ids) NewIDs(ctx context.Context) (trace.TraceID, trace.SpanID) { return span.Identity(ctx) }
 
 // NewSpanID is of sdk.IDGenerator.
 func (ids) NewSpanID(context.Context, trace.TraceID) (id trace.SpanID) {
-	for n := rand.Uint64() | 1; n != 0; n >>= 8 { //nolint:gosec // it is no secret; it must not be 0
-		copy(id[1:], id[:7])
-		id[0] = byte(n)
-	}
+	binary.BigEndian.PutUint64(id[:], rand.Uint64()|1) // it is no secret, and must not be 0
 	return id
 }
 

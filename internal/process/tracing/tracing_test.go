@@ -41,7 +41,7 @@ func TestOffRunsNothing(t *testing.T) { //nolint:paralleltest // it counts gorou
 		if err != nil || off != nil || off.Tracer() != nil || runtime.NumGoroutine() != before {
 			t.Errorf("%v: %v, %v, %d goroutines more", environ, off, err, runtime.NumGoroutine()-before)
 		}
-		off.Close()
+		off.Close(t.Context())
 	}
 }
 
@@ -54,7 +54,7 @@ func TestAttemptsOfGoneWorkersAreSent(t *testing.T) {
 	ends := tracing.Observe(ends{})
 	ends.Ended(claim.End{Stage: "Store"}) // one of our own, whose span its runner ends
 	ends.Ended(claim.End{Stage: "Store", Outcome: "oom", Code: "oom", Of: &span.Attempt{Item: 7, Token: 1, Created: time.Unix(1, 0), Began: time.Unix(2, 0), Worker: "w"}})
-	tracing.Close()
+	tracing.Close(t.Context())
 	spans := traces.Spans()
 	if len(spans) != 3 {
 		t.Fatalf("%+v were sent", spans)
@@ -76,7 +76,7 @@ func (ends) Ended(claim.End) {}
 // there is no end, nor the end of the process.
 func TestCollectorThatHangsDelaysNothing(t *testing.T) {
 	t.Parallel()
-	hangs := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t) //nolint:noctx // it never accepts
+	hangs := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t) // it never accepts
 	defer hangs.Close()                                    //nolint:errcheck // nobody reads
 	refuses := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusServiceUnavailable) }))
 	defer refuses.Close()
@@ -92,7 +92,7 @@ func TestCollectorThatHangsDelaysNothing(t *testing.T) {
 			t.Errorf("%s: 20000 attempts took %s", url, took)
 		}
 		began = time.Now()
-		tracing.Close()
+		tracing.Close(t.Context())
 		if took := time.Since(began); took > 2*flushTime {
 			t.Errorf("%s: the end took %s", url, took)
 		}
@@ -115,7 +115,7 @@ func TestItemsAreSampled(t *testing.T) {
 			_, s := span.Attempt{Item: item, Token: 1, Created: time.Unix(1, 0)}.Begin(t.Context(), tracing.Tracer())
 			s.End()
 		}
-		tracing.Close()
+		tracing.Close(t.Context())
 	}
 	times := map[string]int{}
 	for _, s := range traces.Spans() {
