@@ -72,7 +72,7 @@ type ends struct{ claim.Observer }
 
 func (ends) Ended(claim.End) {}
 
-// A collector that never answers, and one that refuses, keep nothing waiting: neither spans, of which
+// A collector that never answers, one that refuses, and one that is elsewhere keep nothing waiting: neither spans, of which
 // there is no end, nor the end of the process.
 func TestCollectorThatHangsDelaysNothing(t *testing.T) {
 	t.Parallel()
@@ -80,7 +80,11 @@ func TestCollectorThatHangsDelaysNothing(t *testing.T) {
 	defer hangs.Close()                                    //nolint:errcheck // nobody reads
 	refuses := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusServiceUnavailable) }))
 	defer refuses.Close()
-	for _, url := range []string{"http://" + hangs.Addr().String(), refuses.URL} {
+	elsewhere := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("the headers went elsewhere") }))
+	defer elsewhere.Close()
+	redirects := httptest.NewServer(http.RedirectHandler(elsewhere.URL, http.StatusTemporaryRedirect))
+	defer redirects.Close()
+	for _, url := range []string{"http://" + hangs.Addr().String(), refuses.URL, redirects.URL} {
 		var logged bytes.Buffer
 		c := configured(t, map[string]string{"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": url, "OTEL_EXPORTER_OTLP_HEADERS": "key=geheim"})
 		tracing := must.Get(Start(t.Context(), c, "work", "1", slog.New(slog.NewTextHandler(&logged, nil))))(t)
