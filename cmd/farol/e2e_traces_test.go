@@ -107,7 +107,7 @@ func belowStage(t *testing.T, spans map[string]collector.Span) {
 		}
 		found[one.About["db.system.name"]], found[one.About["rpc.system.name"]], found[one.Name] = true, true, true
 	}
-	for _, service := range []string{"postgresql", "redis", "aws-api", "Store", "S3 CopyObject"} {
+	for _, service := range []string{"postgresql", "redis", "aws-api", "Store", "S3 CopyObject", "S3 CreateMultipartUpload"} {
 		if !found[service] {
 			t.Errorf("nothing below Store is of %s: %v", service, found)
 		}
