@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/farol-preservation/farol/registry/dial"
+
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/farol-preservation/farol/bench/rig"
@@ -41,7 +43,7 @@ func (d *dev) connect(envFile string) {
 	if d.env, err = rig.Env(envFile); err != nil {
 		d.b.Fatal(err)
 	}
-	if d.db, err = registry.Connect(context.Background(), d.env["FAROL_DATABASE_URL"], "bench"); err != nil {
+	if d.db, err = dial.Connect(context.Background(), d.env["FAROL_DATABASE_URL"], "bench"); err != nil {
 		d.b.Fatal(err)
 	}
 	d.b.Cleanup(d.db.Close)

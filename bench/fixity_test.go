@@ -17,6 +17,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/farol-preservation/farol/registry/dial"
+
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -43,7 +45,7 @@ func database(b *testing.B, services ...devstack.Service) (*devstack.Stack, *pgx
 		b.Fatal(err)
 	}
 	b.Cleanup(func() { servers.Stop(ctx) })
-	db, err := registry.Connect(ctx, servers.Stack.AdminURL, "bench")
+	db, err := dial.Connect(ctx, servers.Stack.AdminURL, "bench")
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -163,7 +165,7 @@ func explain(b *testing.B, url string, claim fixity.Claim) {
 			SET auto_explain.log_analyze = on; SET auto_explain.log_buffers = on; SET client_min_messages = log`)
 		return err
 	}
-	db, err := registry.Open(ctx, config)
+	db, err := dial.Open(ctx, config)
 	if err != nil {
 		b.Fatal(err)
 	}

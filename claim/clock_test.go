@@ -9,12 +9,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/farol-preservation/farol/registry/dial"
+
 	"github.com/jackc/pgx/v5"
 
 	"github.com/farol-preservation/farol/claim"
 	"github.com/farol-preservation/farol/internal/rigs/testenv"
 	"github.com/farol-preservation/farol/internal/rigs/testenv/must"
-	"github.com/farol-preservation/farol/registry"
 )
 
 // recorded is every statement that an engine sends, with its arguments.
@@ -68,7 +69,7 @@ func TestOnlyTheDatabaseTellsTheTime(t *testing.T) {
 	config := connect(t, url, "recorded").Config()
 	r := &recorded{statements: map[string][][]any{}}
 	config.ConnConfig.Tracer = r
-	db := must.Get(registry.Open(t.Context(), config))(t)
+	db := must.Get(dial.Open(t.Context(), config))(t)
 	t.Cleanup(db.Close)
 	e := (&queue{t, db}).engine(quick)
 	running(t, e)

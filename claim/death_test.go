@@ -11,9 +11,10 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/farol-preservation/farol/registry/dial"
+
 	"github.com/farol-preservation/farol/internal/rigs/testenv"
 	"github.com/farol-preservation/farol/internal/rigs/testenv/must"
-	"github.com/farol-preservation/farol/registry"
 )
 
 // childVar makes this test program a worker: it names the database, and how the
@@ -24,7 +25,7 @@ const childVar = "CLAIM_TEST_WORKER"
 func childWorker(arg string) int {
 	ending, url, _ := strings.Cut(arg, " ")
 	ctx := context.Background()
-	db, err := registry.Connect(ctx, url, "test")
+	db, err := dial.Connect(ctx, url, "test")
 	if err != nil {
 		panic(err)
 	}

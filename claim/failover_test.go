@@ -6,12 +6,13 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/farol-preservation/farol/registry/dial"
+
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/farol-preservation/farol/internal/rigs/testenv"
 	"github.com/farol-preservation/farol/internal/rigs/testenv/must"
-	"github.com/farol-preservation/farol/registry"
 )
 
 // A database that shuts down or crashes, and comes back, costs time.
@@ -88,9 +89,9 @@ func testPool(t testing.TB, url string) *pgxpool.Pool {
 	return connect(t, url, "test")
 }
 
-func connect(t testing.TB, url, name string, options ...registry.Option) *pgxpool.Pool {
+func connect(t testing.TB, url, name string, options ...dial.Option) *pgxpool.Pool {
 	t.Helper()
-	db := must.Get(registry.Connect(context.Background(), url, name, options...))(t)
+	db := must.Get(dial.Connect(context.Background(), url, name, options...))(t)
 	t.Cleanup(db.Close)
 	return db
 }

@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/farol-preservation/farol/registry/dial"
+
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
@@ -43,7 +45,7 @@ func TestIdleWorkerAsksLittle(t *testing.T) {
 	t.Parallel()
 	q := newQueue(t)
 	counted := &transactions{}
-	db := must.Get(registry.Connect(t.Context(), q.db.Config().ConnString(), "idle", func(c *pgxpool.Config) { c.ConnConfig.Tracer = counted }))(t)
+	db := must.Get(dial.Connect(t.Context(), q.db.Config().ConnString(), "idle", func(c *pgxpool.Config) { c.ConnConfig.Tracer = counted }))(t)
 	t.Cleanup(db.Close)
 	e := must.Get(claim.New(t.Context(), db, claim.DefaultOptions()))(t)
 	t.Cleanup(e.Close)

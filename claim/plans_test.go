@@ -10,12 +10,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/farol-preservation/farol/registry/dial"
+
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/farol-preservation/farol/claim"
 	"github.com/farol-preservation/farol/internal/rigs/testenv"
 	"github.com/farol-preservation/farol/internal/rigs/testenv/must"
-	"github.com/farol-preservation/farol/registry"
 )
 
 // Whatever the database believes of its tables, the queue's statements go by
@@ -37,7 +38,7 @@ func TestPlansDoNotDependOnStatistics(t *testing.T) {
 			q.explain()
 			t.Run("directly", func(t *testing.T) { (&planned{queue: queue{t, q.db}}).work(url) })
 			t.Run("pooled", func(t *testing.T) {
-				(&planned{queue: queue{t, q.db}}).work(testenv.Pooled(t, url), registry.Through(sql[2]))
+				(&planned{queue: queue{t, q.db}}).work(testenv.Pooled(t, url), dial.Through(sql[2]))
 			})
 		})
 	}
@@ -160,7 +161,7 @@ func (p *planned) count(name string) int {
 }
 
 // listen returns an engine on whose plans p listens in.
-func (p *planned) listen(url string, options ...registry.Option) *claim.Engine {
+func (p *planned) listen(url string, options ...dial.Option) *claim.Engine {
 	p.t.Helper()
 	p.plans, p.statements = map[string][]plan{}, statements(p.t)
 	for name, of := range inFunctions() {
@@ -168,14 +169,14 @@ func (p *planned) listen(url string, options ...registry.Option) *claim.Engine {
 	}
 	config := connect(p.t, url, "planned", options...).Config()
 	config.ConnConfig.OnNotice = p.hear
-	db := must.Get(registry.Open(context.Background(), config))(p.t)
+	db := must.Get(dial.Open(context.Background(), config))(p.t)
 	p.t.Cleanup(db.Close)
 	return (&queue{p.t, db}).engine(func(o *claim.Options) { o.Log = slog.New(slog.DiscardHandler) })
 }
 
 // work has an engine do all that it does, while someone locks what it would
 // take first.
-func (p *planned) work(url string, options ...registry.Option) {
+func (p *planned) work(url string, options ...dial.Option) {
 	p.t.Helper()
 	e := p.listen(url, options...)
 

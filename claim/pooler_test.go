@@ -9,12 +9,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/farol-preservation/farol/registry/dial"
+
 	"github.com/jackc/pgx/v5"
 
 	"github.com/farol-preservation/farol/claim"
 	"github.com/farol-preservation/farol/internal/rigs/testenv"
 	"github.com/farol-preservation/farol/internal/rigs/testenv/must"
-	"github.com/farol-preservation/farol/registry"
 )
 
 // Behind PgBouncer in transaction mode, with fewer sessions than engines, all
@@ -36,15 +37,15 @@ func worksThrough(t *testing.T, mode string) {
 	pooled := testenv.Pooled(t, direct)
 	c := newCrew(t, testPool(t, direct), 300)
 	c.q.exec(`UPDATE stage_settings SET cap = 2 WHERE action = 'Ingest' AND stage = 'Validate'`)
-	session := must.Get(registry.Session(direct, "listener"))(t)
+	session := must.Get(dial.Session(direct, "listener"))(t)
 	listening := func(o *claim.Options) { o.Direct = session }
-	gone := (&queue{t, connect(t, pooled, "crew", registry.Through(mode))}).engine(listening)
+	gone := (&queue{t, connect(t, pooled, "crew", dial.Through(mode))}).engine(listening)
 	c.q.claimOne(gone, "Receive") // and sends no heartbeat
 
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	for range 3 {
-		group := c.start(ctx, connect(t, pooled, "crew", registry.Through(mode)), 4, listening)
+		group := c.start(ctx, connect(t, pooled, "crew", dial.Through(mode)), 4, listening)
 		defer func() { stop(); group.Wait() }()
 	}
 	watch := sync.WaitGroup{}
@@ -108,7 +109,7 @@ func TestWithoutASessionWorkIsFoundByPolling(t *testing.T) {
 	q.exec(`INSERT INTO institutions (name, identifier, receiving_bucket, restore_bucket) VALUES ('Test', 'test.edu', 'receiving', 'restore')`)
 	var logged bytes.Buffer
 	log := slog.New(slog.NewTextHandler(&logged, &slog.HandlerOptions{Level: slog.LevelWarn}))
-	e := (&queue{t, connect(t, testenv.Pooled(t, url), "worker", registry.Through("transaction"))}).engine(func(o *claim.Options) {
+	e := (&queue{t, connect(t, testenv.Pooled(t, url), "worker", dial.Through("transaction"))}).engine(func(o *claim.Options) {
 		o.Poll, o.Log = 50*time.Millisecond, log
 	})
 	ctx, stop := context.WithCancel(t.Context())

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"sync"
 
+	"github.com/farol-preservation/farol/registry/dial"
+
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -13,7 +15,6 @@ import (
 	"github.com/farol-preservation/farol/claim/clock"
 	"github.com/farol-preservation/farol/claim/lane"
 	"github.com/farol-preservation/farol/claim/line"
-	"github.com/farol-preservation/farol/registry"
 )
 
 // postgres is the queue in a database. Each part of the engine declares what it needs of
@@ -38,7 +39,7 @@ const (
 )
 
 func newPostgres(db *pgxpool.Pool, direct *pgx.ConnConfig) (*postgres, error) {
-	if direct == nil && !registry.Pooled(db.Config().ConnConfig) {
+	if direct == nil && !dial.Pooled(db.Config().ConnConfig) {
 		direct = db.Config().ConnConfig
 	}
 	p := &postgres{}

@@ -3,13 +3,14 @@ package claim
 import (
 	"testing"
 
+	"github.com/farol-preservation/farol/registry/dial"
+
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/farol-preservation/farol/claim/lane"
 	"github.com/farol-preservation/farol/internal/rigs/testenv"
 	"github.com/farol-preservation/farol/internal/rigs/testenv/must"
-	"github.com/farol-preservation/farol/registry"
 )
 
 // A process that is stopped in the middle of a transaction must not keep others
@@ -17,12 +18,12 @@ import (
 func TestTransactionsOfSleepersEnd(t *testing.T) {
 	t.Parallel()
 	url := testenv.DatabaseURL(t)
-	for name, options := range map[string][]registry.Option{"directly": nil, "pooled": {registry.Through("transaction")}, "prepared": {registry.Through("prepared")}} {
+	for name, options := range map[string][]dial.Option{"directly": nil, "pooled": {dial.Through("transaction")}, "prepared": {dial.Through("prepared")}} {
 		at := url
 		if options != nil {
 			at = testenv.Pooled(t, url)
 		}
-		db := must.Get(registry.Connect(t.Context(), at, "test", options...))(t)
+		db := must.Get(dial.Connect(t.Context(), at, "test", options...))(t)
 		t.Cleanup(db.Close)
 		p := must.Get(newPostgres(db, nil))(t)
 		t.Cleanup(p.close)

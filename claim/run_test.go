@@ -8,10 +8,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/farol-preservation/farol/registry/dial"
+
 	"github.com/farol-preservation/farol/claim"
 	"github.com/farol-preservation/farol/internal/rigs/testenv"
 	"github.com/farol-preservation/farol/internal/rigs/testenv/must"
-	"github.com/farol-preservation/farol/registry"
 )
 
 // running starts an engine's upkeep and stops it with the test.
@@ -109,7 +110,7 @@ func TestItemThatComesBackStopsTheWorkBefore(t *testing.T) {
 func TestProcessWithoutDatabaseStopsItself(t *testing.T) {
 	t.Parallel()
 	url := testenv.DatabaseURL(t)
-	direct := must.Get(registry.Connect(context.Background(), url, "test"))(t)
+	direct := must.Get(dial.Connect(context.Background(), url, "test"))(t)
 	defer direct.Close()
 	host := direct.Config().ConnConfig
 	if strings.HasPrefix(host.Host, "/") {
@@ -117,7 +118,7 @@ func TestProcessWithoutDatabaseStopsItself(t *testing.T) {
 	}
 	addr := host.Host + ":" + itoa(host.Port)
 	proxy := testenv.NewProxy(t, addr)
-	cut := must.Get(registry.Connect(context.Background(), strings.Replace(url, addr, proxy.Addr(), 1), "test"))(t)
+	cut := must.Get(dial.Connect(context.Background(), strings.Replace(url, addr, proxy.Addr(), 1), "test"))(t)
 	defer cut.Close()
 	q := &queue{t, direct}
 	q.exec(`INSERT INTO institutions (name, identifier, receiving_bucket, restore_bucket) VALUES ('Test', 'test.edu', 'receiving', 'restore')`)

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/farol-preservation/farol/registry/dial"
+
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -29,7 +31,7 @@ const (
 // openRegistry opens the database for one check.
 func (s Surroundings) openRegistry(ctx context.Context) (*registry.Registry, *pgxpool.Pool, error) {
 	single := func(c *pgxpool.Config) { c.MaxConns = 1 }
-	db, err := registry.Connect(ctx, string(s.Database.URL), "farol-check", single, registry.Through(s.Database.Pooler))
+	db, err := dial.Connect(ctx, string(s.Database.URL), "farol-check", single, dial.Through(s.Database.Pooler))
 	if err != nil {
 		return nil, nil, err
 	}

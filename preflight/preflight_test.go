@@ -10,12 +10,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/farol-preservation/farol/registry/dial"
+
 	"golang.org/x/sys/unix"
 
 	"github.com/farol-preservation/farol/fault"
 	"github.com/farol-preservation/farol/internal/rigs/testenv"
 	"github.com/farol-preservation/farol/internal/rigs/testenv/must"
-	"github.com/farol-preservation/farol/registry"
 )
 
 // A directory for temporary files has to be there, writable, and have some space.
@@ -104,7 +105,7 @@ func TestPoolerThatKeepsStatementsIsKnown(t *testing.T) {
 	direct := testenv.DatabaseURL(t)
 	pooled := testenv.Pooled(t, direct)
 	for url, want := range map[string]bool{direct: false, pooled: true} {
-		db := must.Get(registry.Connect(t.Context(), url, "test", registry.Through("prepared")))(t)
+		db := must.Get(dial.Connect(t.Context(), url, "test", dial.Through("prepared")))(t)
 		t.Cleanup(db.Close)
 		for range 3 { // which asks again in the same session
 			if keeps, err := keepsStatements(t.Context(), db); err != nil || keeps != want {
@@ -114,7 +115,7 @@ func TestPoolerThatKeepsStatementsIsKnown(t *testing.T) {
 	}
 	var clients sync.WaitGroup
 	for range 10 {
-		db := must.Get(registry.Connect(t.Context(), pooled, "test", registry.Through("prepared")))(t)
+		db := must.Get(dial.Connect(t.Context(), pooled, "test", dial.Through("prepared")))(t)
 		t.Cleanup(db.Close)
 		clients.Go(func() {
 			for n := range 20 {
@@ -126,7 +127,7 @@ func TestPoolerThatKeepsStatementsIsKnown(t *testing.T) {
 		})
 	}
 	clients.Wait()
-	db := must.Get(registry.Connect(t.Context(), pooled, "test", registry.Through("transaction")))(t)
+	db := must.Get(dial.Connect(t.Context(), pooled, "test", dial.Through("transaction")))(t)
 	defer db.Close()
 	var name string
 	err := db.QueryRow(t.Context(), `SELECT name FROM pg_prepared_statements WHERE statement LIKE '%by_ten_clients%' AND statement NOT LIKE '%pg_prepared%'`).Scan(&name)

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/farol-preservation/farol/registry/dial"
+
 	"github.com/jackc/pgx/v5"
 
 	"github.com/farol-preservation/farol/internal/rigs/testenv"
@@ -103,7 +105,7 @@ func TestOldSnapshotsAreFound(t *testing.T) {
 	server.Exec(`ALTER SYSTEM SET max_prepared_transactions = 5`)
 	server.End(syscall.SIGINT)
 	server.Start()
-	db := must.Get(registry.Connect(context.Background(), server.URL, "test"))(t)
+	db := must.Get(dial.Connect(context.Background(), server.URL, "test"))(t)
 	t.Cleanup(db.Close)
 	a := &archive{registry.New(db), t, db, record.Institution{}}
 	a.in = a.institution("test.edu")

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/farol-preservation/farol/registry/dial"
+
 	"github.com/jackc/pgx/v5"
 	"pgregory.net/rapid"
 
@@ -18,7 +20,7 @@ import (
 // as is a registry in the name of a person who runs a command.
 func (a *archive) as(person string) *registry.Registry {
 	a.t.Helper()
-	db := must.Get(registry.Connect(a.t.Context(), a.db.Config().ConnString(), "farol-pause "+person))(a.t)
+	db := must.Get(dial.Connect(a.t.Context(), a.db.Config().ConnString(), "farol-pause "+person))(a.t)
 	a.t.Cleanup(db.Close)
 	return registry.New(db)
 }

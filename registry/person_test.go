@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/farol-preservation/farol/registry/dial"
+
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/farol-preservation/farol/internal/rigs/testenv"
@@ -86,11 +88,11 @@ func TestPersonIsOnRecordBesideTheRole(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			a := newArchive(t)
-			url, options := a.db.Config().ConnString(), []registry.Option(nil)
+			url, options := a.db.Config().ConnString(), []dial.Option(nil)
 			if tc.pooled {
-				url, options = testenv.Pooled(t, url), []registry.Option{registry.Through("transaction")}
+				url, options = testenv.Pooled(t, url), []dial.Option{dial.Through("transaction")}
 			}
-			db := must.Get(registry.Connect(t.Context(), url, tc.program, options...))(t)
+			db := must.Get(dial.Connect(t.Context(), url, tc.program, options...))(t)
 			defer db.Close()
 			a.decides(registry.New(db))
 
@@ -115,7 +117,7 @@ func TestNotesNameThePerson(t *testing.T) {
 	t.Parallel()
 	for program, who := range map[string]string{"farol-item ann@archive.org": " (ann@archive.org)", "psql": ""} {
 		a := newArchive(t)
-		db := must.Get(registry.Connect(t.Context(), a.db.Config().ConnString(), program))(t)
+		db := must.Get(dial.Connect(t.Context(), a.db.Config().ConnString(), program))(t)
 		defer db.Close()
 		who = value[string](a, `SELECT session_user::text`) + who
 		for n, change := range []struct{ status, sql, want string }{

@@ -4,6 +4,8 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/farol-preservation/farol/registry/dial"
+
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/farol-preservation/farol/internal/rigs/testenv"
@@ -15,7 +17,7 @@ import (
 // connected is a pool as processes have it.
 func connected(t testing.TB, url string) *pgxpool.Pool {
 	t.Helper()
-	db := must.Get(registry.Connect(t.Context(), url, "test"))(t)
+	db := must.Get(dial.Connect(t.Context(), url, "test"))(t)
 	t.Cleanup(db.Close)
 	return db
 }

@@ -9,6 +9,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/farol-preservation/farol/registry/dial"
+
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"golang.org/x/sync/errgroup"
@@ -156,7 +158,7 @@ func (b *bags) record(ctx context.Context, n int) (v speed, err error) {
 	if err != nil {
 		return v, err
 	}
-	db, err := registry.Connect(ctx, b.m.Stack.DatabaseURL, "lists-record")
+	db, err := dial.Connect(ctx, b.m.Stack.DatabaseURL, "lists-record")
 	if err != nil {
 		return v, err
 	}
@@ -237,7 +239,7 @@ func (b *bags) archive(ctx context.Context, n int) (v speed, err error) {
 	if _, err := b.items(ctx, n, false); err != nil {
 		return v, err
 	}
-	db, err := registry.Connect(ctx, b.m.Stack.DatabaseURL, "lists-archive")
+	db, err := dial.Connect(ctx, b.m.Stack.DatabaseURL, "lists-archive")
 	if err != nil {
 		return v, err
 	}

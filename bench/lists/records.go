@@ -8,6 +8,8 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/farol-preservation/farol/registry/dial"
+
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/farol-preservation/farol/claim"
@@ -28,7 +30,7 @@ type work struct {
 // records measures what grows with the registry: the queue, recordings, the choice of copies for
 // fixity checks and their results, the doctor's passes, vacuum, and the tables themselves.
 func (m *measurement) records(ctx context.Context) error {
-	db, err := registry.Connect(ctx, m.Stack.DatabaseURL, "lists-records")
+	db, err := dial.Connect(ctx, m.Stack.DatabaseURL, "lists-records")
 	if err != nil {
 		return err
 	}

@@ -18,6 +18,8 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/farol-preservation/farol/registry/dial"
+
 	"github.com/farol-preservation/farol/bench/rig"
 	"github.com/farol-preservation/farol/internal/commands/handlers"
 	"github.com/farol-preservation/farol/internal/process/memory"
@@ -184,7 +186,7 @@ func serve(ctx context.Context, in io.Reader, out io.Writer) error {
 }
 
 func newHandler(ctx context.Context, o orders) (http.Handler, error) {
-	db, err := registry.Connect(ctx, o.DatabaseURL, "farol-serve")
+	db, err := dial.Connect(ctx, o.DatabaseURL, "farol-serve")
 	if err != nil {
 		return nil, err
 	}

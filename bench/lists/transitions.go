@@ -8,11 +8,12 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/farol-preservation/farol/registry/dial"
+
 	"golang.org/x/sync/errgroup"
 
 	"github.com/farol-preservation/farol/bench/rig"
 	"github.com/farol-preservation/farol/claim"
-	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/retry"
 )
 
@@ -24,7 +25,7 @@ const (
 // transitions measures what the lists cost the queue: workers that do all that they can, and
 // workers that do half of it, as where the machine is not the limit.
 func (m *measurement) transitions(ctx context.Context) error {
-	db, err := registry.Connect(ctx, m.Stack.DatabaseURL, "lists-hops")
+	db, err := dial.Connect(ctx, m.Stack.DatabaseURL, "lists-hops")
 	if err != nil {
 		return err
 	}

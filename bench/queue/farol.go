@@ -10,13 +10,14 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/farol-preservation/farol/registry/dial"
+
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/farol-preservation/farol/bench/rig"
 	"github.com/farol-preservation/farol/claim"
-	"github.com/farol-preservation/farol/registry"
 )
 
 // farol is the engine that farol work runs: one for all workers of a process.
@@ -41,10 +42,10 @@ func (f *farol) start(ctx context.Context, s *servers) (string, error) {
 		q.Set("pool_max_conns", strconv.Itoa(f.conns))
 		u.RawQuery = q.Encode()
 	}
-	if f.db, err = registry.Connect(ctx, u.String(), "bench"); err != nil {
+	if f.db, err = dial.Connect(ctx, u.String(), "bench"); err != nil {
 		return "", err
 	}
-	if f.feed, err = registry.Connect(ctx, s.Stack.AdminURL, "bench-feed"); err != nil {
+	if f.feed, err = dial.Connect(ctx, s.Stack.AdminURL, "bench-feed"); err != nil {
 		return "", err
 	}
 	// Record is capped so that it does not swamp a registry with files. There are

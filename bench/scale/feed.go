@@ -9,6 +9,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/farol-preservation/farol/registry/dial"
+
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/farol-preservation/farol/bench/rig"
@@ -93,7 +95,7 @@ func newFeed(ctx context.Context, s *servers, c config, pools []pipeline.Pool, b
 	if rate == 0 {
 		return nil, fmt.Errorf("no pool takes %s bags", bags.name)
 	}
-	db, err := registry.Connect(ctx, s.Stack.DatabaseURL, "scale-feed", func(p *pgxpool.Config) { p.MaxConns = 1 })
+	db, err := dial.Connect(ctx, s.Stack.DatabaseURL, "scale-feed", func(p *pgxpool.Config) { p.MaxConns = 1 })
 	if c.apart {
 		rate /= float64(len(pools))
 	}

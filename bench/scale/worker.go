@@ -13,6 +13,8 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/farol-preservation/farol/registry/dial"
+
 	"golang.org/x/sync/errgroup"
 
 	"github.com/farol-preservation/farol/bench/rig"
@@ -99,11 +101,11 @@ func runWorker(ctx context.Context, o orders, d durations, t *tally) error {
 	log := slog.New(counted{slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}), &t.warnings})
 	options := claim.DefaultOptions()
 	if c.Database.Pooler != "" {
-		if options.Direct, err = registry.Session(string(c.Database.Direct), "scale-work"); err != nil {
+		if options.Direct, err = dial.Session(string(c.Database.Direct), "scale-work"); err != nil {
 			return err
 		}
 	}
-	db, err := registry.Connect(ctx, string(c.Database.URL), "scale-work", registry.Through(c.Database.Pooler))
+	db, err := dial.Connect(ctx, string(c.Database.URL), "scale-work", dial.Through(c.Database.Pooler))
 	if err != nil {
 		return err
 	}

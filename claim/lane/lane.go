@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/farol-preservation/farol/registry/dial"
+
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
@@ -44,7 +46,7 @@ const (
 func Open(db *pgxpool.Pool, most int32) (Lane, error) {
 	config := db.Config()
 	config.MaxConns, config.MinConns, config.MinIdleConns = most, 0, 0
-	l := Lane{pooled: registry.Pooled(config.ConnConfig)}
+	l := Lane{pooled: dial.Pooled(config.ConnConfig)}
 	if !l.pooled {
 		config.AfterConnect = func(ctx context.Context, c *pgx.Conn) error {
 			_, err := c.Exec(ctx, Settings)
@@ -52,7 +54,7 @@ func Open(db *pgxpool.Pool, most int32) (Lane, error) {
 		}
 	}
 	var err error
-	if l.Pool, err = registry.Open(context.Background(), config); err != nil {
+	if l.Pool, err = dial.Open(context.Background(), config); err != nil {
 		return Lane{}, fmt.Errorf("open connections: %w", err)
 	}
 	return l, nil

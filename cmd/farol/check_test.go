@@ -14,6 +14,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/farol-preservation/farol/registry/dial"
+
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/farol-preservation/farol/fault"
@@ -66,7 +68,7 @@ func TestRightsThatAreNamedAreEnough(t *testing.T) {
 	owner := s.settings["FAROL_DATABASE_URL"]
 	s.deposit(sampleBag("sample"))
 	name := s.role()
-	db := must.Get(registry.Connect(t.Context(), s.settings["FAROL_DATABASE_URL"], "test"))(t)
+	db := must.Get(dial.Connect(t.Context(), s.settings["FAROL_DATABASE_URL"], "test"))(t)
 	t.Cleanup(db.Close)
 	missing, err := registry.New(db).MissingRights(t.Context(), "work", "schedule")
 	if err != nil || len(missing) < 50 {
@@ -112,7 +114,7 @@ func TestRightsOfServersAreEnough(t *testing.T) {
 	name := s.role()
 	nsq := testenv.NewNSQ(t)
 	s.settings["FAROL_NSQD_TCP_ADDR"], s.settings["FAROL_NSQD_HTTP_ADDR"] = nsq.TCPAddr, nsq.HTTPAddr
-	db := must.Get(registry.Connect(t.Context(), s.settings["FAROL_DATABASE_URL"], "test"))(t)
+	db := must.Get(dial.Connect(t.Context(), s.settings["FAROL_DATABASE_URL"], "test"))(t)
 	t.Cleanup(db.Close)
 	for process, args := range map[string][]string{"serve": {"serve", "--pull"}, "mirror": {"mirror"}} {
 		p := startProcess(t, s.binary, t.TempDir(), s.settings, args...)

@@ -17,6 +17,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/farol-preservation/farol/registry/dial"
+
 	"github.com/jackc/pgx/v5"
 	"github.com/rogpeppe/go-internal/testscript"
 	"github.com/spf13/cobra"
@@ -343,7 +345,7 @@ func cmdClaim(ts *testscript.TestScript, neg bool, args []string) {
 // about the item keeps it, as a dead worker does; for longer than a script takes on a busy
 // machine, so that what the next lines show is what the script made.
 func claimed(ctx context.Context, ts *testscript.TestScript, stage string) (hold *claim.Hold, closeDB func()) {
-	db, err := registry.Connect(ctx, ts.Getenv("FAROL_DATABASE_URL"), "script")
+	db, err := dial.Connect(ctx, ts.Getenv("FAROL_DATABASE_URL"), "script")
 	ts.Check(err)
 	options := claim.DefaultOptions()
 	options.Lease = time.Hour

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/farol-preservation/farol/registry/dial"
+
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/farol-preservation/farol/claim"
@@ -83,7 +85,7 @@ func cmdFault(ts *testscript.TestScript, neg bool, args []string) {
 func withRedis(ts *testscript.TestScript, id int64, write func(context.Context, *progress.Store, progress.Claim) error) {
 	ctx, cancel := bounded()
 	defer cancel()
-	db, err := registry.Connect(ctx, ts.Getenv("FAROL_DATABASE_URL"), "script")
+	db, err := dial.Connect(ctx, ts.Getenv("FAROL_DATABASE_URL"), "script")
 	ts.Check(err)
 	defer db.Close()
 	attempts, err := registry.New(db).Attempts(ctx, id)

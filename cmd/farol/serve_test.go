@@ -14,6 +14,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/farol-preservation/farol/registry/dial"
+
 	"github.com/farol-preservation/farol/internal/rigs/testenv"
 	"github.com/farol-preservation/farol/internal/rigs/testenv/must"
 	"github.com/farol-preservation/farol/record"
@@ -77,7 +79,7 @@ func TestServeLetsInWhoMay(t *testing.T) {
 	binary := filepath.Join(t.TempDir(), "farol")
 	must.Do(t, linkSelf(binary))
 	settings := map[string]string{"FAROL_DATABASE_URL": testenv.DatabaseURL(t), "FAROL_PULL_MAX_BODY": "1048576"}
-	db := must.Get(registry.Connect(t.Context(), settings["FAROL_DATABASE_URL"], "test"))(t)
+	db := must.Get(dial.Connect(t.Context(), settings["FAROL_DATABASE_URL"], "test"))(t)
 	t.Cleanup(db.Close)
 	reg := registry.New(db)
 	token := func(name string, t2 record.Token) string {

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/farol-preservation/farol/registry/dial"
+
 	"github.com/farol-preservation/farol/internal/rigs/testenv"
 	"github.com/farol-preservation/farol/internal/rigs/testenv/must"
 	"github.com/farol-preservation/farol/record"
@@ -23,7 +25,7 @@ func TestServeSignsInAtProviders(t *testing.T) {
 	binary := filepath.Join(t.TempDir(), "farol")
 	must.Do(t, linkSelf(binary))
 	direct := testenv.DatabaseURL(t)
-	db := must.Get(registry.Connect(t.Context(), direct, "test"))(t)
+	db := must.Get(dial.Connect(t.Context(), direct, "test"))(t)
 	t.Cleanup(db.Close)
 	must.Get(registry.New(db).AddUser(t.Context(), record.User{Email: "auditor@archive.org", Name: "An Auditor", Role: registry.RoleAuditor}))(t)
 	away, campus := testenv.NewOpenID(t), testenv.NewOpenID(t)

@@ -13,6 +13,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/farol-preservation/farol/registry/dial"
+
 	"github.com/caarlos0/env/v10"
 	"github.com/jackc/pgx/v5/pgxpool"
 
@@ -85,7 +87,7 @@ func (l *local) prepare(ctx context.Context) (err error) {
 	if l.config, err = settings.Load(env.ToMap(l.Env()), settings.Worker{}); err != nil {
 		return err
 	}
-	if l.db, err = registry.Connect(ctx, string(l.config.Database.URL), "farol-dev"); err != nil {
+	if l.db, err = dial.Connect(ctx, string(l.config.Database.URL), "farol-dev"); err != nil {
 		return err
 	}
 	l.registry = registry.New(l.db)

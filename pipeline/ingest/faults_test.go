@@ -14,6 +14,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/farol-preservation/farol/registry/dial"
+
 	"github.com/google/uuid"
 	"github.com/klauspost/compress/zstd"
 
@@ -85,7 +87,7 @@ func TestDatabaseThatGoesAwayForAWhile(t *testing.T) {
 	id := a.Deposit("sample.tar", a.Sample())
 	addr := a.DB.Config().ConnConfig.Host + ":" + portOf(a)
 	proxy := testenv.NewProxy(t, addr)
-	cut := must.Get(registry.Connect(context.Background(), strings.Replace(a.DB.Config().ConnString(), addr, proxy.Addr(), 1), "test"))(t)
+	cut := must.Get(dial.Connect(context.Background(), strings.Replace(a.DB.Config().ConnString(), addr, proxy.Addr(), 1), "test"))(t)
 	defer cut.Close()
 	direct := a.DB
 	a.DB, a.Deps.Registry = cut, registry.New(cut)

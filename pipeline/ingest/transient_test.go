@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/farol-preservation/farol/registry/dial"
+
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/nsqio/go-nsq"
 	"github.com/redis/go-redis/v9"
@@ -135,7 +137,7 @@ func TestWhatMayPassIsTriedAgain(t *testing.T) {
 func TestFaultsNameTheirService(t *testing.T) {
 	t.Parallel()
 	db := testenv.Database(t)
-	away := must.Get(registry.Connect(t.Context(), "postgres://farol@127.0.0.1:1/none", "test"))(t)
+	away := must.Get(dial.Connect(t.Context(), "postgres://farol@127.0.0.1:1/none", "test"))(t)
 	t.Cleanup(away.Close)
 	_, noDir := os.CreateTemp(t.TempDir()+"/none", "farol-*")
 	full := must.Get(os.OpenFile("/dev/full", os.O_WRONLY, 0))(t)

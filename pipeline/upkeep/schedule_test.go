@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/farol-preservation/farol/registry/dial"
+
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/farol-preservation/farol/internal/rigs/testenv"
@@ -114,7 +116,7 @@ func TestSchedulersNeverDoubleAJob(t *testing.T) {
 		}
 		return "", nil
 	}}
-	pooled := must.Get(registry.Connect(t.Context(), testenv.Pooled(t, c.url), "pooled", registry.Through("transaction")))(t)
+	pooled := must.Get(dial.Connect(t.Context(), testenv.Pooled(t, c.url), "pooled", dial.Through("transaction")))(t)
 	defer pooled.Close()
 	var stops []func()
 	for i := range schedulers {

@@ -28,7 +28,7 @@ var sceneSQL string
 //go:embed testdata/events.sql
 var eventsSQL string
 
-// archive is a registry of the test's own, with connections as [registry.Connect] makes them.
+// archive is a registry of the test's own, with connections as [dial.Connect] makes them.
 type archive struct {
 	*registry.Registry
 	t   testing.TB

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/farol-preservation/farol/registry/dial"
+
 	"github.com/farol-preservation/farol/internal/rigs/testenv"
 	"github.com/farol-preservation/farol/internal/rigs/testenv/must"
 	"github.com/farol-preservation/farol/record"
@@ -247,7 +249,7 @@ func testLimits(t *testing.T, a *archive, _ *oracle) {
 // ends with its own.
 func testPooled(t *testing.T, a *archive, o *oracle) {
 	t.Helper()
-	pool := must.Get(registry.Connect(ctx, testenv.Pooled(t, a.db.Config().ConnString()), "pooled", registry.Through("transaction")))(t)
+	pool := must.Get(dial.Connect(ctx, testenv.Pooled(t, a.db.Config().ConnString()), "pooled", dial.Through("transaction")))(t)
 	t.Cleanup(pool.Close)
 	b := browse.In(registry.New(pool), registry.Everything())
 	for range 5 {

@@ -11,6 +11,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/farol-preservation/farol/registry/dial"
+
 	"github.com/caarlos0/env/v10"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -140,7 +142,7 @@ func (s *Services) connectDatabase(ctx context.Context, command string, c settin
 	if err := Refuse(ctx, "this command"); err != nil {
 		return err
 	}
-	db, err := registry.Connect(ctx, string(c.URL), c.Program(command), registry.Through(c.Pooler), registry.Renewed(c.CurrentURL))
+	db, err := dial.Connect(ctx, string(c.URL), c.Program(command), dial.Through(c.Pooler), dial.Renewed(c.CurrentURL))
 	if err != nil {
 		return err
 	}
@@ -158,9 +160,9 @@ func Session(c settings.Database, name string) (*pgx.ConnConfig, error) {
 	if c.Direct == "" {
 		return nil, nil //nolint:nilnil // as said above
 	}
-	config, err := registry.Session(string(c.Direct), name)
+	config, err := dial.Session(string(c.Direct), name)
 	if err == nil {
-		registry.Renew(config, c.CurrentDirect)
+		dial.Renew(config, c.CurrentDirect)
 	}
 	return config, err
 }

@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/farol-preservation/farol/registry/dial"
+
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -38,7 +40,7 @@ type Queue struct {
 // NewQueue connects when it is first asked. Close it.
 func NewQueue(ctx context.Context, command string, c settings.Database, log *slog.Logger) (*Queue, error) {
 	single := func(p *pgxpool.Config) { p.MaxConns, p.MinConns, p.MinIdleConns = 1, 0, 0 }
-	db, err := registry.Connect(ctx, string(c.URL), "farol-"+command+"-metrics", single, registry.Through(c.Pooler), registry.Renewed(c.CurrentURL))
+	db, err := dial.Connect(ctx, string(c.URL), "farol-"+command+"-metrics", single, dial.Through(c.Pooler), dial.Renewed(c.CurrentURL))
 	if err != nil {
 		return nil, err
 	}

@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/farol-preservation/farol/registry/dial"
+
 	"github.com/farol-preservation/farol/bag/bagtest"
 	"github.com/farol-preservation/farol/internal/rigs/testenv"
 	"github.com/farol-preservation/farol/internal/rigs/testenv/must"
@@ -35,7 +37,7 @@ type drill struct {
 func newDrill(t testing.TB) *drill {
 	t.Helper()
 	server := testenv.NewArchivingServer(t)
-	db := must.Get(registry.Connect(t.Context(), server.URL, "test"))(t)
+	db := must.Get(dial.Connect(t.Context(), server.URL, "test"))(t)
 	t.Cleanup(db.Close)
 	return &drill{Archive: pipelinetest.NewIn(t, db, steps.All), server: server}
 }
@@ -54,7 +56,7 @@ func (d *drill) restoredTo(backup *testenv.Server, at time.Time) {
 	d.DB.Close()
 	backup.RestoreTo(d.server, at)
 	d.server = backup
-	d.DB = must.Get(registry.Connect(d.T.Context(), backup.URL, "test"))(d.T)
+	d.DB = must.Get(dial.Connect(d.T.Context(), backup.URL, "test"))(d.T)
 	d.T.Cleanup(d.DB.Close)
 	d.Deps.Registry = registry.New(d.DB)
 }

@@ -1,10 +1,10 @@
-package registry_test
+package dial_test
 
 import (
 	"testing"
 	"time"
 
-	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/registry/dial"
 )
 
 // One of several hosts is passed over soon. The only one may be busy with the passwords of hundreds
@@ -18,7 +18,7 @@ func TestTheOnlyHostHasTimeToAnswer(t *testing.T) {
 		"postgres://farol@db1:5432,db1:5433/farol":           3 * time.Second,
 		"postgres://farol@db1:5432/farol?connect_timeout=60": time.Minute,
 	} {
-		config, err := registry.Session(url, "test")
+		config, err := dial.Session(url, "test")
 		if err != nil || config.ConnectTimeout != want {
 			t.Errorf("%s has %v to answer, want %v (%v)", url, config.ConnectTimeout, want, err)
 		}

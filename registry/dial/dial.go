@@ -1,4 +1,6 @@
-package registry
+// Package dial opens connections to the database: pools that leave a node which is lost, with new passwords, and
+// with a span for each statement. Each finds out whether the database was restored from a backup.
+package dial
 
 import (
 	"context"
@@ -224,20 +226,4 @@ func (l *leaver) TraceBatchQuery(context.Context, *pgx.Conn, pgx.TraceBatchQuery
 
 func (l *leaver) TraceBatchEnd(_ context.Context, conn *pgx.Conn, data pgx.TraceBatchEndData) {
 	l.ended(conn, data.Err)
-}
-
-// mostTries is how often a transaction is begun that falls to others.
-const mostTries = 4
-
-// Again calls do, and calls it again while the database undoes what it did for
-// the sake of other transactions: because of a deadlock, or since they could not
-// be put in an order. do must be safe to repeat.
-func Again(do func() error) error {
-	for tries := 1; ; tries++ {
-		err := do()
-		var pg *pgconn.PgError
-		if tries == mostTries || !errors.As(err, &pg) || pg.Code != "40001" && pg.Code != "40P01" {
-			return err
-		}
-	}
 }

@@ -1,4 +1,4 @@
-package registry_test
+package dial_test
 
 import (
 	"crypto/rand"
@@ -7,11 +7,12 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/farol-preservation/farol/registry/dial"
+
 	"github.com/jackc/pgx/v5"
 
 	"github.com/farol-preservation/farol/internal/rigs/testenv"
 	"github.com/farol-preservation/farol/internal/rigs/testenv/must"
-	"github.com/farol-preservation/farol/registry"
 )
 
 // A password may be replaced while connections by the old one are open: new ones, of a pool and past it,
@@ -34,10 +35,10 @@ func TestPasswordIsReplaced(t *testing.T) {
 	say(at.String())
 	again := func() string { return *now.Load() }
 
-	db := must.Get(registry.Connect(t.Context(), at.String(), "test", registry.Renewed(again)))(t)
+	db := must.Get(dial.Connect(t.Context(), at.String(), "test", dial.Renewed(again)))(t)
 	t.Cleanup(db.Close)
-	session := must.Get(registry.Session(at.String(), "test"))(t)
-	registry.Renew(session, again)
+	session := must.Get(dial.Session(at.String(), "test"))(t)
+	dial.Renew(session, again)
 	must.Do(t, db.Ping(t.Context()))
 	set("ALTER", "second")
 	old := must.Get(db.Acquire(t.Context()))(t)
