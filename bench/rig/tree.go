@@ -27,29 +27,18 @@ type Tree struct {
 // Checkout unpacks a commit of the repository in root into a new directory, which is the
 // caller's to delete. Unlike a worktree, it leaves nothing in the repository.
 func Checkout(ctx context.Context, root, rev, dir string) (*Tree, error) {
-	commit, err := output(ctx, root, "git", "log", "-1", "--format=%h of %cs", "--end-of-options", rev+"^{commit}", "--")
+	commit, err := devstack.Checkout(ctx, root, rev, dir)
 	if err != nil {
-		return nil, fmt.Errorf("find commit %q; if this is a shallow clone, run git fetch --unshallow: %w", rev, err)
+		return nil, err //nolint:wrapcheck // it names the commit
 	}
-	if err := os.Mkdir(dir, 0o755); err != nil { //nolint:gosec // as a checkout is
-		return nil, fmt.Errorf("make a directory for commit %s: %w", rev, err)
-	}
-	archive := filepath.Join(dir, "commit.tar")
-	_, err = output(ctx, root, "git", "archive", "--format=tar", "--output="+archive, rev)
-	if err == nil {
-		_, err = output(ctx, dir, "tar", "-xf", archive)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("unpack commit %s: %w", rev, err)
-	}
-	return &Tree{Commit: strings.TrimSpace(commit), dir: dir}, nil
+	return &Tree{Commit: commit, dir: dir}, nil
 }
 
 // BuildFarol builds farol and farol-dev into dir, as [devstack.Build] does.
 func (t *Tree) BuildFarol(ctx context.Context, dir string) (farol string, err error) {
 	if t.Has("cmd/farol-dev") { // which was not yet a module of its own
 		farol = filepath.Join(dir, "farol")
-		_, err = output(ctx, t.dir, "go", "build", "-trimpath", "-o", dir+"/", "./cmd/farol", "./cmd/farol-dev")
+		_, err = devstack.Output(ctx, t.dir, "go", "build", "-trimpath", "-o", dir+"/", "./cmd/farol", "./cmd/farol-dev")
 	} else {
 		farol, err = devstack.Build(ctx, t.dir, dir)
 	}
@@ -68,7 +57,7 @@ func (t *Tree) BuildBench(ctx context.Context, program string) error {
 	if !t.Has("bench/main.go") { // each was a command of its own
 		pkg, t.bench = "./"+program, t.bench[:1]
 	}
-	if _, err := output(ctx, dir, "go", "build", "-trimpath", "-o", binary, pkg); err != nil {
+	if _, err := devstack.Output(ctx, dir, "go", "build", "-trimpath", "-o", binary, pkg); err != nil {
 		return fmt.Errorf("build bench of commit %s: %w", t.Commit, err)
 	}
 	return nil
@@ -97,18 +86,4 @@ func (t *Tree) Bench(ctx context.Context, args ...string) ([]byte, error) {
 		return stdout.Bytes(), fmt.Errorf("run bench %s of commit %s: %w\n%s", strings.Join(args, " "), t.Commit, err, stderr.Bytes())
 	}
 	return stdout.Bytes(), nil
-}
-
-// output runs a command in dir and returns what it prints.
-func output(ctx context.Context, dir, name string, args ...string) (string, error) {
-	c := exec.CommandContext(ctx, name, args...)
-	c.Dir = dir
-	c.Env = append(c.Environ(), "CGO_ENABLED=0") // as for production
-	var stderr bytes.Buffer
-	c.Stderr = &stderr
-	out, err := c.Output()
-	if err != nil {
-		return "", fmt.Errorf("%s %s: %w: %s", name, args[0], err, bytes.TrimSpace(stderr.Bytes()))
-	}
-	return string(out), nil
 }
