@@ -24,7 +24,7 @@ func TestJobsGoOnAfterTheClockWasSetBack(t *testing.T) {
 				a.endRun(run, "", "")
 			}
 			testenv.SetClock(t, a.db, -time.Hour-7*time.Millisecond)
-			if wait, ok, err := upkeep.In(a.Registry).DueIn(context.Background(), someJob); err != nil || !ok || wait > 2*time.Minute {
+			if wait, ok, err := upkeep.In(a.Registry).DueIn(context.Background(), someJob, ""); err != nil || !ok || wait > 2*time.Minute {
 				t.Errorf("it is due in %v, %v, %v", wait, ok, err)
 			}
 			a.exec(`SELECT clamp_times()`)

@@ -56,10 +56,31 @@ func (a *archive) schedule() record.Schedule {
 // dueWithin fails the test unless the job is due in so long, by a second.
 func (a *archive) dueWithin(want time.Duration) {
 	a.t.Helper()
-	wait, ok, err := upkeep.In(a.Registry).DueIn(context.Background(), someJob)
+	wait, ok, err := upkeep.In(a.Registry).DueIn(context.Background(), someJob, "")
 	if err != nil || !ok || wait < want-time.Second || wait > want+time.Second {
 		a.t.Errorf("it is due in %v, %v, %v; want %v", wait, ok, err, want)
 	}
+}
+
+// A holder that knows nothing of its run, whose answer was lost in a failover, begins another at
+// once, and no one else does. What the first run would still write is refused.
+func TestHolderTakesBackARunThatItLost(t *testing.T) {
+	t.Parallel()
+	a := newArchive(t)
+	ctx := context.Background()
+	lost := a.begin("one", false, true)
+	a.dueWithin(time.Minute)
+	if wait, ok, err := upkeep.In(a.Registry).DueIn(ctx, someJob, "one"); err != nil || !ok || wait > 0 {
+		t.Errorf("it is due for its holder in %v, %v, %v", wait, ok, err)
+	}
+	a.begin("two", false, false)
+	run := a.begin("one", false, true)
+	if err := upkeep.In(a.Registry).EndRun(ctx, lost, "", ""); !errors.Is(err, registry.ErrLost) {
+		t.Errorf("EndRun of the run that was lost = %v", err)
+	}
+	a.endRun(run, "", "")
+	a.dueWithin(time.Hour)
+	a.begin("one", false, false)
 }
 
 // However many ask, and however often, a run is in one hand, and begins no sooner
@@ -204,7 +225,7 @@ func TestPeoplePauseJobsAndRunThem(t *testing.T) {
 		}
 	}
 	must.Do(t, tx.Commit(ctx))
-	if _, ok, err := upkeep.In(a.Registry).DueIn(ctx, someJob); ok || err != nil {
+	if _, ok, err := upkeep.In(a.Registry).DueIn(ctx, someJob, ""); ok || err != nil {
 		t.Errorf("a job that is paused is due: %v, %v", ok, err)
 	}
 	a.begin("one", false, false)
@@ -257,11 +278,11 @@ func TestScheduleFollowsTheSettings(t *testing.T) {
 	if s := a.schedule(); s.Every != 24*time.Hour {
 		t.Errorf("it is every %v", s.Every)
 	}
-	if _, ok, err := upkeep.In(a.Registry).DueIn(ctx, "new-job"); ok || err != nil {
+	if _, ok, err := upkeep.In(a.Registry).DueIn(ctx, "new-job", ""); ok || err != nil {
 		t.Errorf("DueIn of what is not known = %v, %v", ok, err)
 	}
 	set("new-job", time.Hour)
-	if wait, ok, err := upkeep.In(a.Registry).DueIn(ctx, "new-job"); !ok || wait > 0 || err != nil {
+	if wait, ok, err := upkeep.In(a.Registry).DueIn(ctx, "new-job", ""); !ok || wait > 0 || err != nil {
 		t.Errorf("a new job is due in %v, %v, %v", wait, ok, err)
 	}
 	if err := upkeep.In(a.Registry).SetSchedule(ctx, "No Name", time.Hour); !errors.Is(err, registry.ErrRefused) {

@@ -96,7 +96,7 @@ func (a *Arrivals) scan(ctx context.Context) {
 	a.named = map[string]int{}
 	a.mu.Unlock()
 	rest := EventIgnored
-	_, unpaused, err := upkeep.In(a.reader.Registry).DueIn(ctx, ReadBucketsJob)
+	_, unpaused, err := upkeep.In(a.reader.Registry).DueIn(ctx, ReadBucketsJob, "")
 	if err == nil && unpaused {
 		err = eachInstitution(ctx, a.reader.Registry, true, "scan the receiving bucket of", func(ctx context.Context, in record.Institution) error {
 			n := named[in.ReceivingBucket]

@@ -51,7 +51,7 @@ const (
 type Scheduler struct {
 	Registry *registry.Registry
 	Jobs     []Job
-	Holder   string       // names this process to others
+	Holder   string       // names this process, and no other
 	Observe  func(JobRun) // called for each run that ended; may be nil
 	Log      *slog.Logger
 
@@ -64,6 +64,7 @@ var ErrBusy = errors.New("another process runs it")
 const (
 	jobPoll  = 10 * time.Second // between two looks for what people have changed
 	soon     = 50 * time.Millisecond
+	again    = time.Second      // after a look that failed, as in a failover
 	saveTime = 10 * time.Second // for the last word of a process that was asked to end
 )
 
@@ -91,6 +92,7 @@ func (s *Scheduler) again(ctx context.Context, j Job) {
 			run, wait, err = s.whenDue(ctx, j)
 		}
 		if err != nil && ctx.Err() == nil {
+			wait = min(wait, again)
 			s.Log.WarnContext(ctx, "cannot start the job; retrying", "job", j.Name, "err", err)
 		}
 		if run != nil {
@@ -115,7 +117,7 @@ func (s *Scheduler) log(ctx context.Context, run JobRun, same bool) {
 
 // whenDue runs a job if it is due, and says how long to wait before the next look.
 func (s *Scheduler) whenDue(ctx context.Context, j Job) (*JobRun, time.Duration, error) {
-	wait, known, err := upkeep.In(s.Registry).DueIn(ctx, j.Name)
+	wait, known, err := upkeep.In(s.Registry).DueIn(ctx, j.Name, s.Holder)
 	if err != nil || !known || wait > 0 {
 		if err != nil || !known {
 			wait = s.pollTime()

@@ -79,18 +79,18 @@ const dueInSQL = `
 WITH clamped AS (
 	UPDATE schedules SET next_run_at = least(next_run_at, now() + every), held_until = least(held_until, now() + $2::interval)
 	WHERE job = $1 AND (next_run_at > now() + every OR held_until > now() + $2)
-	RETURNING next_run_at, held_until, paused
+	RETURNING next_run_at, held_until, paused, holder
 )
-SELECT greatest(s.next_run_at, s.held_until) - now() FROM (
+SELECT greatest(s.next_run_at, CASE WHEN s.holder = $3 THEN '-infinity' ELSE s.held_until END) - now() FROM (
 	SELECT * FROM clamped
 	UNION ALL
-	SELECT next_run_at, held_until, paused FROM schedules WHERE job = $1 AND NOT EXISTS (SELECT FROM clamped)
+	SELECT next_run_at, held_until, paused, holder FROM schedules WHERE job = $1 AND NOT EXISTS (SELECT FROM clamped)
 ) s WHERE NOT s.paused`
 
-// DueIn returns how long it is until a job can be begun; ok is false while it is
+// DueIn returns how long it is until a holder can begin a job; ok is false while it is
 // paused, or if it is not known.
-func (r Records) DueIn(ctx context.Context, job string) (wait time.Duration, ok bool, err error) {
-	err = r.db.QueryRow(ctx, dueInSQL, job, RunLease).Scan(&wait)
+func (r Records) DueIn(ctx context.Context, job, holder string) (wait time.Duration, ok bool, err error) {
+	err = r.db.QueryRow(ctx, dueInSQL, job, RunLease, holder).Scan(&wait)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return 0, false, nil
 	}
@@ -109,14 +109,15 @@ type Run struct {
 // RunBegin says who would begin a run, and how.
 type RunBegin struct {
 	Job    string
-	Holder string        // names the process to others
+	Holder string        // names the process, and no other
 	Every  time.Duration // between the beginnings of two runs; 0: as it is
 	Lease  time.Duration // how long it is the holder's unless [Registry.KeepRun] is called
 	Now    bool          // whether or not it is due or paused
 }
 
 // beginRunSQL makes it due as long as nobody has come to its end: anyone who takes
-// over a run that was lost does not wait for its next time.
+// over a run that was lost does not wait for its next time. A holder that begins a run while it
+// has one has lost the answer to the beginning or the end of that, as in a failover.
 const beginRunSQL = `
 UPDATE schedules SET
 	holder      = @holder,
@@ -126,7 +127,7 @@ UPDATE schedules SET
 	every       = coalesce(nullif(@every::interval, '0'), every),
 	runs        = runs + 1,
 	failures    = failures + CASE WHEN held_until > '-infinity' THEN 1 ELSE 0 END
-WHERE job = @job AND held_until < now() AND (@now OR NOT paused AND next_run_at <= now())
+WHERE job = @job AND (held_until < now() OR holder = @holder) AND (@now OR NOT paused AND next_run_at <= now())
 RETURNING runs`
 
 // BeginRun begins a run of a job if that is due and nobody else runs it.
