@@ -73,6 +73,7 @@ bench-lists: deps               ## the lists of the REST API on a large archive;
 	cd bench && go run . lists $(ARGS)
 
 chaos: deps                     ## real servers fail while bags are ingested; make chaos ARGS=--all for all
+	case '$(ARGS)' in *--all*|*pg-ten-switches*) .ci/deps patroni ;; esac
 	cd chaos && go run . $(ARGS)
 
 stores: deps                    ## Farol's whole life on the S3 stores that archives own; make stores ARGS='-only minio,ceph'

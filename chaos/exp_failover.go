@@ -9,10 +9,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/redis/go-redis/v9"
 
-	"github.com/farol-preservation/farol/chaos/rig"
 	"github.com/farol-preservation/farol/internal/rigs/devstack"
 	"github.com/farol-preservation/farol/internal/rigs/testenv/injure"
 )
@@ -141,10 +139,8 @@ func postgresFailover(ctx context.Context, s *site) error {
 		return err
 	}
 	return hold(10*time.Second, refused(all, toPostgres), once("promote", func(ctx context.Context, s *site) error {
-		s.DB.Close() // from here on, we too look at the new primary
-		address := rig.Through(standby.AdminURL, s.Name, "")
-		if s.DB, err = pgxpool.New(ctx, address+"&application_name=make-chaos&pool_max_conns=6"); err != nil {
-			return fmt.Errorf("connect to the standby: %w", err)
+		if err := s.LookAt(ctx, standby.AdminURL, ""); err != nil { // we too look at the new primary
+			return err //nolint:wrapcheck // it says what it could not do
 		}
 		if err := s.Exec(ctx, `SELECT pg_promote()`); err != nil {
 			return err

@@ -20,12 +20,13 @@ type experiment struct {
 	must  string // what must come of it, in addition to what always must
 	short bool   // part of `make chaos`, and not of ARGS=--all alone
 
-	prepare func(*site) error // before the processes start
-	script  step              // nil: nothing is done
-	at      float64           // how far the work has come when the script begins, from 0 to 1
+	prepare step    // before the processes start; nil: nothing is done
+	script  step    // nil: nothing is done
+	at      float64 // how far the work has come when the script begins, from 0 to 1
 	mix     func(bags int) mix
 	promise oracle.Promise
 	way     string // of [storeways.All], that the store goes; "": it does what the gateway does
+	inParts bool   // the script deposits the bags, in [site.part]s
 }
 
 // A step is something that is done to a site, or waited for.
@@ -42,7 +43,13 @@ func (e experiment) inShort() experiment {
 }
 
 func (e experiment) prepared(prepare func(*site) error) experiment {
-	e.prepare = prepare
+	e.prepare = func(_ context.Context, s *site) error { return prepare(s) }
+	return e
+}
+
+// drilled is an experiment whose script deposits the bags, by parts, in something that it prepares.
+func (e experiment) drilled(prepare step) experiment {
+	e.prepare, e.inParts = prepare, true
 	return e
 }
 
@@ -101,6 +108,7 @@ type options struct {
 	seed          uint64
 	bags, workers int
 	keep          bool
+	before        string // commit of the release before; "": see [site.releaseBefore]
 }
 
 // A result is what came of an experiment.
@@ -129,6 +137,7 @@ func run(ctx context.Context, srv *servers, e experiment, number int, o options)
 	name := fmt.Sprintf("x%02d_%s", number, strings.NewReplacer("-", "").Replace(e.name))
 	s, err := newSite(ctx, srv, name, o.seed, m)
 	if err == nil {
+		s.before = o.before
 		err = s.experiment(ctx, e, o, &r)
 	}
 	if s != nil {
@@ -137,6 +146,7 @@ func run(ctx context.Context, srv *servers, e experiment, number int, o options)
 			err = errors.Join(err, s.after[len(s.after)-1-i](context.WithoutCancel(ctx)))
 		}
 		r.Notes = append(r.Notes, s.notes...)
+		r.Violations = append(r.Violations, s.broken...)
 		if !o.keep && err == nil && len(r.Violations) == 0 {
 			err = s.remove(context.WithoutCancel(ctx))
 		} else if s.DB != nil {
@@ -166,11 +176,13 @@ func (s *site) experiment(ctx context.Context, e experiment, o options, r *resul
 	if s.scheduler, err = s.process("scheduler", "schedule", "--jobs", "read-buckets"); err != nil {
 		return err
 	}
-	if err := s.deposit(ctx); err != nil {
-		return err
+	if !e.inParts {
+		if err := s.deposit(ctx, s.Bags); err != nil {
+			return err
+		}
 	}
 	if e.prepare != nil {
-		if err := e.prepare(s); err != nil {
+		if err := e.prepare(ctx, s); err != nil {
 			return fmt.Errorf("prepare: %w", err)
 		}
 	}

@@ -19,7 +19,7 @@ import (
 )
 
 func experiments() []experiment {
-	list := slices.Concat(processExperiments(), settingsExperiments(), s3Experiments(), answerExperiments(), redisExperiments(), postgresExperiments(), failoverExperiments(), dataExperiments(), requestExperiments(), identityExperiments())
+	list := slices.Concat(processExperiments(), settingsExperiments(), s3Experiments(), answerExperiments(), redisExperiments(), postgresExperiments(), failoverExperiments(), dataExperiments(), requestExperiments(), identityExperiments(), switchExperiments())
 	return append(list, otherStores(list)...)
 }
 

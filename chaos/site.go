@@ -32,6 +32,8 @@ type site struct {
 	scheduler *process
 	rng       *rand.Rand
 	notes     []string                      // what the experiment has to say
+	broken    []oracle.Violation            // promises that its script saw broken
+	before    string                        // commit of the release before, as the command line says
 	after     []func(context.Context) error // what ends with the experiment, the last first
 	way       *storeways.Way                // that the store goes; nil: it does what the gateway does
 }
@@ -109,11 +111,16 @@ func hostOf(address string) string {
 // bagsDir is where the tars of the bags are.
 func (s *site) bagsDir() string { return filepath.Join(s.Dir, "bags") }
 
-// deposit uploads the bags, as depositors would.
-func (s *site) deposit(ctx context.Context) error {
+// part is the bags of one of n parts, counted from 0.
+func (s *site) part(i, n int) []oracle.Bag {
+	return s.Bags[i*len(s.Bags)/n : (i+1)*len(s.Bags)/n]
+}
+
+// deposit uploads bags, as depositors would.
+func (s *site) deposit(ctx context.Context, bags []oracle.Bag) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(8)
-	for _, b := range s.Bags {
+	for _, b := range bags {
 		g.Go(func() error { return s.Upload(ctx, s.bagsDir(), b) })
 	}
 	return g.Wait() //nolint:wrapcheck // it says which

@@ -49,14 +49,26 @@ func NewSite(ctx context.Context, srv *Servers, store Store, name string) (*Site
 	if err := s.createDatabase(ctx, name, template); err != nil {
 		return nil, err
 	}
-	var err error
-	if s.DB, err = pgxpool.New(ctx, s.Database(name)+"&application_name=make-chaos&pool_max_conns=6"); err != nil {
-		return nil, fmt.Errorf("connect to the database: %w", err)
+	if err := s.LookAt(ctx, s.AdminURL, ""); err != nil {
+		return nil, err
 	}
 	for _, identifier := range []string{"lighthouse.edu", "harbor.edu"} {
 		s.Institutions = append(s.Institutions, Institution{identifier, s.Bucket("in." + identifier)})
 	}
 	return s, nil
+}
+
+// LookAt has this program read the site's database on a server from now on, by way of addr unless
+// that is "".
+func (s *Site) LookAt(ctx context.Context, server, addr string) (err error) {
+	if s.DB != nil {
+		s.DB.Close()
+	}
+	s.DB, err = pgxpool.New(ctx, Through(server, s.Name, addr)+"&application_name=make-chaos&pool_max_conns=6")
+	if err != nil {
+		return fmt.Errorf("connect to the database: %w", err)
+	}
+	return nil
 }
 
 // AddInstitutions registers the institutions, with more flags of farol institution add.
