@@ -19,7 +19,7 @@ import (
 )
 
 func experiments() []experiment {
-	list := slices.Concat(processExperiments(), settingsExperiments(), s3Experiments(), answerExperiments(), redisExperiments(), postgresExperiments(), failoverExperiments(), dataExperiments(), requestExperiments(), identityExperiments(), switchExperiments())
+	list := slices.Concat(processExperiments(), settingsExperiments(), s3Experiments(), answerExperiments(), redisExperiments(), postgresExperiments(), failoverExperiments(), dataExperiments(), requestExperiments(), identityExperiments(), switchExperiments(), upgradeExperiments())
 	return append(list, otherStores(list)...)
 }
 
@@ -47,6 +47,7 @@ func parse(args []string) (f flags, err error) {
 	set.IntVar(&f.bags, "bags", 0, "bags of each experiment (default 120; 300 with --all)")
 	set.IntVar(&f.workers, "workers", 3, "worker processes")
 	set.BoolVar(&f.keep, "keep", false, "keep data and logs of every experiment, and not only of those that fail")
+	set.StringVar(&f.before, "before", "", "`commit` that upgrade takes for the release before (default the one before the newest migration)")
 	set.BoolVar(&f.json, "json", false, "print the results as JSON")
 	set.BoolVar(&f.table, "markdown", false, "print the results as a table for RELIABILITY.md")
 	set.DurationVar(&f.limit, "limit", 8*time.Minute, "timeout of one experiment")
