@@ -65,18 +65,24 @@ func newUpgrade(ctx context.Context, s *site) (*upgrading, error) {
 
 // empty makes the database again, as the release before makes it.
 func (u *upgrading) empty(ctx context.Context) error {
-	u.Binary = u.before
-	defer func() { u.Binary = u.now }()
 	u.DB.Close()
 	for _, sql := range []string{"DROP DATABASE " + u.Name + " WITH (FORCE)", "CREATE DATABASE " + u.Name + " TEMPLATE template0"} {
 		if err := u.Admin(ctx, sql); err != nil {
 			return err //nolint:wrapcheck // it names the statement
 		}
 	}
-	if _, err := u.Farol(ctx, u.Env(), "migrate", "up"); err != nil {
-		return err //nolint:wrapcheck // it says what it could not do
+	if err := u.farol(ctx, u.before, "migrate", "up"); err != nil {
+		return err
 	}
 	return errors.Join(u.LookAt(ctx, u.AdminURL, ""), u.AddInstitutions(ctx))
+}
+
+// farol runs a command of a release.
+func (u *upgrading) farol(ctx context.Context, program string, args ...string) error {
+	u.Binary = program
+	defer func() { u.Binary = u.now }()
+	_, err := u.Farol(ctx, u.Env(), args...)
+	return err //nolint:wrapcheck // it says what it could not do
 }
 
 // staff has the workers, and two schedulers and servers, be of the release before.
@@ -116,6 +122,10 @@ func (u *upgrading) run(ctx context.Context) error {
 		return err
 	}
 	for i, program := range []string{u.now, u.now, u.before, u.before} {
+		// Where charts and scripts migrate first, they do so on the way back, too.
+		if err := u.farol(ctx, program, "migrate", "up"); err != nil {
+			return err
+		}
 		for _, p := range u.halves[i%2] {
 			p.Stop()
 			p.Binary = program
@@ -124,7 +134,8 @@ func (u *upgrading) run(ctx context.Context) error {
 			}
 		}
 		if err := u.work(ctx, i+2); err != nil {
-			return fmt.Errorf("after replacement %d: %w", i+1, err)
+			u.broken = append(u.broken, oracle.Violation{Kind: "replacement-failed", Detail: fmt.Sprintf("after replacement %d of 4: %v", i+1, err)})
+			return ctx.Err() //nolint:wrapcheck // as it is
 		}
 	}
 	return nil
@@ -144,8 +155,8 @@ func (u *upgrading) migrate(ctx context.Context) error {
 		return err
 	}
 	ordered := time.Now()
-	if _, err := u.Farol(ctx, u.Env(), "migrate", "up"); err != nil {
-		return err //nolint:wrapcheck // it says what it could not do
+	if err := u.farol(ctx, u.now, "migrate", "up"); err != nil {
+		return err
 	}
 	migrated := time.Now()
 	if err := sleep(ctx, upgradePause); err != nil {
