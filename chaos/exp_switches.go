@@ -144,7 +144,7 @@ func (s *site) firstClaim(ctx context.Context, after time.Time) (at time.Time, e
 		defer cancel()
 		var first *time.Time
 		if err := s.DB.QueryRow(one, `SELECT min(claimed_at) FROM work_item_attempts WHERE claimed_at > $1`, after).Scan(&first); err != nil || first == nil {
-			return false, nil //nolint:nilerr // it has not changed yet
+			return false, nil // it has not changed yet
 		}
 		at = *first
 		return true, nil
@@ -157,7 +157,7 @@ func (n *node) switchover(ctx context.Context, to *node) error {
 	body := fmt.Appendf(nil, `{"leader": %q, "candidate": %q}`, filepath.Base(n.dir), filepath.Base(to.dir))
 	status, answer, err := n.ask(ctx, http.MethodPost, "switchover", body)
 	if err == nil && status/100 != 2 {
-		err = fmt.Errorf("Patroni answered %d: %s", status, answer)
+		err = fmt.Errorf("the answer of Patroni is %d: %s", status, answer)
 	}
 	return err
 }

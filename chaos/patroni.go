@@ -197,7 +197,7 @@ func (c *patroni) roles(ctx context.Context) (primary, standby *node, err error)
 		return false, nil
 	})
 	if err == nil && !settled {
-		err = fmt.Errorf("Patroni has had no primary with a synchronous standby for 90 s; see the logs in %s", c.Dir)
+		err = fmt.Errorf("there has been no primary with a synchronous standby for 90 s; see the logs of Patroni in %s", c.Dir)
 	}
 	return primary, standby, err
 }

@@ -18,7 +18,7 @@ func Checkout(ctx context.Context, root, rev, dir string) (commit string, err er
 	if err != nil {
 		return "", fmt.Errorf("find commit %q; if this is a shallow clone, run git fetch --unshallow: %w", rev, err)
 	}
-	if err := os.Mkdir(dir, 0o755); err != nil { //nolint:gosec // as a checkout is
+	if err := os.Mkdir(dir, 0o755); err != nil {
 		return "", fmt.Errorf("make a directory for commit %s: %w", rev, err)
 	}
 	archive := filepath.Join(dir, "commit.tar")
