@@ -44,6 +44,7 @@ func mayImport() map[string][]string {
 		"virus":       nil,
 
 		"registry":          nil,
+		"registry/dial":     nil,
 		"registry/browse":   {"registry", "registry/requests"},
 		"registry/exports":  {"registry", "registry/premis"},
 		"registry/fixity":   {"registry"},
@@ -57,7 +58,7 @@ func mayImport() map[string][]string {
 		"registry/topiclog": {"registry"},
 		"registry/upkeep":   {"registry", "registry/requests"},
 
-		"claim":               {"fault", "registry", "retry"},
+		"claim":               {"fault", "registry", "registry/dial", "retry"},
 		"storage":             {"fault", "registry", "retry", "storage/..."},
 		"storage/ability":     {"storage/wire"},
 		"storage/credentials": {"fault"},
@@ -137,7 +138,7 @@ func mayImport() map[string][]string {
 		"internal/commands/mails":     commands("internal/commands/op", "registry/...", "web/mail"),
 		"internal/commands/reporting": commands("client", "internal/commands/op", "internal/commands/values", "registry/exports", "registry/premis", "registry/reports"),
 
-		"internal/commands/connect":  {"format", "internal/process/build", "internal/commands/cli", "internal/process/settings", "progress", "registry", "registry/stores", "storage", "storage/ability", "storage/inventory"},
+		"internal/commands/connect":  {"format", "internal/process/build", "internal/commands/cli", "internal/process/settings", "progress", "registry", "registry/dial", "registry/stores", "storage", "storage/ability", "storage/inventory"},
 		"internal/human":             nil,
 		"internal/commands/handlers": {"claim", "internal/process/build", "internal/commands/connect", "internal/process/settings", "nsqcompat", "pipeline/...", "progress", "registry", "storage", "web/api", "web/ops"},
 		"internal/commands/remote":   {"client", "internal/commands/cli", "internal/commands/connect", "internal/commands/handlers", "internal/human", "internal/process/settings", "registry", "registry/people", "web/access", "web/api", "web/ops"},
