@@ -6,14 +6,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/farol-preservation/farol/registry/dial"
-
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/farol-preservation/farol/bench/rig"
 	"github.com/farol-preservation/farol/internal/rigs/devstack"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/browse"
+	"github.com/farol-preservation/farol/registry/dial"
 	"github.com/farol-preservation/farol/storage"
 )
 

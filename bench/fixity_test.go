@@ -17,8 +17,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/farol-preservation/farol/registry/dial"
-
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -28,6 +26,7 @@ import (
 	"github.com/farol-preservation/farol/internal/rigs/devstack"
 	fixitypkg "github.com/farol-preservation/farol/pipeline/fixity"
 	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/registry/dial"
 	"github.com/farol-preservation/farol/registry/fixity"
 	"github.com/farol-preservation/farol/storage"
 )

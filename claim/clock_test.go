@@ -9,13 +9,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/farol-preservation/farol/registry/dial"
-
 	"github.com/jackc/pgx/v5"
 
 	"github.com/farol-preservation/farol/claim"
 	"github.com/farol-preservation/farol/internal/rigs/testenv"
 	"github.com/farol-preservation/farol/internal/rigs/testenv/must"
+	"github.com/farol-preservation/farol/registry/dial"
 )
 
 // recorded is every statement that an engine sends, with its arguments.

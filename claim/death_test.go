@@ -11,10 +11,9 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/farol-preservation/farol/registry/dial"
-
 	"github.com/farol-preservation/farol/internal/rigs/testenv"
 	"github.com/farol-preservation/farol/internal/rigs/testenv/must"
+	"github.com/farol-preservation/farol/registry/dial"
 )
 
 // childVar makes this test program a worker: it names the database, and how the

@@ -6,13 +6,12 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/farol-preservation/farol/registry/dial"
-
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/farol-preservation/farol/internal/rigs/testenv"
 	"github.com/farol-preservation/farol/internal/rigs/testenv/must"
+	"github.com/farol-preservation/farol/registry/dial"
 )
 
 // A database that shuts down or crashes, and comes back, costs time.

@@ -9,13 +9,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/farol-preservation/farol/registry/dial"
-
 	"github.com/jackc/pgx/v5"
 
 	"github.com/farol-preservation/farol/claim"
 	"github.com/farol-preservation/farol/internal/rigs/testenv"
 	"github.com/farol-preservation/farol/internal/rigs/testenv/must"
+	"github.com/farol-preservation/farol/registry/dial"
 )
 
 // Behind PgBouncer in transaction mode, with fewer sessions than engines, all

@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"sync"
 
-	"github.com/farol-preservation/farol/registry/dial"
-
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -15,6 +13,7 @@ import (
 	"github.com/farol-preservation/farol/claim/clock"
 	"github.com/farol-preservation/farol/claim/lane"
 	"github.com/farol-preservation/farol/claim/line"
+	"github.com/farol-preservation/farol/registry/dial"
 )
 
 // postgres is the queue in a database. Each part of the engine declares what it needs of

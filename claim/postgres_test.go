@@ -3,14 +3,13 @@ package claim
 import (
 	"testing"
 
-	"github.com/farol-preservation/farol/registry/dial"
-
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/farol-preservation/farol/claim/lane"
 	"github.com/farol-preservation/farol/internal/rigs/testenv"
 	"github.com/farol-preservation/farol/internal/rigs/testenv/must"
+	"github.com/farol-preservation/farol/registry/dial"
 )
 
 // A process that is stopped in the middle of a transaction must not keep others

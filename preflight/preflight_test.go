@@ -10,13 +10,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/farol-preservation/farol/registry/dial"
-
 	"golang.org/x/sys/unix"
 
 	"github.com/farol-preservation/farol/fault"
 	"github.com/farol-preservation/farol/internal/rigs/testenv"
 	"github.com/farol-preservation/farol/internal/rigs/testenv/must"
+	"github.com/farol-preservation/farol/registry/dial"
 )
 
 // A directory for temporary files has to be there, writable, and have some space.

@@ -10,14 +10,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/farol-preservation/farol/registry/dial"
-
 	"github.com/jackc/pgx/v5"
 
 	"github.com/farol-preservation/farol/internal/rigs/testenv"
 	"github.com/farol-preservation/farol/internal/rigs/testenv/must"
 	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/registry/dial"
 )
 
 func (a *archive) figures() registry.Figures {

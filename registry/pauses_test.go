@@ -6,8 +6,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/farol-preservation/farol/registry/dial"
-
 	"github.com/jackc/pgx/v5"
 	"pgregory.net/rapid"
 
@@ -15,6 +13,7 @@ import (
 	"github.com/farol-preservation/farol/internal/rigs/testenv/must"
 	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/registry/dial"
 )
 
 // as is a registry in the name of a person who runs a command.

@@ -6,14 +6,13 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/farol-preservation/farol/registry/dial"
-
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/farol-preservation/farol/internal/rigs/testenv"
 	"github.com/farol-preservation/farol/internal/rigs/testenv/must"
 	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/registry/dial"
 	"github.com/farol-preservation/farol/registry/plans"
 	"github.com/farol-preservation/farol/registry/requests"
 )

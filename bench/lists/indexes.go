@@ -9,8 +9,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/farol-preservation/farol/registry/dial"
-
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"golang.org/x/sync/errgroup"
@@ -18,6 +16,7 @@ import (
 	"github.com/farol-preservation/farol/claim"
 	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/registry/dial"
 )
 
 // indexesOfLists are those of migrations 114, 118, 121 and 136: the indexes that next to nothing but

@@ -8,12 +8,11 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"github.com/farol-preservation/farol/registry/dial"
-
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/farol-preservation/farol/claim"
 	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/registry/dial"
 	"github.com/farol-preservation/farol/registry/fixity"
 	"github.com/farol-preservation/farol/registry/upkeep"
 )

@@ -18,13 +18,12 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/farol-preservation/farol/registry/dial"
-
 	"github.com/farol-preservation/farol/bench/rig"
 	"github.com/farol-preservation/farol/internal/commands/handlers"
 	"github.com/farol-preservation/farol/internal/process/memory"
 	"github.com/farol-preservation/farol/internal/rigs/devstack"
 	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/registry/dial"
 	"github.com/farol-preservation/farol/web/access"
 	"github.com/farol-preservation/farol/web/api"
 	"github.com/farol-preservation/farol/web/auth"

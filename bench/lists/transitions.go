@@ -8,12 +8,11 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/farol-preservation/farol/registry/dial"
-
 	"golang.org/x/sync/errgroup"
 
 	"github.com/farol-preservation/farol/bench/rig"
 	"github.com/farol-preservation/farol/claim"
+	"github.com/farol-preservation/farol/registry/dial"
 	"github.com/farol-preservation/farol/retry"
 )
 

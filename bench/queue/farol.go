@@ -10,14 +10,13 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/farol-preservation/farol/registry/dial"
-
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/farol-preservation/farol/bench/rig"
 	"github.com/farol-preservation/farol/claim"
+	"github.com/farol-preservation/farol/registry/dial"
 )
 
 // farol is the engine that farol work runs: one for all workers of a process.

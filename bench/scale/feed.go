@@ -9,13 +9,12 @@ import (
 	"sync"
 	"time"
 
-	"github.com/farol-preservation/farol/registry/dial"
-
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/farol-preservation/farol/bench/rig"
 	"github.com/farol-preservation/farol/pipeline"
 	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/registry/dial"
 	"github.com/farol-preservation/farol/retry"
 )
 

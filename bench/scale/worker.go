@@ -13,8 +13,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/farol-preservation/farol/registry/dial"
-
 	"golang.org/x/sync/errgroup"
 
 	"github.com/farol-preservation/farol/bench/rig"
@@ -25,6 +23,7 @@ import (
 	"github.com/farol-preservation/farol/pipeline/steps"
 	"github.com/farol-preservation/farol/progress"
 	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/registry/dial"
 	"github.com/farol-preservation/farol/retry"
 )
 

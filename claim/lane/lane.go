@@ -7,12 +7,11 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/farol-preservation/farol/registry/dial"
-
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/registry/dial"
 )
 
 // Lane is a few connections for one purpose, safe for concurrent use. Their statements forbid the plans

@@ -14,8 +14,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/farol-preservation/farol/registry/dial"
-
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/farol-preservation/farol/fault"
@@ -26,6 +24,7 @@ import (
 	"github.com/farol-preservation/farol/internal/rigs/testenv/must"
 	"github.com/farol-preservation/farol/preflight"
 	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/registry/dial"
 )
 
 // role makes a user of the database who may log in and nothing else, and has the

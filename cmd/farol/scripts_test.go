@@ -10,13 +10,12 @@ import (
 	"strings"
 	"time"
 
-	"github.com/farol-preservation/farol/registry/dial"
-
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/farol-preservation/farol/claim"
 	"github.com/farol-preservation/farol/progress"
 	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/registry/dial"
 )
 
 // cmdFails works as a worker would whose stage fails: fails STAGE KIND CODE

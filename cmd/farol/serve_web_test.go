@@ -9,12 +9,11 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/farol-preservation/farol/registry/dial"
-
 	"github.com/farol-preservation/farol/internal/rigs/testenv"
 	"github.com/farol-preservation/farol/internal/rigs/testenv/must"
 	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/registry/dial"
 	"github.com/farol-preservation/farol/web/auth"
 )
 

@@ -13,8 +13,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/farol-preservation/farol/registry/dial"
-
 	"github.com/caarlos0/env/v10"
 	"github.com/jackc/pgx/v5/pgxpool"
 
@@ -24,6 +22,7 @@ import (
 	"github.com/farol-preservation/farol/progress"
 	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/registry/dial"
 	"github.com/farol-preservation/farol/registry/people"
 	"github.com/farol-preservation/farol/registry/requests"
 	"github.com/farol-preservation/farol/retry"

@@ -14,8 +14,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/farol-preservation/farol/registry/dial"
-
 	"github.com/google/uuid"
 	"github.com/klauspost/compress/zstd"
 
@@ -29,6 +27,7 @@ import (
 	"github.com/farol-preservation/farol/pipeline/pipelinetest"
 	"github.com/farol-preservation/farol/progress"
 	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/registry/dial"
 	"github.com/farol-preservation/farol/retry"
 	"github.com/farol-preservation/farol/storage"
 )

@@ -13,8 +13,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/farol-preservation/farol/registry/dial"
-
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/nsqio/go-nsq"
 	"github.com/redis/go-redis/v9"
@@ -26,6 +24,7 @@ import (
 	"github.com/farol-preservation/farol/pipeline/cause"
 	"github.com/farol-preservation/farol/progress"
 	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/registry/dial"
 	"github.com/farol-preservation/farol/storage"
 )
 

@@ -10,13 +10,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/farol-preservation/farol/registry/dial"
-
 	"github.com/farol-preservation/farol/internal/rigs/testenv"
 	"github.com/farol-preservation/farol/internal/rigs/testenv/must"
 	"github.com/farol-preservation/farol/record"
 	"github.com/farol-preservation/farol/registry"
 	"github.com/farol-preservation/farol/registry/browse"
+	"github.com/farol-preservation/farol/registry/dial"
 )
 
 // lookUps are all look-ups, of records that only an institution has: by their number in a

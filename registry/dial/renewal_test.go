@@ -7,12 +7,11 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/farol-preservation/farol/registry/dial"
-
 	"github.com/jackc/pgx/v5"
 
 	"github.com/farol-preservation/farol/internal/rigs/testenv"
 	"github.com/farol-preservation/farol/internal/rigs/testenv/must"
+	"github.com/farol-preservation/farol/registry/dial"
 )
 
 // A password may be replaced while connections by the old one are open: new ones, of a pool and past it,

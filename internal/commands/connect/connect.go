@@ -11,8 +11,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/farol-preservation/farol/registry/dial"
-
 	"github.com/caarlos0/env/v10"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -23,6 +21,7 @@ import (
 	"github.com/farol-preservation/farol/internal/process/settings"
 	"github.com/farol-preservation/farol/progress"
 	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/registry/dial"
 	"github.com/farol-preservation/farol/storage"
 	"github.com/farol-preservation/farol/storage/inventory"
 )

@@ -12,8 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/farol-preservation/farol/registry/dial"
-
 	"github.com/farol-preservation/farol/bag/bagtest"
 	"github.com/farol-preservation/farol/internal/rigs/testenv"
 	"github.com/farol-preservation/farol/internal/rigs/testenv/must"
@@ -21,6 +19,7 @@ import (
 	"github.com/farol-preservation/farol/pipeline/steps"
 	"github.com/farol-preservation/farol/pipeline/upkeep"
 	"github.com/farol-preservation/farol/registry"
+	"github.com/farol-preservation/farol/registry/dial"
 	"github.com/farol-preservation/farol/registry/requests"
 	upkeeprecords "github.com/farol-preservation/farol/registry/upkeep"
 	"github.com/farol-preservation/farol/storage"
