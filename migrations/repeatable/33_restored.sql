@@ -42,7 +42,8 @@ BEGIN
 	LOCK TABLE registry_origin IN EXCLUSIVE MODE;
 	SELECT o.origin INTO known FROM registry_origin o;
 	INSERT INTO registry_origin (origin) VALUES (k.cluster || '/' || k.timeline) ON CONFLICT (only_one) DO UPDATE SET origin = excluded.origin;
-	IF known IS NULL OR known = k.cluster || '/' || k.timeline OR known LIKE k.cluster || '/%' AND standby_took_over() THEN
+	IF known IS NULL OR known = k.cluster || '/' || k.timeline OR known LIKE k.cluster || '/%' AND standby_took_over()
+		OR NOT EXISTS (SELECT FROM institutions) THEN -- then it was made of an empty one
 		RETURN false;
 	END IF;
 	PERFORM registry_restored(known);
