@@ -72,15 +72,19 @@ func runReconcile(c *op.Call) error {
 	if err != nil {
 		return err
 	}
-	if err := cli.Print(c.Cmd, c.JSON, found, writeReconciliation); err != nil {
-		return err
-	}
 	if does {
-		if err := r.Do(ctx, found); err != nil {
-			return cli.Failure{Code: cli.ExitFailed, Err: err, Next: "run it again: it does the rest"}
+		err = r.Do(ctx, found)
+	}
+	if failed := cli.Print(c.Cmd, c.JSON, found, writeReconciliation); failed != nil {
+		return errors.Join(err, failed)
+	}
+	if err != nil {
+		return cli.Failure{Code: cli.ExitFailed, Err: err, Next: "run it again: it does the rest"}
+	}
+	if !does {
+		if err := cli.Unchanged(c.Cmd); err != nil {
+			return err
 		}
-	} else if err := cli.Unchanged(c.Cmd); err != nil {
-		return err
 	}
 	return reconciled(ctx, found)
 }

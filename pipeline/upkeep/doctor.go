@@ -81,10 +81,18 @@ func (d *Doctor) rules(ctx context.Context, report *Report) {
 	}
 }
 
-// bags looks for items whose bag is gone although they need it, and returns their IDs.
+// bags looks for items whose bag is gone although they need it, and returns their IDs. After a restore
+// it looks at all: else at those that may have made copies, and the others notice by themselves.
 func (d *Doctor) bags(ctx context.Context, report *Report) map[int64]bool {
+	restore, err := upkeep.In(d.Registry).Restored(ctx)
+	switch {
+	case err != nil:
+		report.failed("database", err)
+	case restore != nil && d.Orphans == nil: // else it is being seen to
+		report.add(thing{store: "database", what: "rows", why: whyRestored, count: 1, since: restore.NotedAt, janitor: Leaves, person: true})
+	}
 	gone := map[int64]bool{}
-	for page, err := range d.BagsGone(ctx) {
+	for page, err := range d.BagsGone(ctx, restore != nil || d.Orphans != nil) {
 		if err != nil {
 			report.failed("receiving", err)
 			return nil // then nothing is said to be without an owner
@@ -94,25 +102,19 @@ func (d *Doctor) bags(ctx context.Context, report *Report) map[int64]bool {
 			report.add(thing{store: "receiving", what: "bags", why: whyBagGone, name: s.Bucket + "/" + s.Name, count: 1, janitor: Leaves, person: true})
 		}
 	}
-	switch restore, err := upkeep.In(d.Registry).Restored(ctx); {
-	case err != nil:
-		report.failed("database", err)
-	case restore != nil && d.Orphans == nil: // else it is being seen to
-		report.add(thing{store: "database", what: "rows", why: whyRestored, count: 1, since: restore.NotedAt, janitor: Leaves, person: true})
-	}
 	return gone
 }
 
 // BagsGone yields the ingests that cannot end, because their bag is not in the receiving bucket any more,
-// a page at a time. An item whose copies are made needs the bag no longer, as long as its
-// lists are there.
-func (d *Doctor) BagsGone(ctx context.Context) iter.Seq2[[]upkeep.ItemState, error] {
+// a page at a time; unless all, only those that may have made copies. An item whose copies are made needs
+// the bag no longer, as long as its lists are there.
+func (d *Doctor) BagsGone(ctx context.Context, all bool) iter.Seq2[[]upkeep.ItemState, error] {
 	return func(yield func([]upkeep.ItemState, error) bool) {
 		for after := int64(0); ; {
 			ids, err := upkeep.In(d.Registry).IngestsAfter(ctx, after, atATime)
 			var gone []upkeep.ItemState
 			if err == nil {
-				gone, err = d.gone(ctx, ids)
+				gone, err = d.gone(ctx, ids, all)
 			}
 			if err != nil || len(gone) > 0 {
 				if !yield(gone, err) || err != nil {
@@ -129,7 +131,7 @@ func (d *Doctor) BagsGone(ctx context.Context) iter.Seq2[[]upkeep.ItemState, err
 
 // gone returns those of some items whose bag is gone. They are looked at twice: the bag is deleted
 // while an item ends.
-func (d *Doctor) gone(ctx context.Context, ids []int64) (gone []upkeep.ItemState, err error) {
+func (d *Doctor) gone(ctx context.Context, ids []int64, all bool) (gone []upkeep.ItemState, err error) {
 	states, err := upkeep.In(d.Registry).ItemStates(ctx, ids)
 	if err != nil {
 		return nil, err
@@ -138,7 +140,7 @@ func (d *Doctor) gone(ctx context.Context, ids []int64) (gone []upkeep.ItemState
 	var doubtful []int64
 	err = many.AtOnce(ctx, 8, slices.Collect(maps.Keys(states)), func(ctx context.Context, id int64) error {
 		needs, err := d.NeedsBag(ctx, states[id])
-		if err != nil || !needs {
+		if err != nil || !needs || !all && !states[id].Stored {
 			return err
 		}
 		there, err := d.HasBag(ctx, states[id])

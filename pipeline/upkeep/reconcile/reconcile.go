@@ -149,7 +149,8 @@ func (out *Result) nameless(c *collection) {
 	}
 }
 
-// Do does what Look has found. If we die, another run does the rest.
+// Do does what Look has found, and says in it what turns out to be for people. If we die, another run does
+// the rest.
 func (r *Reconciler) Do(ctx context.Context, found *Result) error {
 	for _, c := range found.retired {
 		if err := r.records().KeepRetired(ctx, c.item, c.RetiredCopy); err != nil {
@@ -161,11 +162,17 @@ func (r *Reconciler) Do(ctx context.Context, found *Result) error {
 			return fmt.Errorf("have the copies of item %d verified again: %w", i.ID, err)
 		}
 	}
-	for _, b := range found.Bags {
+	for i := range found.Bags {
+		b := &found.Bags[i]
 		if b.Does == Person {
 			continue
 		}
-		if err := r.take(ctx, b); err != nil {
+		err := r.take(ctx, *b)
+		if rotten, ok := errors.AsType[rottenError](err); ok { // which nobody knows before all bytes are read
+			b.Does, b.Why = Person, rotten.Error()
+			continue
+		}
+		if err != nil {
 			return fmt.Errorf("%s: %w", b.Object, err)
 		}
 	}
@@ -176,7 +183,7 @@ func (r *Reconciler) Do(ctx context.Context, found *Result) error {
 }
 
 // take has a bag ingested. The copies are noted first: else the janitor might remove those of an item
-// that is cancelled.
+// that is cancelled. The items that wait for the bag are cancelled last: the new one waits for them.
 func (r *Reconciler) take(ctx context.Context, b Bag) error {
 	var list []records.FoundCopy
 	for _, path := range slices.Sorted(maps.Keys(b.copies)) {
@@ -186,18 +193,20 @@ func (r *Reconciler) take(ctx context.Context, b Bag) error {
 	if err := r.records().TakeFound(ctx, b.Object, list); err != nil {
 		return err
 	}
+	if b.tar != nil {
+		if r.Said != nil {
+			r.Said("making " + b.Object + " again from its copies")
+		}
+		if err := r.deposit(ctx, b); err != nil {
+			return err
+		}
+	}
 	for _, s := range b.ended {
 		if _, err := r.Registry.Cancel(ctx, s.ID, "its bag is gone; farol reconcile makes the bag again from its copies"); err != nil {
 			return fmt.Errorf("cancel item %d: %w", s.ID, err)
 		}
 	}
-	if b.tar == nil {
-		return nil
-	}
-	if r.Said != nil {
-		r.Said("making " + b.Object + " again from its copies")
-	}
-	return r.deposit(ctx, b)
+	return nil
 }
 
 // toVerify are the items that would end without looking at their copies again: a deletion that is
@@ -223,7 +232,7 @@ func (r *Reconciler) toVerify(ctx context.Context) ([]Item, error) {
 // waitInVain are the items whose bag is gone, by object.
 func (r *Reconciler) waitInVain(ctx context.Context) (map[string][]records.ItemState, error) {
 	byObject := map[string][]records.ItemState{}
-	for page, err := range r.BagsGone(ctx) {
+	for page, err := range r.BagsGone(ctx, true) {
 		if err != nil {
 			return nil, err
 		}

@@ -298,7 +298,10 @@ func TestWhatIsNotProvedIsForPeople(t *testing.T) {
 	backup := d.server.Backup()
 	at := d.moment()
 
-	d.Deposit("decayed.tar", d.Bag(spec("decayed", "decayed")))
+	large := spec("decayed", "decayed")
+	large.Files = append(large.Files, bagtest.File{Path: "data/large.bin", Size: 40 << 20}) // in parts
+	d.Deposit("decayed.tar", d.Bag(large))
+	d.Deposit("rotten.tar", d.Bag(spec("rotten", "rotten")))
 	d.Deposit("half.tar", d.Bag(spec("half", "half")))
 	d.Deposit("lost.tar", d.Bag(spec("lost", "lost")))
 	uncounted := spec("uncounted", "uncounted")
@@ -312,6 +315,9 @@ func TestWhatIsNotProvedIsForPeople(t *testing.T) {
 	va, or := d.Deps.Targets["Standard-VA"], d.Deps.Targets["Standard-OR"]
 	key := func(bag, path string) string { return d.KeyOf("test.edu/" + bag + "/" + path) }
 	d.decay(va, key("decayed", "data/a.txt"))
+	d.decay(va, key("decayed", "data/large.bin"))
+	d.decay(va, key("rotten", "data/a.txt"))
+	d.decay(or, key("rotten", "data/a.txt"))
 	must.Do(t, va.Delete(t.Context(), key("half", "data/a.txt")))
 	must.Do(t, errors.Join(va.Delete(t.Context(), key("lost", "data/a.txt")), or.Delete(t.Context(), key("lost", "data/a.txt"))))
 	must.Do(t, va.Delete(t.Context(), key("single", "data/a.txt")))
@@ -321,9 +327,10 @@ func TestWhatIsNotProvedIsForPeople(t *testing.T) {
 	found := d.reconciled()
 	d.is("what was found", describe(found), strings.Join([]string{
 		"person test.edu/both 1 another version of data/a.txt is on record, and its copies are there: it is not clear which is the newer",
-		"takes test.edu/decayed 4 ",
+		"takes test.edu/decayed 5 ",
 		"takes test.edu/half 4 ",
 		"person test.edu/lost 3 its bag-info.txt counts another payload (12.2) than there are copies of (8.1): files may be deleted or lost",
+		"person test.edu/rotten 4 no copy of data/a.txt has the bytes that it was stored with",
 		"person test.edu/single 4 its bag-info.txt has no Payload-Oxum, and there is only one copy of data/a.txt: nothing proves that these are all files",
 		"takes test.edu/uncounted 4 ", "Standard-OR copies missing 1",
 	}, "\n"))

@@ -176,8 +176,13 @@ func digestsOf(content []byte) bag.Digests {
 	return s.Digests()
 }
 
-// errNoCopy says that no copy of a file has the bytes that it was stored with.
-var errNoCopy = errors.New("no copy has the bytes that it was stored with")
+// A rottenError says that no copy of a file has the bytes that it was stored with.
+type rottenError string
+
+// Error names the file.
+func (path rottenError) Error() string {
+	return "no copy of " + string(path) + " has the bytes that it was stored with"
+}
 
 // deposit writes the bag into the receiving bucket. A copy whose bytes are wrong is passed over; if
 // there is no other, nothing is written.
@@ -284,7 +289,7 @@ func (r *Reconciler) write(ctx context.Context, t *tarball, out *outlet) error {
 func (r *Reconciler) writeFile(ctx context.Context, s section, out *outlet) error {
 	places := r.byPriority(s.file)
 	if len(places) == 0 {
-		return fmt.Errorf("%s: %w", s.path, errNoCopy)
+		return rottenError(s.path)
 	}
 	begin := out.at
 	err := r.readFrom(ctx, s.file, places[0], out)
@@ -292,7 +297,7 @@ func (r *Reconciler) writeFile(ctx context.Context, s section, out *outlet) erro
 		return err
 	}
 	s.file.in = slices.DeleteFunc(s.file.in, func(p place) bool { return p == places[0] })
-	return &storage.RewindError{Offset: max(begin, out.skip) / out.part * out.part, Err: fmt.Errorf("%s in %s: %w", s.path, places[0].target, err)}
+	return &storage.RewindError{Offset: begin / out.part * out.part, Err: fmt.Errorf("%s in %s: %w", s.path, places[0].target, err)}
 }
 
 // readFrom reads a copy to its end, and compares its digests.
