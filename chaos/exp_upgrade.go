@@ -99,7 +99,7 @@ func (u *upgrading) staff() error {
 	if err != nil {
 		return err //nolint:wrapcheck // it says what it could not find
 	}
-	u.workers = append(u.workers, another) // of which everyone is asked
+	u.workers = append(u.workers, another) // everyone() asks all of them
 	for i, port := range ports {
 		server, err := u.process("server-"+strconv.Itoa(i+1), "serve", "--pull")
 		if err != nil {

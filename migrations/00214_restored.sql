@@ -2,7 +2,7 @@
 
 -- +goose Up
 
--- Which database this is: of which cluster, and on which timeline of it. A restored one differs.
+-- The database, by its cluster and the timeline there. A restored one differs.
 CREATE TABLE registry_origin (
 	only_one boolean PRIMARY KEY DEFAULT true CHECK (only_one),
 	origin   text    NOT NULL

@@ -60,7 +60,7 @@ func origin(t testing.TB, db *pgxpool.Pool) (is string) {
 }
 
 // A database that was copied into another, as pg_restore does, is a restored one; the first that is seen is
-// none. Whom nobody let look connects, and so does everybody to a database without a schema.
+// none. A role that may not look connects, and so does everybody to a database without a schema.
 func TestCopyOfADatabaseIsARestore(t *testing.T) {
 	t.Parallel()
 	a := newArchive(t)

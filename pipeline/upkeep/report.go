@@ -199,7 +199,7 @@ func (f Finding) among(names map[string]bool) (n int) {
 	return n
 }
 
-// Orphan adds copies in a target that no record names, and of which nobody knows what they are.
+// Orphan adds copies in a target that no record names. Nobody knows what they are.
 func (r *Report) Orphan(target string, list []storage.Object) {
 	for _, o := range list {
 		r.add(thing{store: target, what: "copies", why: whyOrphan, name: o.Key, count: 1, bytes: o.Size, since: o.LastModified, janitor: Leaves, person: true})

@@ -168,7 +168,7 @@ func Open(ctx context.Context, config *pgxpool.Config) (*pgxpool.Pool, error) {
 }
 
 // noting has a new connection find out whether the database was restored from a backup, before its
-// first statement. Whom nobody let do so reads only, or the schema is of an earlier version.
+// first statement. A role without that right only reads, or the schema is of an earlier version.
 func noting(first func(context.Context, *pgx.Conn) error) func(context.Context, *pgx.Conn) error {
 	return func(ctx context.Context, c *pgx.Conn) error {
 		if first != nil {

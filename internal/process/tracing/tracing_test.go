@@ -72,8 +72,8 @@ type ends struct{ claim.Observer }
 
 func (ends) Ended(claim.End) {}
 
-// A collector that never answers, one that refuses, and one that is elsewhere keep nothing waiting: neither spans, of which
-// there is no end, nor the end of the process.
+// A collector that never answers, one that refuses, and one that is elsewhere keep nothing waiting, neither endless spans nor
+// the end of the process.
 func TestCollectorThatHangsDelaysNothing(t *testing.T) {
 	t.Parallel()
 	hangs := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t) // it never accepts
