@@ -43,7 +43,7 @@ func TestEveryStoredTimeIsConsidered(t *testing.T) {
 const timesThatStay = `
 	admins_left.left_at alert_reads.read_at idempotency_keys.at links.created_at links.ends_at links.used_at plans.approved_at recovery_codes.used_at sessions.begun_at
 	sessions.ends_at sessions.seen_at sessions.strong_at sign_in_failures.failed_at sign_in_failures.locked_until users.password_set_at users.signed_in_at
-	exports.completed_at exports.created_at exports.taken_at
+	exports.completed_at exports.created_at exports.taken_at found_copies.found_at registry_restores.last_change registry_restores.noted_at registry_restores.reconciled_at
 	alerts.created_at alerts.last_at alert_repeats.at mail_outbox.gave_up_at mail_outbox.sent_at api_tokens.created_at api_tokens.expires_at api_tokens.used_at attempt_resets.reset_at
 	deletion_receipts.absent_at deletion_receipts.begun_at deletion_receipts.removed_at deletion_receipts.seen_at deletion_requests.begins_at
 	event_records.created_at event_records.times event_records.updated_at file_digests.created_at file_digests.datetime file_digests.updated_at
