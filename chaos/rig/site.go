@@ -19,6 +19,7 @@ import (
 
 	"github.com/farol-preservation/farol/internal/rigs/devstack"
 	"github.com/farol-preservation/farol/internal/rigs/oracle"
+	"github.com/farol-preservation/farol/retry"
 )
 
 // An Institution deposits bags.
@@ -43,7 +44,11 @@ func NewSite(ctx context.Context, srv *Servers, store Store, name string) (*Site
 	if err := os.MkdirAll(filepath.Join(s.Dir, "tmp"), 0o700); err != nil {
 		return nil, fmt.Errorf("make the site's directory: %w", err)
 	}
-	if err := srv.Redis.FlushAll(ctx).Err(); err != nil {
+	err := srv.Redis.FlushAll(ctx).Err()
+	for tries := 0; err != nil && strings.HasPrefix(err.Error(), "LOADING") && tries < 30 && retry.Pause(ctx, time.Second); tries++ {
+		err = srv.Redis.FlushAll(ctx).Err() // it was killed, and is starting
+	}
+	if err != nil {
 		return nil, fmt.Errorf("empty Redis: %w", err)
 	}
 	if err := s.createDatabase(ctx, name, template); err != nil {
