@@ -158,6 +158,10 @@ exports INSERT UPDATE`
 	queueUpkeep = "note_origin lock_object moved move_items record_moves move_stranded report_service tell_of_services backoff_of failed_attempts clamp_waiting clamp_times park_memory_needs "
 )
 
+// foundRights are the janitor's to what a reconciliation has left.
+const foundRights = `
+found_copies DELETE`
+
 func rightsOf(process string) needs {
 	return map[string]needs{
 		"work": {tables: queueRights + `
@@ -178,7 +182,7 @@ repair_stops INSERT
 retrievals INSERT
 exports UPDATE
 `, functions: queueUpkeep + "lock_institution event_number files_deleted object_deleted deletion_was_late"},
-		"schedule": {tables: `
+		"schedule": {tables: foundRights + `
 work_items INSERT UPDATE
 premis_events INSERT
 schedules INSERT UPDATE
@@ -190,7 +194,6 @@ fixity_feed UPDATE
 fixity_checks INSERT UPDATE
 objects_in_work DELETE
 removals INSERT
-found_copies DELETE
 work_item_lists DELETE
 retired_copies DELETE
 unrecorded_copies DELETE

@@ -36,7 +36,7 @@ const (
 	Leaves  = "leaves"  // the janitor never removes it
 )
 
-// mostNames is how many names a finding has, unless somebody wants more.
+// mostNames is how many names a finding has, unless more are asked for.
 const mostNames = 10
 
 // A Report is what a look at all stores came to.

@@ -192,7 +192,7 @@ func (r *Reconciler) deposit(ctx context.Context, b Bag) error {
 		return err
 	}
 	if there, err := r.deposited(ctx, b.in, b.tar.name); err != nil || there {
-		return err // somebody has uploaded it in the meantime
+		return err // it was uploaded in the meantime
 	}
 	part := storage.PartSize(b.tar.size)
 	if part == 0 {
