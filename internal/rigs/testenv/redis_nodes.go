@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -179,6 +180,25 @@ func (c *RedisCluster) Move(ctx context.Context, slot int, from, to *RedisNode) 
 	for _, n := range append([]*RedisNode{to, from}, c.Primaries...) {
 		if err := n.Client.Do(ctx, "CLUSTER", "SETSLOT", slot, "NODE", toID).Err(); err != nil {
 			return fmt.Errorf("end to move slot %d: %w", slot, err)
+		}
+	}
+	return c.knows(ctx, slot, toID)
+}
+
+// knows waits until all nodes know the owner of a slot, as who moves the next slot should. Else a Redis before
+// 7.2 may give the slot back on the word of a node that has not heard of the move, and both refuse it until a
+// person mends that.
+func (c *RedisCluster) knows(ctx context.Context, slot int, owner string) error {
+	for _, n := range append(slices.Clone(c.Primaries), c.Others...) {
+		for {
+			ranges, err := n.Client.ClusterSlots(ctx).Result()
+			if err != nil {
+				return fmt.Errorf("wait until slot %d is known to have moved: %w", slot, err)
+			}
+			if slices.ContainsFunc(ranges, func(r redis.ClusterSlot) bool { return r.Start <= slot && slot <= r.End && r.Nodes[0].ID == owner }) {
+				break
+			}
+			retry.Pause(ctx, time.Millisecond)
 		}
 	}
 	return nil
