@@ -191,11 +191,14 @@ func (c *RedisCluster) Move(ctx context.Context, slot int, from, to *RedisNode) 
 func (c *RedisCluster) knows(ctx context.Context, slot int, owner string) error {
 	for _, n := range append(slices.Clone(c.Primaries), c.Others...) {
 		for {
-			ranges, err := n.Client.ClusterSlots(ctx).Result()
+			shards, err := n.Client.ClusterShards(ctx).Result()
 			if err != nil {
 				return fmt.Errorf("wait until slot %d is known to have moved: %w", slot, err)
 			}
-			if slices.ContainsFunc(ranges, func(r redis.ClusterSlot) bool { return r.Start <= slot && slot <= r.End && r.Nodes[0].ID == owner }) {
+			if slices.ContainsFunc(shards, func(s redis.ClusterShard) bool {
+				return slices.ContainsFunc(s.Nodes, func(n redis.Node) bool { return n.ID == owner }) &&
+					slices.ContainsFunc(s.Slots, func(r redis.SlotRange) bool { return r.Start <= int64(slot) && int64(slot) <= r.End })
+			}) {
 				break
 			}
 			retry.Pause(ctx, time.Millisecond)
